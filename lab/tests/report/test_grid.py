@@ -43,7 +43,7 @@ def _rows() -> tuple[Row, ...]:
     )
 
 
-def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
+def test_a_terminal_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     grid = Grid(NAMES, _rows()[1:2], Fold((0, 3), (1, 2)), gaps=(2, 1))
     wide = _lines(grid)
     assert len(wide) == 5
@@ -59,6 +59,17 @@ def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     ]
     assert _lines(grid, limit=len(wide[-1]) - 4) == [*folded, "      9  12.5↑¹"]
     assert _lines(grid, limit=5)[-1] == "     9 12.5↑¹"  # narrower than it gets: the narrowest all the same
+
+    def shown(console: Console, width: int | None = None) -> str:
+        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue()
+
+    narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
+    log = Console(file=io.StringIO(), width=20)
+    assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
+    assert len(shown(log).splitlines()) == 5
+    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7
 
 
 def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
@@ -76,7 +87,7 @@ def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
     assert len(_lines(grid, limit=1)) == 6  # one beside the first, at least
 
 
-def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> None:
+def test_free_rows_end_the_table_in_markdown_and_cells_there_are_text_not_markup() -> None:
     lost = Heading("not measurable here")
     free = row("long-name-of-a-variant", Cell("not measurable: x", "yellow"), under=[lost], free=True)
     grid = Grid(NAMES, (*_rows()[:1], free, row("b", "not measurable: y", under=[lost], free=True)))
@@ -91,6 +102,12 @@ def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> 
         "| long-name-of-a-variant | not measurable: x | | |",
         "| b | not measurable: y | | |",
     ]
+    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
+    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
+    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
+    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
+    assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
+    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
 
 
 def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
@@ -119,25 +136,3 @@ def test_notes_count_from_one_after_each_notes_part() -> None:
     assert len(_lines(few)) == 5
     assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
     assert markdown([many]).count("- note") == 6
-
-
-def test_cells_are_text_in_markdown_and_not_markup() -> None:
-    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
-    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
-    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
-    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
-    assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
-    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
-
-
-def test_only_a_terminal_folds() -> None:
-    def shown(console: Console, width: int | None = None) -> str:
-        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
-        assert isinstance(console.file, io.StringIO)
-        return console.file.getvalue()
-
-    narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
-    log = Console(file=io.StringIO(), width=20)
-    assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
-    assert len(shown(log).splitlines()) == 5
-    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7

@@ -251,17 +251,14 @@ def test_the_committed_runs_explain_the_logs_pipe_and_say_what_would_decide_the_
     assert all(blocks is None or blocks > measured for _, measured, blocks, _ in undecided)
 
 
-def test_four_times_the_blocks_halve_what_is_needed_of_an_interval() -> None:
-    narrow = line("a", shown(20, 0.10, 0.001), shown(100, 0.05, 0.04))
-    wide = line("b", shown(20, 0.10, 0.001), shown(100, 0.05, 0.08))
-    one, four = (blocks for _, _, blocks, _ in list_undecided([narrow, wide], "kind"))
-    assert one is not None and four is not None and 3.7 < four / one < 4.3
-
-
-def test_known_work_tells_what_time_is_worth_there() -> None:
+def test_known_work_tells_what_time_is_worth_there_and_twice_the_interval_takes_four_times_the_blocks() -> None:
     """Twice as dear on kind; a knob that is twice as dear, too, is explained, one that is four times as dear is not."""
     work = line("ingress-nginx+extra-work-80", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
     alike = line("gzip", shown(20, 0.5, 0.01), shown(100, 0.2, 0.01))
     dearer = line("tls", shown(20, 0.5, 0.01), shown(100, 0.4, 0.01))
     found = {each.variant: each.fits for each in explain_differences([work, alike, dearer], [], "kind")}
     assert found == {"ingress-nginx+extra-work-80": False, "gzip": True, "tls": False}
+    narrow = line("a", shown(20, 0.10, 0.001), shown(100, 0.05, 0.04))
+    wide = line("b", shown(20, 0.10, 0.001), shown(100, 0.05, 0.08))
+    one, four = (blocks for _, _, blocks, _ in list_undecided([narrow, wide], "kind"))
+    assert one is not None and four is not None and 3.7 < four / one < 4.3

@@ -121,7 +121,7 @@ def of(kind: str, variant: Variant | str = "envoy-gateway") -> list[dict[str, An
     return [each for each in made if each["kind"] == kind]
 
 
-def test_a_service_s_pods_become_a_backend_to_which_the_route_leads() -> None:
+def test_a_service_s_pods_and_a_certificate_are_where_the_controller_looks_for_them() -> None:
     """Policies are given as they are, and the class that is the controller's, without what is the lab's own."""
     (backend,), (route,) = of("Backend"), of("HTTPRoute")
     assert backend["spec"]["endpoints"] == [{"ip": {"address": ADDRESS, "port": 8080}}]
@@ -132,6 +132,9 @@ def test_a_service_s_pods_become_a_backend_to_which_the_route_leads() -> None:
     assert policy["spec"]["circuitBreaker"]["maxConnections"] == 65536
     assert [each["spec"]["controllerName"] for each in of("GatewayClass")] == [CONTROLLER]
     assert not of("Deployment") and not of("ConfigMap")
+    (secret,) = of("Secret", "envoy-gateway-equal")
+    assert b64decode(secret["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
+    assert "stringData" not in secret
 
 
 def test_a_rule_s_name_is_its_version_and_a_name_of_its_own_stays() -> None:
@@ -175,21 +178,11 @@ def test_it_serves_a_file_when_it_has_its_rules_and_endpoints() -> None:
     assert [server.these(text, versions, look) for versions in ("1", "1", "2")] == [False] * 3 and len(looks) == 2
 
 
-def test_a_certificate_is_where_it_looks_for_one() -> None:
-    """The controller itself leaves stringData as it is, and would open no port for TLS."""
-    (secret,) = of("Secret", "envoy-gateway-equal")
-    assert b64decode(secret["data"]["tls.crt"]).startswith(b"-----BEGIN CERTIFICATE-----")
-    assert "stringData" not in secret
-
-
-def test_an_envoy_of_its_own_choice_is_refused() -> None:
+def test_what_its_objects_have_not_is_refused_before_it_starts() -> None:
+    """The controller itself would serve nothing, and say why in its log alone."""
     variant = changed("envoy-gateway", lambda each: each["spec"].update(provider={"type": "Host"}), "EnvoyProxy")
     with pytest.raises(UsageError, match="envoyVersion: is missing"):
         envoy_gateway._envoy(context_of(variant))  # pyright: ignore[reportPrivateUsage]
-
-
-def test_a_field_that_its_objects_have_not_is_refused_before_it_starts() -> None:
-    """The controller itself would serve nothing, and say why in its log alone."""
     breaker, kind = {"maxConnectios": 65536}, "BackendTrafficPolicy"
     variant = changed("envoy-gateway-circuit-breakers", lambda each: each["spec"].update(circuitBreaker=breaker), kind)
     with pytest.raises(UsageError, match=r"BackendTrafficPolicy/proxy: /spec/circuitBreaker: .*maxConnectios"):

@@ -148,6 +148,8 @@ def test_a_route_is_written_for_httpd() -> None:
     ]
     assert found.count("BalancerMember http://192.0.2.1:8080 ttl=60\n") == 3
     assert found.count("RedirectMatch 404 ^") == 1  # every other host
+    assert "LoadModule ssl_module" not in found, "no setting is of it"
+    assert "LoadModule ssl_module" in text("httpd", host__SSLProtocol="-all +TLSv1.3")
 
 
 def test_a_route_is_written_for_lighttpd() -> None:
@@ -213,7 +215,7 @@ def test_certificates_that_cannot_be_served_are_refused(variant: str, said: str)
         realised(items)
 
 
-def test_f5s_controller_as_shipped_and_with_its_keys() -> None:
+def test_f5s_and_haproxytechs_controllers_as_shipped_and_with_their_keys() -> None:
     shipped = text("nginx-f5")
     own = ("worker_connections 1024;", "proxy_buffering on;", "random two least_conn;", "zone backend-8080 256k;")
     assert all(line in shipped for line in own)
@@ -222,9 +224,6 @@ def test_f5s_controller_as_shipped_and_with_its_keys() -> None:
     asked = ("keepalive 320;", 'proxy_set_header Connection "";', "proxy_buffering off;", "access_log off;")
     assert all(line in changed for line in asked)
     assert "keepalive" not in text("nginx-f5", keepalive="0").replace("keepalive_", "")
-
-
-def test_haproxytechs_controller_as_shipped_and_with_its_keys() -> None:
     shipped = text("haproxy-ingress")
     assert shipped.count(" disabled\n") == 41 and "default-server check\n" in shipped
     assert "hard-stop-after 30m" in shipped and "timeout http-keep-alive 1m" in shipped
@@ -259,7 +258,7 @@ def test_a_setting_that_cannot_be_is_refused(variant: str, key: str, value: str,
         text(variant, **{key: value})
 
 
-def test_a_policy_for_something_else_is_refused() -> None:
+def test_a_policy_for_something_else_and_an_unknown_release_are_refused() -> None:
     items = manifests("nginx-ngf-keepalive")
     spec = find(items, "UpstreamSettingsPolicy")["spec"]
     (target,) = spec["targetRefs"]
@@ -271,11 +270,6 @@ def test_a_policy_for_something_else_is_refused() -> None:
         spec |= change
         with pytest.raises(UsageError, match=said):
             realised(items)
-
-
-def test_httpd_has_tls_where_a_setting_is_of_it_and_a_release_of_ngf_must_be_known() -> None:
-    assert "LoadModule ssl_module" not in text("httpd")
-    assert "LoadModule ssl_module" in text("httpd", host__SSLProtocol="-all +TLSv1.3")
     items = manifests("nginx-ngf")
     find(items, "Deployment", "proxy")["spec"]["template"]["spec"]["containers"][0]["image"] = (
         "ghcr.io/nginx/nginx-gateway-fabric/nginx:2.4.1"

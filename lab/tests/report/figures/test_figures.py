@@ -142,7 +142,7 @@ def test_units_become_readable(unit: str, greatest: float, scale: float, written
     assert scaled(unit, greatest) == (scale, written)
 
 
-def test_every_mark_tells_what_happened() -> None:
+def test_marks_tell_what_happened_and_what_was_never_seen_stands_above_all() -> None:
     """When, what kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
     figure = FULL["timeline"]()
     texts = trace(figure, "pods")["customdata"]
@@ -151,6 +151,11 @@ def test_every_mark_tells_what_happened() -> None:
     (bars,) = [each for each in drawn(figure)["data"] if each["type"] == "bar"]
     hit = [x for x, y in zip(bars["x"], bars["y"], strict=True) if y]
     assert (bars["name"], min(hit), max(hit)) == ("failed: connect", pytest.approx(5.05), pytest.approx(6.95))
+    assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
+    figure = drawn(FULL["beside"]())
+    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
+    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
+    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
 
 
 def test_intervals_are_drawn_to_their_ends() -> None:
@@ -184,15 +189,6 @@ def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: s
     along = figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s")
     assert f"diamond: {said};" in drawn(across)["layout"]["title"]["text"]
     assert drawn(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
-
-
-def test_what_was_never_seen_stands_above_all() -> None:
-    """Published stands above measured, each row's name once."""
-    assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
-    figure = drawn(FULL["beside"]())
-    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
-    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
-    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
 
 
 POINTS = [

@@ -21,8 +21,10 @@ def run(monkeypatch: pytest.MonkeyPatch) -> MadeStore:
     return found
 
 
-def test_it_says_what_the_terminal_says(run: MadeStore, tmp_path: Path) -> None:
-    """Every effect as an interval with the same words, what to apply, and how to measure it again."""
+def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the_right(
+    run: MadeStore, tmp_path: Path
+) -> None:
+    """Every effect as an interval with the same words, on one axis with no change in its middle and marks that do not meet."""
     result = Result(run)
     text = write(result, tmp_path / "new" / "folder").read_text()
     (summary,) = result.told
@@ -33,12 +35,7 @@ def test_it_says_what_the_terminal_says(run: MadeStore, tmp_path: Path) -> None:
         assert line.low >= 0 and line.high <= 100
     assert "just bench" in text and run.record.id in text and run.record.facts["kernel"] in text
     assert not re.search(r"<script|https?://|@import", text), "it asks nobody for anything"
-
-
-def test_what_is_larger_stands_farther_to_the_right(run: MadeStore) -> None:
-    """On one axis, with no change in its middle and marks that do not meet."""
-    figure = figure_of(Result(run).told)
-    assert figure is not None and figure.worth[0] < 50 < figure.worth[1]
+    assert figure.worth[0] < 50 < figure.worth[1]
     places = sorted(place for place, _ in figure.ticks)
     assert 50 in places and all(after - before >= 11 for before, after in pairwise(places))
     signs = [(line.at > 50, "−" not in line.text.partition("%")[0]) for line in figure.lines if line.at != 50]

@@ -50,14 +50,12 @@ OUTER = Shape(
 )
 
 
-def test_a_path_ends_in_null_and_numbers_have_the_type_of_their_attribute() -> None:
+def test_a_shape_reads_paths_and_types_and_refuses_an_attribute_and_a_key_that_there_are_not() -> None:
+    """A path ends in null; numbers have the type of their attribute."""
     assert OUTER.plain(Outer("a", None)) == {"title": "a", "size": None, "left": None, "inners": []}
     found = OUTER.plain(Outer("a", Inner(2, (3, 4))), asked=1)
     assert found == {"title": "a", "size": 2.0, "left": 3, "inners": [{"size": 2.0, "sides": [3, 4]}], "asked": 1}
     assert isinstance(found["size"], float) and isinstance(found["left"], int)
-
-
-def test_a_shape_refuses_an_attribute_and_a_key_that_there_are_not() -> None:
     with pytest.raises(KeyError):
         _ = Shape("Wrong", Outer, "nmae").model
     with pytest.raises(ValidationError):

@@ -96,7 +96,8 @@ def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: fl
     assert advice.text.endswith(": only to measure by, nothing to apply: what Lua costs")
 
 
-def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
+def test_what_is_mixed_has_what_to_apply_and_when() -> None:
+    """Better here and worse there, or faster where it worked and dead in some blocks."""
     change = alter(lambda slot: slot.arm.name == "keepalive", answering(0.5))
     advice = advice_of(compare_runs(made(effects={"keepalive": 0.8}, change=change), None))
     assert advice.kind == "mixed" and advice.snippet == "data:\n  keep-alive-requests: '10000'\n"
@@ -105,9 +106,6 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     advice = advice_of(compare_runs(made(), second))
     assert (advice.kind, advice.snippet) == ("mixed", ""), "what differs is not in the snippet"
     assert advice.text.endswith("apply manifests/keepalive.yaml of run-2 only if the first matters more to you")
-
-
-def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     dying = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, Reason.PROXY_DIED)
     planned = make_plan(blocks=10)
     advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
@@ -170,14 +168,13 @@ def test_few_blocks_end_in_how_many() -> None:
     ],
 )
 def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], command: str) -> None:
-    """A sweep of one's own by its path, a remote cluster with a context, a search by its own verb, which takes no blocks;
-    the same rates and the same output of k6; what only an ablation has, by that one.
-    """
+    """By the verb that made the run and what it was asked for; a search takes no blocks."""
     advice = advice_of(compare_runs(made(planned=make_plan(blocks=3), **record), None))
     assert advice.kind == "nothing" and advice.text.endswith(f": {command}")
 
 
 def test_what_could_not_be_judged_ends_in_what_to_do() -> None:
+    """Of a rate that was not served once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
     for record, command in (
         ({}, "just bench --resume run-1"),
         ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
@@ -188,6 +185,17 @@ def test_what_could_not_be_judged_ends_in_what_to_do() -> None:
     change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
     advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
     assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
+
+    def advised(*roles: str) -> str:
+        slow = lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED)
+        store = made(planned=make_plan(points=[make_point()]), change=slow, target="kind")
+        return advice_of(compare_runs(store, None)).text
+
+    said = (
+        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
+    )
+    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
+    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
 
 
 def test_settings_of_one_name_in_two_runs_are_a_finding_only_where_they_differ() -> None:
@@ -248,21 +256,6 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
     assert advice_of(back, "baseline").text.endswith("there is no setting to apply: choose baseline")
     elsewhere = made("run-2", {"okd": 0.5}, make_plan([("okd", None)]), seed=2, facts=FACTS | {"cpu": "EPYC"})
     assert advice_of(compare_runs(first, elsewhere, "nginx", "okd"), "okd").kind == "moved"
-
-
-def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
-    """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
-
-    def advised(*roles: str) -> str:
-        slow = lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED)
-        store = made(planned=make_plan(points=[make_point()]), change=slow, target="kind")
-        return advice_of(compare_runs(store, None)).text
-
-    said = (
-        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
-    )
-    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
-    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:

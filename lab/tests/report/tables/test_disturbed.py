@@ -176,8 +176,8 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert spare.text.endswith(f": {both}: apply only if the first matters more to you:")
 
 
-def test_what_the_baseline_shows_of_itself_is_not_claimed() -> None:
-    """Its twin is gone for 3 s longer: 2 s are nothing then, though every block has them."""
+def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_not_claimed() -> None:
+    """Its twin is gone for 3 s longer: 2 s are nothing then. 10 ms between requests is the least that may be claimed of a gap."""
     for again_s, decision in ((0.0, Decision.WORSE), (3.0, Decision.CANNOT_TELL)):
         more = {("again", False): again_s, ("variant", False): 2.0}
 
@@ -187,6 +187,13 @@ def test_what_the_baseline_shows_of_itself_is_not_claimed() -> None:
 
         found = effect_of(summary_of(made=longer), "pre-stop-sleep")
         assert found.decision is decision and found.size.guard == pytest.approx(max(again_s, 0.0104), abs=0.01)
+
+    def alike(by_s: float) -> Callable[[Slot], Outcome]:
+        return but(lambda slot: {"gap_s": 1.0 - by_s * (slot.arm.variant == "proxy-replicas-2")})
+
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
 
 
 def test_below_six_blocks_nothing_is_claimed() -> None:
@@ -207,17 +214,6 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL and not summary.complete
 
 
-def test_a_difference_below_what_the_load_resolves_is_none() -> None:
-    """All blocks alike, and the baselines too: 10 ms between requests is the least that may be claimed of a gap."""
-
-    def alike(by_s: float) -> Callable[[Slot], Outcome]:
-        return but(lambda slot: {"gap_s": 1.0 - by_s * (slot.arm.variant == "proxy-replicas-2")})
-
-    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
-    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
-    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
-
-
 def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
     """A change nobody saw took longest: without its block the others would look better than they were."""
     missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0]) | {"gap_s": None})
@@ -228,7 +224,7 @@ def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
     assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
-def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
+def test_a_steady_loads_metric_is_carried_and_only_what_the_disturbance_brought_about_has_a_line() -> None:
     assert effect_of(summary_of(primary="p99"), "proxy-replicas-2", "p99_during_s").primary
     assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").claimed
     rate = summary_of(primary="rate")
@@ -236,9 +232,6 @@ def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     steady = "is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
     assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
     assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
-
-
-def test_only_what_the_disturbance_brought_about_has_a_line() -> None:
     table = printed(summary_of())
     assert not any(word in table for word in ("restarts", "stale", "proxy processes")) and "terminating" in table
 

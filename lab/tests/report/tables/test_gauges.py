@@ -62,7 +62,8 @@ def printed(summary: Summary) -> str:
     return print_page(gauge_tables.page(summary), 100)
 
 
-def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
+def test_configuration_loading_and_memory_stand_in_one_line_per_arm_and_connections_once_many_are_opened() -> None:
+    """One for more than every hundredth answer."""
     summary = summary_of(BOTH)
     lines = printed(summary).splitlines()
     assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
@@ -73,10 +74,6 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
     assert text[:2] == ["| what it holds | configuration | loaded in | memory |", "| :-- | --: | --: | --: |"]
     row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
     assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
-
-
-def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
-    """One for more than every hundredth answer."""
     few = printed(summary_of(BOTH, {FEW: 0.001, MANY: 0.002})).splitlines()
     assert "opened" not in few[1]
     many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
@@ -118,13 +115,10 @@ def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() ->
     assert "direct" not in text and costs([]) == []
 
 
-def test_what_is_not_in_the_file_stands_in_brackets_and_notes_are_numbered_below() -> None:
+def test_what_is_not_in_the_file_stands_in_brackets_and_a_narrow_terminal_has_two_lines_for_each() -> None:
     found = plan("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
     text = "\n".join(line.plain for line in terminal(walked(found)))
     assert all(each in text for each in ("(proxy-connect-timeout)", " keep-alive", "traefik#13123"))
-
-
-def test_a_narrow_terminal_has_two_lines_for_each() -> None:
     found = plan("mine", b"keep-alive: 300\n", to=["caddy"])
     parts = page(found.place, found.given, found.unknown, found.notes, found.migrations)
     assert sum(isinstance(part, Grid) for part in parts) == 3

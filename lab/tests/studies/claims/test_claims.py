@@ -19,8 +19,6 @@ from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.plan import Arm
 from lab.model.sweeps import Point
-from lab.model.variants.knobs import load_knob
-from lab.model.variants.variants import chain
 from lab.records.sweep_files import load_sweep
 from lab.report.json.shape import dumps
 from lab.report.markdown import markdown
@@ -417,10 +415,9 @@ RULES = [
     *((name, rule) for name, rules in claims.rules().items() for rule in rules if rule.tests),
     *((claim.id, rule) for claim, rules in claims.checks() for rule in rules),
 ]
-judged_by = pytest.mark.parametrize(("name", "rule"), RULES, ids=[f"{name}-{rule.sweeps[0]}" for name, rule in RULES])
 
 
-@judged_by
+@pytest.mark.parametrize(("name", "rule"), RULES, ids=[f"{name}-{rule.sweeps[0]}" for name, rule in RULES])
 def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -> None:
     """Else a run of that sweep would leave the claim open for ever."""
     for sweep in rule.sweeps:
@@ -435,38 +432,6 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -
                 if other is not None and other.points is not None:
                     found = [point for point in points if claims.fits(other.points, point.name) and not point.control]
                     assert len(found) == 1, f"{name}: {other.points} in {sweep}"
-
-
-ABOUT_SEVERAL = {"AW-01", "AW-04", "AW-05", "DO-22", "QN-15", "QN-17"}
-"""Claims that speak of several settings at once."""
-
-
-@judged_by
-def test_what_a_rule_compares_differs_by_what_the_claim_is_about(name: str, rule: Rule) -> None:
-    """One knob, or other values of the same directives: else another system, cells of a table, or all of several settings at once."""
-    for test in (*rule.given, *rule.tests, *rule.told):
-        other = test.minus or test.ratio_to
-        if other is None or other.variant is None or any(test.like for test in rule.tests):
-            continue
-        names = (test.variant or rule.variant, other.variant)
-        one, two = map(chain, names)
-        if one[0].name != two[0].name:
-            continue
-        mine, theirs = ({knob for overlay in of for knob in overlay.own_knobs} for of in (one, two))
-        more, less = mine - theirs, theirs - mine
-        assert more | less, f"{name}: {test.variant or rule.variant} against itself"
-        if name in ABOUT_SEVERAL and directives(less) <= directives(more):
-            continue
-        assert len(more) <= 1 and len(less) <= 1, f"{name}: {more} against {less}"
-        if not more or not less:
-            continue
-        one_sets, other_sets = ({check.subject for check in load_knob(knob).readback} for (knob,) in (more, less))
-        assert one_sets & other_sets, f"{name}: {more} and {less} set different things"
-
-
-def directives(knobs: set[str]) -> set[str]:
-    """The first words of what their read-backs name: `access_log` of `access_log buffer`."""
-    return {(check.name or check.kind).split()[0] for knob in knobs for check in load_knob(knob).readback}
 
 
 def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge) -> None:

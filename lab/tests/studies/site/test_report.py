@@ -92,8 +92,8 @@ def part(books: Path, last: str) -> Part:
     return found
 
 
-def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
-    """Its JSON can end no script; what the title took above the plot is given back; its empty panels are gaps."""
+def test_a_figure_is_its_data_its_title_a_caption_and_without_a_trace_a_gap(books: Path) -> None:
+    """Its JSON can end no script; what the title took above the plot is given back. A gap has its reason, and stands in a table's place, too."""
     layout = {
         "title": {"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
         "meta": {"runs": ["r-1"], "gaps": ["a: steal", "no run:<br>just bench b"]},
@@ -105,10 +105,6 @@ def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
     assert "<" not in told.text and told.height == 364 and told.needs == ("a: steal", "no run: just bench b")
     shown = json.loads(told.text)["layout"]
     assert (shown["height"], shown["margin"]) == (364, {"t": 48, "l": 80}) and not shown.keys() & {"title", "meta"}
-
-
-def test_a_figure_without_a_trace_is_a_gap(books: Path) -> None:
-    """With its reason, whichever figure it stands for. In a table's place, and beside its rows."""
     found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
     assert found == Part("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
     needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
@@ -183,17 +179,16 @@ def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site,
     assert "default-src 'none'" in built[1] and not re.search(r"@import|url\(|fetch\(", built[1])
 
 
-def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
+def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_folds_out(
+    built: tuple[site.Site, str],
+) -> None:
+    """Its run and its code, with what earlier cells made of it without showing anything."""
     text = built[1]
     assert all(f'id="claim/{claim.id}"' in text for claim in claims())
     own, told = (text.partition(f'id="claim/{name}"')[2].partition("</tr>")[0] for name in ("ND-11", "ND-12"))
     assert "reproduced" in own and 'href="#run/r-kill"' in own and 'href="#nds/nds-04"' in told
     assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
     assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
-
-
-def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
-    """Its run and its code, with what earlier cells made of it without showing anything."""
     cell, alone = (built[1].partition(f'id="nds/nds-{at}"')[2].partition("</section>")[0] for at in ("02", "05"))
     rests = cell.partition("<details")[2]
     assert "<figcaption>The pod is deleted" in cell and 'href="#run/r-kill"' in rests

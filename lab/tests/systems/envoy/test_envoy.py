@@ -43,7 +43,8 @@ def resources(files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
     return json.loads(files[f"/srv/envoy/{name}.json"])["resources"]
 
 
-def test_a_route_is_written_whole() -> None:
+def test_a_route_is_written_whole_and_endpoints_into_a_file_of_their_own() -> None:
+    """So that nothing else is loaded when a backend comes or goes."""
     (routes,) = resources(rendered(), "rds-80")
     (host, other) = routes["virtual_hosts"]
     assert (host["domains"], other["domains"][0]) == (["bench.lab.test", "bench.lab.test:*"], "shop.example")
@@ -53,10 +54,6 @@ def test_a_route_is_written_whole() -> None:
     assert exact == {"match": {"path": "/a"}, **to_other}
     assert prefix == {"match": {"path_separated_prefix": "/a"}, **to_other}
     assert root == {"match": {"prefix": "/"}, "route": {"cluster": "backend:80"}}
-
-
-def test_endpoints_are_a_file_of_their_own_with_a_version_of_its_own() -> None:
-    """So that nothing else is loaded when a backend comes or goes."""
     before = rendered()
     found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in resources(before, "eds")}
     assert [len(found[name]) for name in ("backend:80", "other:8080")] == [2, 0]

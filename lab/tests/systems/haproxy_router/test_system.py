@@ -97,16 +97,22 @@ def test_tls_is_verified_behind_passed_through_and_asked_of_clients() -> None:
     assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
 
 
-def test_endpoints_of_the_routers_own_routes_are_checked_where_there_are_several() -> None:
+def test_endpoints_of_the_routers_own_routes_are_checked_and_policies_decide_what_http_gets() -> None:
     items = manifests()
     assert " check inter " not in realised(read(items))[f"{CONF}/haproxy.config"]
     find(items, "Deployment", "backend")["spec"]["replicas"] = 2
     assert realised(read(items))[f"{CONF}/haproxy.config"].count(" check inter 5000ms\n") == 2 * 3
     find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
     assert realised(read(items))[f"{CONF}/os_http_be.map"].count("\n") == 2
+    items = manifests("okd-edge")
+    for name, policy in (("bench-0000", "Allow"), ("bench-0001", "Redirect")):
+        find(items, "Route", name)["spec"]["tls"]["insecureEdgeTerminationPolicy"] = policy
+    files = realised(read(items))
+    assert re.findall(r"bench-\d+$", files[f"{CONF}/os_http_be.map"], re.MULTILINE) == ["bench-0000"]
+    assert re.findall(r"bench-\d+", files[f"{CONF}/os_route_http_redirect.map"]) == ["bench-0001"]
 
 
-def test_what_is_not_set_is_left_to_haproxy() -> None:
+def test_what_is_not_set_is_left_to_haproxy_and_logs_go_to_the_labs_own_sink() -> None:
     """As the router's template does: no nbthread without ROUTER_THREADS, no maxconn for `auto`."""
     shipped = section(config(), "global")
     assert not re.search("nbthread|maxconn|hard-stop-after|fd-hard-limit", shipped)
@@ -118,6 +124,14 @@ def test_what_is_not_set_is_left_to_haproxy() -> None:
     with pytest.raises(NotMeasurableError, match="20000 connections take 40100 open files"):  # the router's default
         config(env={"ROUTER_MAX_CONNECTIONS": None})
     assert "  fd-hard-limit 1048576\n" in realised(read(manifests()), open_files=2**30)[f"{CONF}/haproxy.config"]
+    logging = config(env={"ROUTER_SYSLOG_ADDRESS": "logs.example:1514", "ROUTER_LOG_LEVEL": "info"})
+    for line in (f"log {SINK}:1514 local1 info\n  log-send-hostname", "option httplog\n  log global", "option tcplog"):
+        assert f"  {line}\n" in logging and line not in config()
+    wanted = read(manifests())
+    assert haproxy_router.syslog_ports(wanted) == set()
+    proxy = wanted.role("proxy")[0]
+    container = replace(proxy.containers[0], env={"ROUTER_SYSLOG_ADDRESS": "a:514"})
+    assert haproxy_router.syslog_ports(replace(wanted, pods=(replace(proxy, containers=(container,)),))) == {514}
 
 
 @pytest.mark.parametrize(
@@ -136,17 +150,6 @@ def test_what_is_not_set_is_left_to_haproxy() -> None:
 def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: str, line: str) -> None:
     with_it, without = config(env={name: value}), config()
     assert line in with_it and (not line or line not in without)
-
-
-def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
-    logging = config(env={"ROUTER_SYSLOG_ADDRESS": "logs.example:1514", "ROUTER_LOG_LEVEL": "info"})
-    for line in (f"log {SINK}:1514 local1 info\n  log-send-hostname", "option httplog\n  log global", "option tcplog"):
-        assert f"  {line}\n" in logging and line not in config()
-    wanted = read(manifests())
-    assert haproxy_router.syslog_ports(wanted) == set()
-    proxy = wanted.role("proxy")[0]
-    container = replace(proxy.containers[0], env={"ROUTER_SYSLOG_ADDRESS": "a:514"})
-    assert haproxy_router.syslog_ports(replace(wanted, pods=(replace(proxy, containers=(container,)),))) == {514}
 
 
 @pytest.mark.parametrize(
@@ -211,16 +214,7 @@ def test_a_route_that_is_not_admitted_or_not_honoured_is_refused(edit: Callable[
         read(items)
 
 
-def test_insecure_policies_decide_what_http_gets() -> None:
-    items = manifests("okd-edge")
-    for name, policy in (("bench-0000", "Allow"), ("bench-0001", "Redirect")):
-        find(items, "Route", name)["spec"]["tls"]["insecureEdgeTerminationPolicy"] = policy
-    files = realised(read(items))
-    assert re.findall(r"bench-\d+$", files[f"{CONF}/os_http_be.map"], re.MULTILINE) == ["bench-0000"]
-    assert re.findall(r"bench-\d+", files[f"{CONF}/os_route_http_redirect.map"]) == ["bench-0001"]
-
-
-def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
+def test_a_secret_has_what_it_holds_and_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
     items = manifests()
     secret = find(items, "Secret", "router-certificate")
     secret["data"] = {"note": "aGVsbG8=", "tls.crt": "", "tls.key": ""}
@@ -234,9 +228,6 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
         secret |= {"type": "kubernetes.io/tls", "data": data}
         with pytest.raises(UsageError, match=f"Secret/router-certificate: {fault}"):
             objects.read(items)
-
-
-def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="cannot be read"):
         network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 

@@ -51,7 +51,7 @@ goroutine 1 [running]:
 """.splitlines()
 
 
-def test_what_its_log_says_is_told_once_in_its_own_words_and_a_quiet_one_says_nothing() -> None:
+def test_its_log_tells_reloads_and_what_it_refuses_once_in_its_own_words() -> None:
     (words,) = ingress_nginx.ignored(DECODING)
     assert words.startswith("unexpected error merging defaults") and "cannot parse 'keep-alive' as int" in words
     assert ingress_nginx.complaints(DECODING) == []
@@ -59,9 +59,6 @@ def test_what_its_log_says_is_told_once_in_its_own_words_and_a_quiet_one_says_no
     assert ingress_nginx.ignored(REFUSED) == []
     assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
     assert ingress_nginx.complaints([]) == ingress_nginx.ignored([""]) == []
-
-
-def test_reloads_are_told_and_when() -> None:
     begins = (
         'I1125 14:26:41.366508      27 controller.go:193] "Configuration changes detected, backend reload required"'
     )
@@ -169,11 +166,16 @@ def routed(*changes: Mapping[str, str]) -> dict[str, list[str]]:
     return config({}, OLD, replace(around, objects=replace(around.objects, routes=routes)))
 
 
-def test_routes_become_servers_and_whole_path_elements() -> None:
+def test_routes_become_servers_and_whole_path_elements_with_tls_where_there_is_a_certificate() -> None:
     found = routed({"path": "/a"}, {"path": "/b", "path_type": "Exact"}, {"host": "*.wild.test"})
     paths = ["= /a", "/a/", "= /b"]
     assert [path for path in found["http/server/location"] if path in paths] == paths
     assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
+    found = routed({"secret": "own"})
+    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
+    assert "443 ssl http2" in found["http/server/listen"]
+    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
+    assert "http/server/ssl_certificate" not in config({})
 
 
 @pytest.mark.parametrize(
@@ -208,14 +210,6 @@ def test_what_nginx_refuses_is_for_nginx_to_say_and_what_means_nothing_here_is_a
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
 
 
-def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
-    found = routed({"secret": "own"})
-    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
-    assert "443 ssl http2" in found["http/server/listen"]
-    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
-    assert "http/server/ssl_certificate" not in config({})
-
-
 def test_the_controllers_own_locations_may_have_other_values() -> None:
     """It is told of backends through one that takes bodies of 21M whatever the file says."""
     found = keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"})
@@ -224,12 +218,14 @@ def test_the_controllers_own_locations_may_have_other_values() -> None:
     assert (kept.name, kept.among) == ("keepalive_timeout", None)
 
 
-def test_every_line_leads_to_a_key_that_there_is() -> None:
+def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind() -> None:
     """Nothing but F5's own names is a key itself, and no name stands twice in one dialect."""
     assert {key for row in counterparts() for key in row.keys} <= KEYS.keys()
     assert not [row.name for row in counterparts() if row.dialect != F5 and row.name in KEYS]
     named = [(row.dialect, row.name) for row in counterparts()]
     assert len(named) == len(set(named))
+    assert all(not decoded(key.kind, key.default, "?").kept for key in KEYS.values())
+    assert len(KEYS) == 197
 
 
 @pytest.mark.parametrize(
@@ -256,16 +252,12 @@ def test_a_name_leads_to_the_key_that_does_it_or_to_the_nearest_three(name: str,
     assert told in hint(name)
 
 
-def test_f5s_configmap_is_known_by_its_keys() -> None:
-    """One key that only ingress-nginx has, and it is none of theirs; keys that both have say nothing."""
+def test_f5s_configmap_and_nginxs_own_configuration_are_known_by_what_they_hold() -> None:
+    """One key that only ingress-nginx has, and it is not F5's. A text that is no configuration of nginx says nothing."""
     theirs = ["worker-processes", "worker-connections", "log-format"]
     assert is_f5(theirs)
     assert not is_f5([*theirs, "keep-alive"]) and not is_f5(["worker-processes", "ssl-protocols"])
     assert f5_text("log-format-escaping") == "log-format-escaping → log-format-escape-json and log-format-escape-none"
-
-
-def test_a_key_that_holds_nginxs_own_configuration_leads_to_the_keys_of_its_directives() -> None:
-    """And one that holds anything else to those of its name."""
     told = hint("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
     assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
     for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
@@ -284,7 +276,7 @@ def test_a_value_is_decoded_as_by_the_controller(name: str, text: str, held: str
 
 
 def test_what_keeps_the_default_is_told_as_that() -> None:
-    """So is what becomes another number, or leaves a directive out, as a size does that the controller does not write."""
+    """So is what becomes another number or leaves a directive out; more digits than Python reads at once are no number."""
     assert decoded("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
     assert decoded("bool", "yes", "true").kept
     assert decoded("int", "0o74", "60").told == "'0o74' is read as 60"
@@ -293,19 +285,9 @@ def test_what_keeps_the_default_is_told_as_that() -> None:
     for text, value in (("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")):
         found = decoded("offset", text, "1m")
         assert found.value == value and bool(found.told) == (value != text)
-
-
-def test_digits_without_end_are_no_number() -> None:
-    """More of them than Python reads at once, and than any number has that the controller can hold."""
     for kind, kept in (("int", "75"), ("redirect", "75"), ("codes", "")):
         found = decoded(kind, "9" * 5000, "75")
         assert found.value == kept and len(found.told) < 200
     assert decoded("int", "0" * 5000 + "7", "75").value == "7"
     assert decoded("redirect", "0" * 5000 + "301", "308").value == "301"
     assert decoded("codes", "0" * 5000 + "404,-404", "").value == "404"
-
-
-def test_every_key_has_a_default_of_its_own_kind() -> None:
-    """An empty one stands for none."""
-    assert all(not decoded(key.kind, key.default, "?").kept for key in KEYS.values())
-    assert len(KEYS) == 197

@@ -127,12 +127,6 @@ def test_what_it_runs_is_read_of_what_serves_the_load(kind: str, name: str, valu
     assert not observed(kind, name, f"{value}0")[0]
 
 
-def test_a_part_that_it_has_not_is_unreadable_and_the_file_that_it_serves_is_told() -> None:
-    ok, found, said = observed("traefik", "middleware.x", "1")
-    assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
-    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
-
-
 PINNED = split([0, 1])
 NO_SECRET = (
     "\x1b[90m2026-11-26T02:10:14Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mCannot resolve auth secret, skipping ingress\x1b[0m "
@@ -153,12 +147,15 @@ REFUSED = (
 ANSWERED = '10.64.0.2 - - [26/Nov/2026:02:06:21 +0000] "GET /ingress=ERR HTTP/1.1" 404 19 "-" "-" 1 "-" "-" 0ms'
 
 
-def test_its_log_is_told_in_its_words_each_once() -> None:
+def test_its_log_is_told_in_its_words_each_once_and_a_part_that_it_has_not_is_unreadable() -> None:
     log = [ANSWERED, NO_SECRET, NO_SECRET, NO_FORMAT, FORBIDDEN, REFUSED]
     told = traefik.complaints(log)
     assert [words.split()[0] for words in told] == ["Cannot", "Unsupported", '"Failed', "failed"]
     assert "secret nope" in told[0] and "\x1b" not in "".join(told)
     assert traefik.ignored(log) == told[:1]
+    ok, found, said = observed("traefik", "middleware.x", "1")
+    assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
+    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
 
 
 @pytest.mark.parametrize(

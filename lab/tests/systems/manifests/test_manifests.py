@@ -1,13 +1,18 @@
-"""Gateway API's objects, Ingresses and Routes: which are taken, and what a proxy serves of them, also of what changes while a system is up."""
+"""Gateway API's objects, Ingresses, Routes and certificates: which are taken, what a proxy serves of them, and what a connection shows."""
 
 from __future__ import annotations
 
 import copy
+import socket
+import ssl
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from lab.base.errors import UsageError
 from lab.model.variants import hosts
@@ -17,7 +22,8 @@ from lab.systems.haproxy_router.control import CONF
 from lab.systems.ingress_nginx import system as ingress_nginx
 from lab.systems.ingress_nginx.configmap import settings
 from lab.systems.ingress_nginx.system import render
-from lab.systems.manifests import objects
+from lab.systems.manifests import certificates, objects
+from lab.systems.manifests.certificates import Request, described, issue, requested, subject
 from lab.systems.manifests.gateway_api import (
     Backend,
     HttpRoute,
@@ -71,12 +77,16 @@ def test_each_port_serves_its_routes_in_the_order_of_the_api() -> None:
         assert served([gateway], [_read(hostnames=given)])[0].ordered == found
 
 
-def test_a_section_names_the_listener_and_its_own_namespace_may_be_named() -> None:
+def test_a_section_names_the_listener_by_which_tls_ends_or_not() -> None:
+    """Its own namespace may be named. TLS ends in the proxy where a listener that hosts are attached to has TLS."""
     route = _read(parentRefs=[{"name": "proxy", "sectionName": "https"}])
     ports = served([read_gateway("Gateway/proxy", _gateway())], [route])
     assert [list(port.hosts) for port in ports] == [[], ["bench.lab.test", "shop.example"]]
     named = [{"name": "proxy", "namespace": _route()["metadata"].get("namespace", "default")}]
     assert _read(parentRefs=named).parents == (("proxy", ""),)
+    assert hosts.routed([_gateway(), _route()]) == {"bench.lab.test": "edge", "shop.example": "edge"}
+    plain = _route(parentRefs=[{"name": "proxy", "sectionName": "http"}])
+    assert hosts.routed([plain, _gateway()]) == {"bench.lab.test": "none", "shop.example": "none"}
 
 
 def matched(**path: str) -> dict[str, Any]:
@@ -161,13 +171,6 @@ def test_a_route_to_nobody_is_refused() -> None:
         objects.read([gateway_class, _gateway(), _route()])
 
 
-def test_hosts_of_a_load_are_the_routes() -> None:
-    """TLS ends in the proxy where a listener that they are attached to has TLS."""
-    assert hosts.routed([_gateway(), _route()]) == {"bench.lab.test": "edge", "shop.example": "edge"}
-    plain = _route(parentRefs=[{"name": "proxy", "sectionName": "http"}])
-    assert hosts.routed([plain, _gateway()]) == {"bench.lab.test": "none", "shop.example": "none"}
-
-
 SLICE = endpoint_slice(9007, ("10.64.0.9", True), ("10.64.0.8", False), ("10.64.0.7", None))
 CHANGING = route("/it's 7")
 INGRESS = ingress("changing.lab.test", "/7")
@@ -188,7 +191,7 @@ def haproxy(found: Objects) -> Mapping[str, str]:
     return haproxy_router.realise(context_of(found)).files
 
 
-def test_pods_and_a_services_slices_are_endpoints_while_they_are_ready() -> None:
+def test_pods_and_a_services_slices_are_endpoints_while_they_are_ready_and_what_is_applied_again_is_changed() -> None:
     found = wanted("okd-routes-10", SERVICE, SLICE)
     members = (Member("10.64.0.9", 9007), Member("10.64.0.7", 9007))
     assert found.members("changing", "http", {}) == found.members("changing", 80, {}) == members
@@ -201,6 +204,11 @@ def test_pods_and_a_services_slices_are_endpoints_while_they_are_ready() -> None
     assert replace(found, ready=()).members("backend", "http", {}) == ()
     ready = replace(found, ready=(replace(pod, name="backend-1"),))
     assert ready.members("backend", "http", {"backend-1": "10.64.0.9"}) == (Member("10.64.0.9", 8080, "backend-1"),)
+    after = wanted("okd-routes-10", SERVICE, SLICE, CHANGING)
+    again = applied(after, {**CHANGING, "spec": {**CHANGING["spec"], "host": "other.apps.lab.test"}})
+    assert [route.host for route in again.host_routes if route.name == "changing"] == ["other.apps.lab.test"]
+    assert len(again.host_routes) == len(after.host_routes)
+    assert again.services == after.services and again.slices == after.slices
 
 
 def test_a_route_becomes_a_backend_with_its_headers_and_servers() -> None:
@@ -236,14 +244,6 @@ def test_an_ingress_with_a_rewrite_sets_the_prefix() -> None:
     assert "return 503;" in body and "proxy_pass" not in body and "upstream ingress-lab-changing-http" not in text
 
 
-def test_what_is_applied_again_is_changed() -> None:
-    after = wanted("okd-routes-10", SERVICE, SLICE, CHANGING)
-    again = applied(after, {**CHANGING, "spec": {**CHANGING["spec"], "host": "other.apps.lab.test"}})
-    assert [route.host for route in again.host_routes if route.name == "changing"] == ["other.apps.lab.test"]
-    assert len(again.host_routes) == len(after.host_routes)
-    assert again.services == after.services and again.slices == after.slices
-
-
 def annotated(name: str, value: str) -> dict[str, Any]:
     return {**INGRESS, "metadata": {**META, "annotations": {f"nginx.ingress.kubernetes.io/{name}": value}}}
 
@@ -276,3 +276,54 @@ def test_a_sync_rate_must_be_one(rate: str) -> None:
     args = context_of("baseline").container.args
     with pytest.raises(UsageError, match="expected a rate per second"):
         ingress_nginx.realise(context_of("baseline", args=(*args, f"--sync-rate-limit={rate}")))
+
+
+@pytest.mark.parametrize(("key", "shown"), [("rsa-2048", "RSA 2048"), ("ecdsa-256", "ECDSA 256")])
+def test_a_client_that_trusts_the_authority_believes_the_certificate(key: str, shown: str, tmp_path: Path) -> None:
+    """A real handshake, with verification of name and issuer; what it shows is what was asked for."""
+    made = issue(Request(("*.apps.lab.test", "other.lab.test"), key))
+    for name, text in made.items():
+        (tmp_path / name).write_text(text)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    for host, good in (("a.apps.lab.test", True), ("other.lab.test", True), ("else.lab.test", False)):
+        ends = socket.socketpair()
+        thread = threading.Thread(target=lambda end=ends[0]: _accept(server, end), daemon=True)
+        thread.start()
+        try:
+            with client.wrap_socket(ends[1], server_hostname=host) as connection:
+                der = connection.getpeercert(binary_form=True)
+                assert good and der is not None and described(der) == {"key": shown, "subject": "*.apps.lab.test"}
+        except ssl.SSLCertVerificationError:
+            assert not good
+        thread.join(5)
+    assert subject(made["tls.crt"]) == "*.apps.lab.test"
+
+
+def _accept(context: ssl.SSLContext, end: socket.socket) -> None:
+    try:
+        with context.wrap_socket(end, server_side=True) as connection:
+            connection.recv(1)
+    except OSError:
+        end.close()
+
+
+def test_the_same_request_has_the_same_certificate_and_one_authority_signs_all() -> None:
+    first, second = Request(("a",), "ecdsa-256"), Request(("b",), "ecdsa-256")
+    assert issue(first) is issue(first)
+    assert issue(first)["tls.key"] != issue(second)["tls.key"] and issue(first)["ca.crt"] == issue(second)["ca.crt"]
+    authority = x509.load_pem_x509_certificate(issue(first)["ca.crt"].encode())
+    assert authority.subject.rfc4514_string() == "CN=ingress tuning lab"
+
+
+def test_a_request_is_read_from_annotations_and_one_that_cannot_be_met_says_so() -> None:
+    assert requested("Secret/a", {}) is None
+    assert requested("Secret/a", {certificates.NAMES: "*.a, b"}) == Request(("*.a", "b"), "rsa-2048")
+    for asked, said in (
+        ({"lab/certificate": " , "}, "lab/certificate: is empty"),
+        ({"lab/certificate": "a", "lab/key": "rsa-512"}, "lab/key: expected rsa-2048.*got 'rsa-512'"),
+        ({"lab/certificate": "a", "lab/key": "ed25519"}, "lab/key: .*got 'ed25519'"),
+    ):
+        with pytest.raises(UsageError, match=f"Secret/a: metadata.annotations: {said}"):
+            requested("Secret/a", asked)
