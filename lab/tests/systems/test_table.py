@@ -379,7 +379,7 @@ def test_a_program_tells_the_module_that_it_was_built_from_and_its_version(tmp_p
     assert programs.version_of("no-such-program", "(x)") == ""
 
 
-CONTROLLER = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)
+STAND_IN = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)
 CONFIGMAP = "ingress-nginx-controller"
 RISK = Check(kind="configmap", name="annotations-risk-level", value="High")
 MODULE = {
@@ -403,7 +403,7 @@ class Controller:
         return self.data
 
 
-def started(without: str = "") -> Any:
+def controller(without: str = "") -> Any:
     """Return a controller that runs with what the base's manifests say, less one setting."""
     objects = {(each["kind"], each["metadata"]["name"]): each for each in load_variant("ingress-nginx").manifests}
     (container,) = objects["Deployment", "proxy"]["spec"]["template"]["spec"]["containers"]
@@ -414,7 +414,7 @@ def started(without: str = "") -> Any:
     )
 
 
-@pytest.mark.parametrize("setting", CONTROLLER.setting, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", STAND_IN.setting, ids=lambda setting: setting.name)
 def test_the_base_has_the_named_releases_default_and_it_is_read_back(setting: Setting) -> None:
     """On every target where the stand-in may run; with it left out of the manifests, the read-back fails."""
     manifests = load_variant("ingress-nginx").manifests
@@ -422,9 +422,9 @@ def test_the_base_has_the_named_releases_default_and_it_is_read_back(setting: Se
     own = setting.checks[0]
     for target in ("apiserver", "kind"):
         assert set(setting.checks) <= set(stand_ins.list_checks(manifests, target))
-    (reading,) = read_back(started(), [own])
+    (reading,) = read_back(controller(), [own])
     assert reading.ok, str(reading)
-    (reading,) = read_back(started(without=setting.name), [own])
+    (reading,) = read_back(controller(without=setting.name), [own])
     assert (reading.ok, reading.observed) == (False, "absent")
 
 
@@ -442,7 +442,7 @@ def test_a_setting_that_is_left_out_is_still_asked_for_and_one_that_a_knob_sets_
 
 def test_the_tables_defaults_are_the_local_targets_and_every_stand_in_is_in_it() -> None:
     """But for images whose tag decides what runs. No title names a release that need not have run."""
-    keys = {setting.key: setting.named for setting in CONTROLLER.setting if setting.key}
+    keys = {setting.key: setting.named for setting in STAND_IN.setting if setting.key}
     assert len(keys) == 4 and keys == {key: KEYS[key].default for key in keys}
     there = {each.image for each in load_stand_ins() if "local" in each.targets}
     for system in filter(None, map(table.find, references.pinned().values())):
