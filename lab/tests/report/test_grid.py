@@ -121,7 +121,6 @@ def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
 
 
 def test_notes_count_from_one_after_each_notes_part() -> None:
-    """On a terminal alone, and only where there are more than five."""
     one, two = (Grid(columns(("n",)), (row(Cell("5", notes=(text,))),)) for text in ("first", "second"))
     notes = Notes((Text("before"),), (Text("after"),), blank=True)
     assert _lines(one, two, notes, one, Notes()) == [

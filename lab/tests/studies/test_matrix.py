@@ -52,7 +52,6 @@ def cell_of(parameter: str, target: str = "local") -> matrix.Cell:
 
 
 def test_a_trial_says_that_it_works_or_why_not(told_trials: dict[str, Trial]) -> None:
-    """A sweep that a target takes is not called measured."""
     few = Tried(outcome="not measurable", detail="cores: 1")
     told_trials["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="holds"), "qinng": few}, {})
     assert cell_of("digitalocean/use-gzip").kind == "works"
@@ -133,7 +132,6 @@ def numbers(text: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("row", sorted({parameter for parameter, _ in REALISED}))
 def test_a_published_number_is_what_a_knob_reads_back(row: str) -> None:
-    """Or what its study's variants have from the start."""
     knobs = [load_knob(knob) for parameter, knob in REALISED if parameter == row]
     read = [numbers(check.value) for knob in knobs for check in knob.readback]
     for column in ("recommended_value", "value_used_in_test"):
@@ -176,7 +174,7 @@ def run_of(
 
 
 @pytest.mark.usefixtures("places")
-def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_alone() -> None:
+def test_seconds_and_share_are_those_of_a_pair_with_an_interval_at_the_level_of_the_baseline_alone() -> None:
     """25 µs less a fifth on one, 50 µs less a tenth on the other: the same time, and another share."""
     here_run = run_of("local", {"keepalive": 0.8}, "here")
     (found,) = carried([here_run, run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8})])
@@ -192,10 +190,6 @@ def test_seconds_and_share_are_those_of_the_pair_at_the_level_of_the_baseline_al
     assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
     assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
     assert row.endswith("| – no kind |")
-
-
-@pytest.mark.usefixtures("places")
-def test_only_pairs_of_a_knob_with_its_own_baseline_count_and_only_with_an_interval() -> None:
     here = run_of("local", {"keepalive": 0.8})
     assert carried([here, run_of("apiserver", {"keepalive": 0.8}, pairs=0)]) == []
     assert carried([here, run_of("apiserver", {"keepalive": 0.8}, blocks=5)]) == []

@@ -94,7 +94,6 @@ def test_it_is_in_house_style(path: Path) -> None:
 
 @named
 def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Top to bottom, within two minutes, to the claims asserted at its end."""
     monkeypatch.delenv("LAB_REFERENCE", raising=False)
     text = executed(path, monkeypatch)
     assert path.stem == EXPLORE or re.search(r"\d+ claims: ", text)
@@ -103,7 +102,6 @@ def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.Mon
 
 @one_now
 def test_without_a_run_every_figure_is_a_gap(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which command makes the run, and no verdict is given; the published tables are rebuilt all the same."""
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     text = executed(path, monkeypatch)
     assert "nothing in data/reference of" in text

@@ -140,8 +140,8 @@ def printed(study: Study, summary: Summary) -> str:
     return print_page(results.page(results.shaped(study, summary)))
 
 
-def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value(study_file: Path) -> None:
-    """And is relative to the reference cell on its own machine."""
+def test_a_cell_is_relative_to_the_reference_with_an_interval_unless_that_is_measured_once(study_file: Path) -> None:
+    """`direct` stands before the blocks and has no interval of its own."""
     (table,) = results.shaped(load_study("mine"), filled())
     edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     level, relative = edge.level, edge.relative
@@ -151,10 +151,6 @@ def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value
     assert relative is not None and relative[1] is not None and relative[2] is not None
     assert relative[1] < relative[0] < relative[2] and relative[0] == pytest.approx(0.5, rel=0.05)
     assert edge.published_relative == pytest.approx(22913 / 29622) and none.relative is None
-
-
-def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
-    """`direct` stands before the blocks and has none of its own."""
     edited(study_file, "variants.ingress-nginx =", "variants.direct =")
     (table,) = results.shaped(study := load_study("mine"), filled())
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]

@@ -52,13 +52,20 @@ def vet(edit: Callable[[Any], object] = lambda containers: None) -> None:
     bringup.vet(objects.read(api_objects.read(variant.manifests)), PINNED, ApiserverTarget().realise)
 
 
-def test_its_log_is_told_in_its_words_with_what_they_are_about() -> None:
+def test_its_log_is_told_in_its_words_and_each_side_of_a_pair_has_its_own_objects() -> None:
     assert contour.complaints([*LOG, *LOG]) == [
         'unresolved service reference: Service "nope" not found',
         "Contour server failed: no such thing",
         '"Failed to watch" err="secrets is forbidden"',
     ]
     assert contour.ignored(LOG) == ["ignoring invalid ingress"]
+    manifests = load_variant("contour").manifests
+    left, right = ({(o["kind"], str(o["metadata"])): o for o in on_side(manifests, s)} for s in ("left", "right"))  # type: ignore[arg-type]
+    assert not left.keys() & right.keys()
+    (settings,) = [obj for (kind, _), obj in right.items() if kind == "ContourConfiguration"]
+    assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
+    names = [obj["metadata"]["name"] for obj in api_objects.definitions(right.values())]
+    assert "contourconfigurations.projectcontour.io" in names and all("contour" in name for name in names)
 
 
 def test_elsewhere_it_is_refused_with_the_target_that_can_before_anything_is_built() -> None:
@@ -96,16 +103,6 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(programs, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
         programs.built("here", "contour", contour.MODULE, "1.33.8")
-
-
-def test_each_side_of_a_pair_has_its_own_of_all_but_the_definitions() -> None:
-    manifests = load_variant("contour").manifests
-    left, right = ({(o["kind"], str(o["metadata"])): o for o in on_side(manifests, s)} for s in ("left", "right"))  # type: ignore[arg-type]
-    assert not left.keys() & right.keys()
-    (settings,) = [obj for (kind, _), obj in right.items() if kind == "ContourConfiguration"]
-    assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
-    names = [obj["metadata"]["name"] for obj in api_objects.definitions(right.values())]
-    assert "contourconfigurations.projectcontour.io" in names and all("contour" in name for name in names)
 
 
 ADDRESS = "10.64.0.3"

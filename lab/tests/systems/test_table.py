@@ -468,7 +468,7 @@ def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str
     assert ("--enable-metrics=true" in said) is (run != "knobs-local" and "--enable-metrics" not in baseline)
 
 
-def test_an_image_of_ones_own_is_no_stand_in() -> None:
+def test_an_image_of_ones_own_is_no_stand_in_and_a_setting_is_a_flag_or_a_key() -> None:
     """`LAB_IMAGES` named it, and the facts say so. What did run kept no default where the base is as it is."""
     baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
     (said,) = stand_ins.describe_run("apiserver", MODULE, baseline)
@@ -477,16 +477,10 @@ def test_an_image_of_ones_own_is_no_stand_in() -> None:
     assert stand_ins.describe_run("apiserver", official, baseline) == []
     named = {"image_ingress-nginx-controller": "registry.k8s.io/ingress-nginx/controller:v1.15.1"}
     assert stand_ins.describe_run("kind", named, baseline) == []
-
-
-def test_a_setting_that_is_neither_flag_nor_key_is_refused() -> None:
     either: tuple[dict[str, Any], ...] = {}, {"flag": "--a", "key": "a"}
     for given in either:
         with pytest.raises(ValidationError, match="expected either flag or key"):
             Setting(**given, stand_in="true", named="false", changes="nothing")
-
-
-def test_without_a_configmap_on_the_command_line_nothing_is_read_back() -> None:
     system: Any = Controller(["/nginx-ingress-controller"])
     (reading,) = read_back(system, [RISK])
     assert (reading.observed, reading.ok) == ("unreadable", False)

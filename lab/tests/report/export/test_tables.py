@@ -109,7 +109,6 @@ def test_every_sample_is_a_row_with_every_scalar_of_its_record_in_columns_that_a
 
 @pytest.mark.parametrize("what", ["samples", "histograms", "requests", "events", "usage"])
 def test_all_formats_hold_the_same_rows(run: RunStore, what: str) -> None:
-    """Parquet as the frames are, JSON lines with null, CSV with one header; line feeds and quotes in texts do no harm."""
     whole = pl.read_parquet(io.BytesIO(written(run, what, "parquet")))
     lines = written(run, what, "json").decode().splitlines()
     assert [json.loads(line) for line in lines] == whole.to_dicts()
@@ -137,7 +136,6 @@ def test_a_histogram_comes_back_count_by_count(run: RunStore) -> None:
 
 
 def test_what_a_run_has_not_is_told(run: RunStore, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nor any format what it is not made for."""
     shutil.rmtree(run.folder / "samples" / "0003-a")
     for what in ("requests", "events"):
         with pytest.raises(UsageError, match=f"(?s)has no {what}: .*--sweep kill"):
@@ -192,7 +190,6 @@ def test_raw_is_byte_for_byte(run: RunStore, capfdbinary: pytest.CaptureFixture[
 
 
 def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A run that cannot be exported leaves what was there; the format is as the file's name ends."""
     path = tmp_path / "x.parquet"
     path.write_text("mine")
     (run.folder / "samples" / "0001-a" / "hist.parquet").write_bytes(b"PAR1")
@@ -208,7 +205,6 @@ def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd:
 
 
 def test_k6_is_told_what_to_leave() -> None:
-    """By flags of both 1.x and 2.x, gzipped; without being asked nothing changes."""
     load = Load("http://127.0.0.1/", "h", connections=2, duration_s=1.0, rate_rps=10.0)
     plain, csv = K6(), K6(out="csv")
     assert plain.left == () and "--out" not in plain.argv(load)

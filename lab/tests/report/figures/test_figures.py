@@ -226,7 +226,6 @@ def test_places_are_the_percentiles_that_wrk2_prints() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_published_lines_are_the_tables_rows(suite: str) -> None:
-    """Every corner with what reading it may err, in seconds; none below 0."""
     found = {curve.connections: curve.corners for curve in curves.digitised(suite)}
     rows = [row for row in published.rows(curves.TABLE) if row["suite"] == suite]
     assert sum(map(len, found.values())) == len(rows)
@@ -239,16 +238,12 @@ def test_published_lines_are_the_tables_rows(suite: str) -> None:
         assert (corner.value, corner.low, corner.high) == pytest.approx((1.9e-3, 1.0e-3, 2.8e-3))
 
 
-def test_a_corner_that_could_not_be_read_is_a_gap() -> None:
-    """Nothing is drawn across it."""
+def test_a_corner_that_could_not_be_read_is_a_gap_and_a_ratio_has_the_errors_of_both_readings() -> None:
+    """Nothing is drawn across it. A line is 1 against itself, and nothing is a ratio to what may be 0."""
     figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
     (line,) = lines(figure)
     assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
     assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
-
-
-def test_a_published_ratio_has_the_errors_of_both_readings() -> None:
-    """A line is 1 against itself, and nothing is a ratio to what may be 0."""
     found = {curve.connections: curve.corners for curve in curves.digitised("original", 100)}
     assert {(corner.value, corner.low, corner.high) for corner in found[100]} == {(1.0, 1.0, 1.0)}
     first, *_, last = (curve.corners for curve in curves.digitised("original"))
@@ -301,7 +296,6 @@ ABSENT = Missing("nothing in data/reference of digitalocean: just bench backlog 
 def test_every_suite_is_drawn_without_a_run_too(
     suite: str, relative_to: int | None, linear: bool, run: Evidence
 ) -> None:
-    """A panel for each, with a reason where it is empty; ticks are named, and every load is in the legend once."""
     shown = {"baseline": run, "backend-200m": ABSENT}
     figure = exhibits.percentiles(shown, "T", suite, relative_to, log_y=not linear, shared_y=not linear)
     layout = drawn(figure)["layout"]
@@ -362,7 +356,6 @@ def test_panels_share_an_axis_or_not() -> None:
 
 
 def test_effects_are_told_as_the_runs_table_judges_them() -> None:
-    """The primary metric, and beside it what is not claimed; a run that is not there says so."""
     run = run_of(effects={"keepalive": 0.5})
     text = exhibits.effects(run, "*c1000")
     assert "| keepalive at wrk2-c1000 | baseline | p99 −" in text

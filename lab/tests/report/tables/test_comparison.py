@@ -115,8 +115,7 @@ def test_what_is_mixed_has_what_to_apply_and_when() -> None:
     assert worse.kind == "keep"
 
 
-def test_what_is_not_resolved_ends_in_a_bound_or_in_another_load() -> None:
-    """The larger of the interval's ends, of the primary metric."""
+def test_what_is_not_resolved_ends_in_a_bound_another_load_or_how_many_blocks() -> None:
     found = compare_runs(made(), None)
     advice = advice_of(found)
     row = next(row for row in found.rows if (row.point.name, row.metric) == ("rate-1000", "p99"))
@@ -128,9 +127,6 @@ def test_what_is_not_resolved_ends_in_a_bound_or_in_another_load() -> None:
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
     assert advice_of(compare_runs(store, None)).text.endswith("--sweep port-churn --target kind")
-
-
-def test_few_blocks_end_in_how_many() -> None:
     advice = advice_of(compare_runs(made(planned=make_plan(blocks=3)), None))
     assert advice.kind == "nothing"
     assert advice.text.endswith(
@@ -236,7 +232,6 @@ def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_ru
 @pytest.mark.parametrize("arms", [(None, None), ("keepalive-again", "keepalive-null-1")])
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
-    """Better or worse: nothing to apply and nothing to stay with, though the variant has a snippet."""
     change = alter(lambda slot: slot.arm.name == "keepalive-null-1", costing(factor))
     store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
     (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
@@ -245,7 +240,6 @@ def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: 
 
 
 def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() -> None:
-    """Each controller was measured alone, in its own run."""
     first = made("run-1", planned=make_plan([("nginx", None)]))
     second = made("run-2", {"okd": 0.5}, make_plan([("okd", None)]), seed=2)
     advice = advice_of(compare_runs(first, second, "nginx", "okd"), "okd")
@@ -259,7 +253,6 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
-    """The faster side could only be faster without its generator."""
     advice = advice_of(compare_runs(gone({"baseline": 30.0, "keepalive": 30.0}), None))
     assert advice.kind == "same" and "don't bother: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text

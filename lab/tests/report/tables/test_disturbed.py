@@ -121,7 +121,8 @@ def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
 
 
-def test_medians_and_effects_are_of_the_blocks() -> None:
+def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
+    """A change nobody saw took longest: without its block the others would look better than they were."""
     summary = summary_of()
     spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
     values = [value for value in base.cell.values["gap_s"].values() if value is not None]
@@ -134,6 +135,12 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
     assert effect_of(summary, "proxy-replicas-2", "failed").marked, "only the primary metric claims"
     assert effect_of(summary, "baseline-again").decision is Decision.A_A
     assert all(not row.effects for row in summary.rows if row.point.control)
+    missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0]) | {"gap_s": None})
+    summary = summary_of(change=missing)
+    effect = effect_of(summary, "proxy-replicas-2")
+    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
+    assert "(1 –)" in printed(summary)
+    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
@@ -212,16 +219,6 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6) and 2 not in hurt.cell.values["gap_s"]
     assert "1 block not counted: no valid control run of this arm in it" in hurt.notes
     assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL and not summary.complete
-
-
-def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
-    """A change nobody saw took longest: without its block the others would look better than they were."""
-    missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0]) | {"gap_s": None})
-    summary = summary_of(change=missing)
-    effect = effect_of(summary, "proxy-replicas-2")
-    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
-    assert "(1 –)" in printed(summary)
-    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
 def test_a_steady_loads_metric_is_carried_and_only_what_the_disturbance_brought_about_has_a_line() -> None:

@@ -91,7 +91,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> None:
-    """As data/levels has them; a run without generations says nothing of levels."""
     run = made(planned=planned(), change=known)
     text = "\n".join(line.plain for line in terminal(gauge_tables.levels_page(Result(run).levels), 160))
     assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text

@@ -76,7 +76,6 @@ def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
 
 
 def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
-    """By the run's own plan, primary metrics and snippets."""
     run = made(effects={"keepalive": 0.8})
     summary = summarise_run(run.record, run.samples(), run.histogram)
     effect = effect_of(summary, "keepalive", "p99")
@@ -122,7 +121,6 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
 def test_what_is_no_gain_of_a_setting_is_not_applied(
     factor: float, systems: list[str], purpose: str, kind: str, ending: str
 ) -> None:
-    """What another system or an instrument shows is told all the same, better or worse."""
     run = made(effects={"keepalive": factor})
     variants = run.record.variants
     mine = variants["keepalive"].model_copy(update={"only_to_measure_by": purpose})
@@ -144,7 +142,6 @@ def test_what_no_knob_tells_apart_is_a_system(own: tuple[str, ...], theirs: tupl
 
 
 def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
-    """Where the hypothesis is about another sweep, "don't bother" comes with the sweep that could show it."""
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL and verdicts.effect_text(effect).startswith("? p99 ")
@@ -290,7 +287,7 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     assert counted_samples([first, old]) == {}
 
 
-def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
+def test_errors_are_summed_and_tls_is_told_once_where_it_is_the_same() -> None:
     def failing(slot: Slot, sample: Sample) -> Sample:
         if slot.arm.name != "keepalive" or slot.block > 2:
             return sample
@@ -309,9 +306,6 @@ def test_errors_are_summed_and_those_of_invalid_samples_shown_apart() -> None:
         make_plan(), change=lambda slot, one: made_invalid(one, reasons[slot.block]) if slot.block in reasons else one
     )
     assert "3 invalid: proxy-died 1, steal 2" in row_of(summary, "keepalive").notes
-
-
-def test_what_tls_came_to_is_told_once_where_it_is_the_same_and_else_of_each() -> None:
     key = {"key": "RSA 2048", "version": "TLSv1.3", "cipher": "AES"}  # of a run before groups were recorded
     same = alter(lambda slot: slot.arm.role != "reference", lambda _: {"tls": key})
     newer = alter(lambda slot: slot.arm.name == "keepalive", lambda _: {"tls": {**key, "group": "P-256"}})

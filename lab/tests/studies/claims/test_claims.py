@@ -284,7 +284,6 @@ def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
 
 
 def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
-    """Whatever another target's say: there the claim is as without a run, and the command names the target."""
     on_kind = rule(ABOUT).model_copy(update={"target": "kind"})
     found = judge(on_kind, gone(lambda _, block: 20))
     assert (found.answer, found.runs, found.findings) == ("not resolved", (), ())
@@ -340,7 +339,6 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
 def test_a_damaged_run_is_told_in_every_form_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All claims are there; those that no damaged run has to do with as without the damage."""
     for name in ("outage", "kind-qinng"):
         unpacked(ROOT / "data" / "reference" / name, tmp_path / name)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))

@@ -220,7 +220,7 @@ def closed_loop(
     return evidence_of(Steered(store.record, store.samples(), histograms))
 
 
-def test_gains_are_shown_beside_what_was_claimed() -> None:
+def test_gains_are_shown_beside_what_was_claimed_and_what_cannot_be_measured_here_is_named() -> None:
     """In percent, with the claim's own number and unit; one of a factor as what it adds."""
     run = closed_loop(OWN, {"qinng-tuned": 0.5, "nginx": 0.8})
     pairs = [*OWN, ("packet-steering", "baseline")]
@@ -235,6 +235,18 @@ def test_gains_are_shown_beside_what_was_claimed() -> None:
     assert f"packet-steering against baseline: {missing}" in shown["layout"]["xaxis"]["title"]["text"]
     (need,) = shown["layout"]["meta"]["gaps"]
     assert need.startswith(f"{missing}: just bench packet-steering")
+    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
+    figure = exhibits.gains(closed_loop(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
+    said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
+    assert texts(figure) == f"aws-a1-node against baseline: {said}"
+    run = closed_loop([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
+    lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
+    assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
+    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
+    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
+    assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
+    assert "| local, kernel | not part of this run | – | – |" in lines
+    assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
 
 
 @pytest.mark.committed
@@ -249,21 +261,6 @@ def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     assert not told.blocks
     (back,) = told_gains(run, "ingress-nginx", "keepalive", "cpu_per_request", "ceiling")
     assert back.low is None and len(back.blocks) == 2
-
-
-def test_what_cannot_be_measured_here_is_named() -> None:
-    missing = (NotMeasured(variant="aws-a1-node", what="host-wide", why="irq-affinity is 0 here"),)
-    figure = exhibits.gains(closed_loop(OWN, not_measurable=missing), "G", "rate", "*", [("aws-a1-node", "baseline")])
-    said = "aws-a1-node is not measurable here (host-wide: irq-affinity is 0 here)"
-    assert texts(figure) == f"aws-a1-node against baseline: {said}"
-    run = closed_loop([("packet-steering", "baseline")], facts={"cpus_proxy": "0"}, not_measurable=missing)
-    lines = exhibits.placement(run, ["baseline", "packet-steering", "aws-a1-node", "kernel"]).splitlines()
-    assert "| a1.4xlarge, published | 0;8 | 0;8 | 0-15 |" in lines
-    assert "| local, baseline | left as they are | where they arrive | as pinned: 0 |" in lines
-    assert "| local, packet-steering | left as they are | the proxy's own: 0 | as pinned: 0 |" in lines
-    assert "| local, aws-a1-node | not measurable here: host-wide: irq-affinity is 0 here | – | – |" in lines
-    assert "| local, kernel | not part of this run | – | – |" in lines
-    assert exhibits.placement(NONE, ["baseline"]).endswith("*no run: nothing in data/reference of qinng: just bench*")
 
 
 def test_tables_keep_the_published_shape() -> None:
@@ -316,7 +313,8 @@ def dearer(by: Callable[[Slot], float]) -> Callable[[Slot, Sample], Sample]:
     return lambda slot, sample: sample if slot.other else sample.model_copy(update={**costing(by(slot))(sample)})
 
 
-def test_steps_hang_where_the_one_before_ends_and_add_up() -> None:
+def test_steps_hang_where_the_one_before_ends_and_one_beside_the_chain_hangs_from_its_own_baseline() -> None:
+    """What is in front costs more. A pair on a dearer machine moves no level, and arms alone that differ by something else no step."""
     rows, missing = ladder.rungs(taken_apart(), "real", STEPS, "ceiling")
     assert not missing
     assert [row.label for row in rows] == ["baseline, real", "metrics", "log", "rest", "nginx, real"]
@@ -330,10 +328,6 @@ def test_steps_hang_where_the_one_before_ends_and_add_up() -> None:
     assert rows[0].text.endswith(" µs") and "[" not in rows[0].text
     rows, missing = ladder.rungs(taken_apart(blocks=2), "real", STEPS, "ceiling")
     assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
-
-
-def test_a_step_beside_the_chain_hangs_from_its_own_baseline_and_may_go_up() -> None:
-    """What is in front costs more. A pair on a dearer machine moves no level, and arms alone that differ by something else no step."""
     chain = [("in-front", "baseline"), *CHAIN]
     steps = {"in front": ("in-front", "baseline"), **STEPS}
     rows, _ = ladder.rungs(taken_apart(chain, {**COSTS, "in-front": 2.4}), "real", steps, "ceiling")

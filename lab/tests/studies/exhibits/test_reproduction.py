@@ -67,7 +67,6 @@ def cells(told: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     [pytest.param(name, marks=[] if name in (STEADY, OUTAGE) else [pytest.mark.long]) for name in run_names(REFERENCE)],
 )
 def test_untouched_files_give_the_same_numbers(name: str, tmp_path: Path, printed: Printed) -> None:
-    """Of a copy, wherever it lies; and of the verbatim output alone."""
     committed = printed(REFERENCE / name)
     run = Path(shutil.copytree(REFERENCE / name, tmp_path / name))
     assert committed == printed(run) == printed(run, raw=True)
@@ -91,7 +90,6 @@ def removed(sample: Path, _: Path) -> None:
 
 
 def half_the_rate(sample: Path, _: Path) -> None:
-    """Half the requests in the same time."""
     told = json.loads((sample / "sample.json").read_text())
     told |= {"requests": told["requests"] // 2, "achieved_rps": told["achieved_rps"] / 2}
     (sample / "sample.json").write_text(json.dumps(told))
@@ -103,7 +101,6 @@ def latencies_of_another_block(sample: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("change", [removed, half_the_rate, latencies_of_another_block])
 def test_one_other_file_of_one_sample_changes_its_row(change: Change, copy: Copy, printed: Printed) -> None:
-    """That of its arm and point, and no other; what it is compared by changes with it."""
     run = copy(STEADY)
     before = printed(run)
     change(sample_of(run, 3), sample_of(run, 4))

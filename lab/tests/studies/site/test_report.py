@@ -121,7 +121,6 @@ def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
 
 
 def test_a_cell_that_raises_is_named(books: Path) -> None:
-    """With what it raised, and exit status 1; also where it ran in a process of its own."""
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
     said = r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
     for run in (lambda: executed(path), lambda: list(execute_all([path]))):
@@ -171,12 +170,19 @@ def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp
     assert again.path.read_bytes() == built[0].path.read_bytes()
 
 
-def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site, str]) -> None:
+def test_it_loads_nothing_every_link_leads_somewhere_and_what_is_missing_is_counted(
+    built: tuple[site.Site, str],
+) -> None:
     page = Page(built[1])
     assert page.open == [] and page.loaded == ["data:,"]
     assert len(page.ids) == len(set(page.ids))
     assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(page.ids)
     assert "default-src 'none'" in built[1] and not re.search(r"@import|url\(|fetch\(", built[1])
+    found, text = built
+    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1} and found.figures == 2
+    needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
+    assert "5 figures, panels or rows have no data" in needs and "broken is damaged" in text
+    assert "just bench proxy-replicas-2+pod-disruption-budget --sweep drain" in needs
 
 
 def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_folds_out(
@@ -198,16 +204,7 @@ def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_f
     assert "<figcaption>Plots" in alone and "no run: what was published, alone" in alone
 
 
-def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
-    found, text = built
-    assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1} and found.figures == 2
-    needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
-    assert "5 figures, panels or rows have no data" in needs and "broken is damaged" in text
-    assert "just bench proxy-replicas-2+pod-disruption-budget --sweep drain" in needs
-
-
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
-    """Whichever part of the path is in the way."""
     notebook(books, "nds", "1 / 0")
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
         site.build(tmp_path / "out")

@@ -250,7 +250,6 @@ def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them()
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")
 def test_what_haproxy_refuses_is_told_at_the_plan_with_the_line_that_is_meant() -> None:
-    """And what it takes is not."""
     pinned = cpus.split(range(4))
     for variant in ("okd", "okd-edge", "okd-passthrough", "okd-reencrypt"):
         bringup.try_out(read(manifests(variant)), pinned)

@@ -137,7 +137,8 @@ def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected:
     assert config(data)[where] == expected
 
 
-def test_what_depends_on_nginxs_version_is_stated_for_each() -> None:
+def test_nginxs_version_the_pods_limits_and_its_cpus_decide() -> None:
+    """A backlog is its somaxconn and at least 511; open files leave 1024 to others and never fall below."""
     off = {"upstream-keepalive-connections": "0"}
     assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
     assert "http/upstream/keepalive_time" not in config(off, NEW)
@@ -147,10 +148,6 @@ def test_what_depends_on_nginxs_version_is_stated_for_each() -> None:
     assert set(config({}, NEW)["http/server/http2"]) == {"on"}
     assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
     assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
-
-
-def test_the_pods_limits_and_cpus_decide_backlog_open_files_and_workers() -> None:
-    """A backlog is its somaxconn and at least 511; open files leave 1024 to others and never fall below."""
     for somaxconn, backlog in ((128, 511), (511, 511), (512, 512), (32768, 32768)):
         found = config({"reuse-port": "false"}, OLD, context_of("baseline", somaxconn=somaxconn))
         assert found["http/server/listen"][0] == f"80 default_server backlog={backlog}"
@@ -198,13 +195,10 @@ def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], messa
     assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
 
 
-def test_all_that_is_refused_is_named_at_once() -> None:
+def test_all_that_is_refused_is_named_at_once_and_what_nginx_refuses_is_for_nginx_to_say() -> None:
     with pytest.raises(UsageError) as raised:
         settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
     assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
-
-
-def test_what_nginx_refuses_is_for_nginx_to_say_and_what_means_nothing_here_is_accepted() -> None:
     assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
     assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})

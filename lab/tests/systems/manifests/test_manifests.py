@@ -53,17 +53,14 @@ def _read(**change: Any) -> HttpRoute:
     return read_http_route("HTTPRoute/bench", _route(**change))
 
 
-def test_a_route_is_read_whole() -> None:
+def test_a_route_is_read_whole_and_each_port_serves_it_in_the_order_of_the_api() -> None:
+    """An exact path before prefixes, the longest prefix first; whole names before wildcards, the longest of these first."""
     route = _read()
     assert (route.parents, route.hosts) == ((("proxy", ""),), ("bench.lab.test", "shop.example"))
     plain, full = route.rules
     assert plain == Rule("HTTPRoute/bench: spec.rules[0]", (Match(),), Backend("backend", 80))
     matches = (Match("Exact", "/a"), Match(path="/a"))
     assert full == Rule("HTTPRoute/bench: spec.rules[1]", matches, Backend("other", 8080), {"A": "b"})
-
-
-def test_each_port_serves_its_routes_in_the_order_of_the_api() -> None:
-    """An exact path before prefixes, the longest prefix first; whole names before wildcards, the longest of these first."""
     gateway = read_gateway("Gateway/proxy", _gateway())
     plain, encrypted = served([gateway], [_read()])
     assert (plain.port, plain.secrets, plain.hosts) == (80, (), encrypted.hosts)
@@ -144,7 +141,6 @@ def test_listeners_that_cannot_be_served_are_refused(other: dict[str, Any], faul
 
 
 def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
-    """A part of the route, and a text that means something else to it."""
     _, full = _read().rules
     full.refuse("Mine", never='$"')
     with pytest.raises(UsageError, match="a change of request headers cannot be written for Mine here") as error:
@@ -280,7 +276,6 @@ def test_a_sync_rate_must_be_one(rate: str) -> None:
 
 @pytest.mark.parametrize(("key", "shown"), [("rsa-2048", "RSA 2048"), ("ecdsa-256", "ECDSA 256")])
 def test_a_client_that_trusts_the_authority_believes_the_certificate(key: str, shown: str, tmp_path: Path) -> None:
-    """A real handshake, with verification of name and issuer; what it shows is what was asked for."""
     made = issue(Request(("*.apps.lab.test", "other.lab.test"), key))
     for name, text in made.items():
         (tmp_path / name).write_text(text)
@@ -309,15 +304,12 @@ def _accept(context: ssl.SSLContext, end: socket.socket) -> None:
         end.close()
 
 
-def test_the_same_request_has_the_same_certificate_and_one_authority_signs_all() -> None:
+def test_the_same_request_has_the_same_certificate_and_one_that_cannot_be_met_says_so() -> None:
     first, second = Request(("a",), "ecdsa-256"), Request(("b",), "ecdsa-256")
     assert issue(first) is issue(first)
     assert issue(first)["tls.key"] != issue(second)["tls.key"] and issue(first)["ca.crt"] == issue(second)["ca.crt"]
     authority = x509.load_pem_x509_certificate(issue(first)["ca.crt"].encode())
     assert authority.subject.rfc4514_string() == "CN=ingress tuning lab"
-
-
-def test_a_request_is_read_from_annotations_and_one_that_cannot_be_met_says_so() -> None:
     assert requested("Secret/a", {}) is None
     assert requested("Secret/a", {certificates.NAMES: "*.a, b"}) == Request(("*.a", "b"), "rsa-2048")
     for asked, said in (
