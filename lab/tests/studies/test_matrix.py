@@ -83,11 +83,6 @@ def test_a_run_counts_where_it_has_samples_that_count(
         matrix.shown_variants.cache_clear()
 
 
-def test_each_published_load_is_made_or_the_study_says_why_not() -> None:
-    rows = [(row["source"], row["sweep_id"]) for row in published.texts("sweeps")]
-    assert sorted((key, name) for key in study_keys() for name in load_study(key).file.published_loads) == sorted(rows)
-
-
 @pytest.mark.committed
 def test_no_cell_is_empty_and_every_link_leads_somewhere() -> None:
     found = matrix.matrix()
@@ -115,11 +110,15 @@ REALISED = [(parameter, name) for name in knob_names() for parameter in load_kno
 REASONS = {f"{key}/{name}": row.why for key in study_keys() for name, row in load_study(key).file.not_a_knob.items()}
 
 
-def test_every_published_parameter_is_a_knob_or_has_a_reason_why_not() -> None:
+def test_every_published_load_and_parameter_is_realised_or_has_a_reason_why_not() -> None:
     """And never both; a reason or a knob that names another parameter is refused."""
     knobs = {parameter for parameter, _ in REALISED}
     assert [row for row in ROWS if (row in knobs) == bool(REASONS.get(row))] == []
     assert sorted((knobs | REASONS.keys()) - ROWS.keys()) == []
+    rows = [(row["source"], row["sweep_id"]) for row in published.texts("sweeps")]
+    assert sorted((key, name) for key in study_keys() for name in load_study(key).file.published_loads) == sorted(rows)
+    kinds = [item["kind"] for item in load_variant("okd").manifests]
+    assert (kinds.count("Route"),) == numbers(ROWS["okd/number of routes"]["value_used_in_test"])
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -137,11 +136,6 @@ def test_a_published_number_is_what_a_knob_reads_back(row: str) -> None:
     for column in ("recommended_value", "value_used_in_test"):
         wanted = numbers(ROWS[row][column])
         assert not wanted or wanted in read or row in SHIPPED, f"{column} {wanted}, read back {read}"
-
-
-def test_the_number_of_routes_that_okd_published_is_the_shipped_one() -> None:
-    kinds = [item["kind"] for item in load_variant("okd").manifests]
-    assert (kinds.count("Route"),) == numbers(ROWS["okd/number of routes"]["value_used_in_test"])
 
 
 CEILING = make_point("ceiling", generator="wrk", rate_rps=None)

@@ -69,9 +69,8 @@ def executed(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @named
 def test_it_is_in_house_style(path: Path) -> None:
-    """One question as title, short cells without outputs, no function of its own, nothing called but what notebooks may call. Every run is of a
-    named variant: without one, whatever system was measured under that sweep would stand under the study's name. Prose, titles of figures among it,
-    has no number of its own; one within a name (wrk2), a year, a status, a formula and a claim's id are none.
+    """One question as title, short cells without outputs and functions, nothing called but what notebooks may call, every run of a named variant.
+    Prose, titles of figures among it, has no number but in names (wrk2), years, a status, a formula and ids of claims: cells print them.
     """
     cells = read(path).cells
     assert re.match(r"# [^\n]+\?\n", cells[0].source)

@@ -161,8 +161,14 @@ def test_a_cell_is_relative_to_the_reference_with_an_interval_unless_that_is_mea
     assert any(f"{edge.relative[0]:.2f}×" in line for line in printed(study, filled()).splitlines())
 
 
-def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
+def test_the_table_is_in_the_published_shape_with_the_numbers_of_the_runs_own_table(study_file: Path) -> None:
     """Percentiles are of all requests together, and never a mean of the blocks' own."""
+    lines = printed(load_study("mine"), filled()).splitlines()
+    head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
+    assert lines[head].index("keep-alive") < lines[head].index("close")
+    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
+    assert results.HONEST in lines
+    assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
     edited(study_file, "metrics.rate = {}", "metrics.p99 = {}")
     edited(study_file, "req/s", "ms")
     limited = alter(lambda slot: slot.arm.name == "keepalive", lambda _: {"limited_by": "generator"})
@@ -178,15 +184,6 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
     assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
     assert results.MEASURED in printed(study, summary)
-
-
-def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
-    lines = printed(load_study("mine"), filled()).splitlines()
-    head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
-    assert lines[head].index("keep-alive") < lines[head].index("close")
-    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
-    assert results.HONEST in lines
-    assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def container_of(image: str) -> Container:
     return Container("proxy", "Deployment/proxy", image, (), (), {}, (), {}, {}, False, 101, 101, (), None, None, None)
 
 
-def test_the_version_is_the_tag_of_the_image_and_must_be_pinned() -> None:
+def test_a_version_is_the_tag_of_a_pinned_image_the_module_of_a_program_or_what_it_prints(tmp_path: Path) -> None:
     for image, version in (
         ("docker.io/envoyproxy/envoy:v1.40.0", "1.40.0"),
         ("docker.io/envoyproxy/envoy:distroless-v1.40.0@sha256:0000", "1.40.0"),
@@ -302,6 +302,16 @@ def test_the_version_is_the_tag_of_the_image_and_must_be_pinned() -> None:
     with pytest.raises(UsageError, match="envoy 1.40.1 is not pinned here") as error:
         programs.program("Deployment/proxy", "envoy", "1.40.1")
     assert "envoy-1.40.0" in error.value.remedy
+    program = tmp_path / "envoy-gateway"
+    program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
+    assert programs.built_from(program, "github.com/envoyproxy/gateway") == "1.9.1"
+    assert programs.built_from(program, "github.com/other/module") == ""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho of $LD_LIBRARY_PATH, version 1.2 >&2\n")
+    program.chmod(0o755)
+    assert programs.version_of(program, r"of (\S+), version", (tmp_path / "a.so",)) == str(tmp_path)
+    assert programs.version_of(program, r"version (\S+)") == "1.2" and programs.version_of(program, "x(y)") == "unknown"
+    assert programs.version_of("no-such-program", "(x)") == ""
 
 
 @pytest.fixture
@@ -364,19 +374,6 @@ def test_a_package_is_unpacked_once_or_refused(bare: Path, monkeypatch: pytest.M
     (bare / "apache2/usr/sbin").mkdir(parents=True)
     (bare / "apache2/usr/sbin/apache2").touch()
     assert programs.unpacked("", *packages) == bare / "apache2" and len(asked) == 1
-
-
-def test_a_program_tells_the_module_that_it_was_built_from_and_its_version(tmp_path: Path) -> None:
-    program = tmp_path / "envoy-gateway"
-    program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
-    assert programs.built_from(program, "github.com/envoyproxy/gateway") == "1.9.1"
-    assert programs.built_from(program, "github.com/other/module") == ""
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\necho of $LD_LIBRARY_PATH, version 1.2 >&2\n")
-    program.chmod(0o755)
-    assert programs.version_of(program, r"of (\S+), version", (tmp_path / "a.so",)) == str(tmp_path)
-    assert programs.version_of(program, r"version (\S+)") == "1.2" and programs.version_of(program, "x(y)") == "unknown"
-    assert programs.version_of("no-such-program", "(x)") == ""
 
 
 STAND_IN = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)

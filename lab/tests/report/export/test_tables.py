@@ -181,12 +181,34 @@ def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
     assert {point.labels["fact"]: point.labels["value"] for point in family.samples} == facts | {"bytes": "?"}
 
 
-def test_raw_is_byte_for_byte(run: RunStore, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_raw_and_k6s_own_output_are_printed_as_they_came(
+    run: RunStore, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """Also bytes that are no text; unpacked, or packed into a file that is called so; of a k6 that was killed as far as it goes."""
     assert main(["export", "run-1", "--what", "raw", "--sample", "0001-a"]) == 0
     assert capfdbinary.readouterr() == (b"said\n\xff", b"")
     assert main(["export", "run-1", "--what", "raw", "--sample", "0003-a"]) == 0
     out, err = capfdbinary.readouterr()
     assert out.startswith(b'{"lab":1,') and b"#lab" not in out and err.startswith(b"request 0 ")
+    folder, mine = run.folder / "samples" / "0003-a", tmp_path / "mine.csv.gz"
+    text = b"metric_name,timestamp\n" + b"http_reqs,1\n" * 5000
+    rows = gzip.compress(text, mtime=0)
+    (folder / "k6.csv.gz").write_bytes(rows)
+    (folder / SUMMARY).write_text('{"metrics":{}}')
+
+    def exported(*more: str, what: str = "k6", status: int = 0) -> tuple[bytes, bytes]:
+        assert main(["export", "run-1", "--what", what, "--sample", "0003-a", *more]) == status
+        return capfdbinary.readouterr()
+
+    assert exported() == (text, b"") and exported(what="k6-summary") == (b'{"metrics":{}}', b"")
+    exported("--output", str(mine))
+    assert mine.read_bytes() == rows
+    (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
+    cut, _ = exported()
+    assert cut and text.startswith(cut)
+    assert len(run.samples()) == 3, "the store takes samples with and without it"
+    (folder / "k6.csv.gz").write_bytes(b"no gzip")
+    assert b"k6's own output cannot be read" in exported(status=2)[1]
 
 
 def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -237,29 +259,6 @@ def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monke
     assert kept and all(loop.store.left(sample, "rows.gz") == b"rows" for sample in kept)
     assert all(loop.store.left(sample, "never.json") is None for sample in kept)
     assert not list((tmp_path / "runs").rglob("never.json"))
-
-
-def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Unpacked, or packed into a file that is called so; of a k6 that was killed as far as it goes."""
-    folder, mine = run.folder / "samples" / "0003-a", tmp_path / "mine.csv.gz"
-    text = b"metric_name,timestamp\n" + b"http_reqs,1\n" * 5000
-    rows = gzip.compress(text, mtime=0)
-    (folder / "k6.csv.gz").write_bytes(rows)
-    (folder / SUMMARY).write_text('{"metrics":{}}')
-
-    def exported(*more: str, what: str = "k6", status: int = 0) -> tuple[bytes, bytes]:
-        assert main(["export", "run-1", "--what", what, "--sample", "0003-a", *more]) == status
-        return capfdbinary.readouterr()
-
-    assert exported() == (text, b"") and exported(what="k6-summary") == (b'{"metrics":{}}', b"")
-    exported("--output", str(mine))
-    assert mine.read_bytes() == rows
-    (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
-    cut, _ = exported()
-    assert cut and text.startswith(cut)
-    assert len(run.samples()) == 3, "the store takes samples with and without it"
-    (folder / "k6.csv.gz").write_bytes(b"no gzip")
-    assert b"k6's own output cannot be read" in exported(status=2)[1]
 
 
 def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

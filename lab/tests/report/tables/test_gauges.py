@@ -62,8 +62,8 @@ def printed(summary: Summary) -> str:
     return print_page(gauge_tables.page(summary), 100)
 
 
-def test_configuration_loading_and_memory_stand_in_one_line_per_arm_and_connections_once_many_are_opened() -> None:
-    """One for more than every hundredth answer."""
+def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
+    """Connections once one is opened for more than every hundredth answer."""
     summary = summary_of(BOTH)
     lines = printed(summary).splitlines()
     assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
@@ -79,9 +79,6 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm_and_connecti
     many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
     assert many[1].split()[-4:] == ["opened", "per", "answer", "memory"]
     assert many[4].split()[-7:-3] == ["0.95", "[0.95,", "0.95]", "×95.00"]
-
-
-def test_what_is_not_known_is_left_out() -> None:
     assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
     counted = printed(summary_of({FEW: {"proxy/workers": 1.0}, MANY: {"proxy/workers": 4.0}})).splitlines()
     assert counted[1].split() == ["what", "it", "holds", "workers", "memory"] and counted[4].split()[1] == "4"

@@ -1,9 +1,6 @@
 """Tables come from a run's files and from nowhere else: the same files give the same numbers, one other file gives others.
 
-Raw is `raw.zst`, a generator's verbatim output, with the log of every request of a disturbed load. A table is made of `sample.json`
-and `hist.parquet`, which were read off it when it was measured; `--from-raw` reads it again. Figures of a disturbance, and what
-claims ask of its log, read `raw.zst` and `events.parquet` themselves. A raw.zst that is not what its sample has the digest of makes
-the run a gap (`test_evidence`). The committed runs are packed: one that is changed here is unpacked first.
+A table is made of `sample.json` and `hist.parquet`, which were read off `raw.zst`, a generator's verbatim output; `--from-raw` reads it again.
 """
 
 from __future__ import annotations
