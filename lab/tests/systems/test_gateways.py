@@ -92,7 +92,6 @@ def manifests(variant: str, rules: str = "") -> Manifests:
 
 
 def data_of(items: Manifests, variant: str) -> dict[str, str]:
-    """What its ConfigMap sets."""
     own = {"nginx-f5": "nginx-config", "haproxy-ingress": "haproxy-kubernetes-ingress"}
     return find(items, "ConfigMap", own.get(variant, variant)).setdefault("data", {})
 

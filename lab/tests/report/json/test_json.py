@@ -51,7 +51,6 @@ OUTER = Shape(
 
 
 def test_a_shape_reads_paths_and_types_and_refuses_an_attribute_and_a_key_that_there_are_not() -> None:
-    """A path ends in null; numbers have the type of their attribute."""
     assert OUTER.plain(Outer("a", None)) == {"title": "a", "size": None, "left": None, "inners": []}
     found = OUTER.plain(Outer("a", Inner(2, (3, 4))), asked=1)
     assert found == {"title": "a", "size": 2.0, "left": 3, "inners": [{"size": 2.0, "sides": [3, 4]}], "asked": 1}

@@ -89,7 +89,6 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
 
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
 def test_a_run_is_complete_when_every_verdict_has_its_samples(role: str, complete: bool) -> None:
-    """No verdict rests on the direct reference; every one on arms and their baselines."""
     lost = lose(lambda slot: slot.arm.role == role, Reason.OTHER_PROCESSES)
     assert summary_of(make_plan(), change=lost).complete is complete
 
@@ -134,7 +133,6 @@ def test_what_is_no_gain_of_a_setting_is_not_applied(
     ("own", "theirs", "system"), [((), (), True), (("cpu",), ("cpu",), True), (("cpu",), (), False)]
 )
 def test_what_no_knob_tells_apart_is_a_system(own: tuple[str, ...], theirs: tuple[str, ...], system: bool) -> None:
-    """A root may list knobs, and be compared with another root that lists the same."""
     record = made_record("r", make_plan())
     changes = {"keepalive": {"knobs": own, "own_knobs": own, "snippet": ""}, "baseline": {"knobs": theirs}}
     variants = {name: each.model_copy(update=changes.get(name, {})) for name, each in record.variants.items()}
@@ -357,7 +355,6 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
 
 
 def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
-    """Also where nothing is valid or measured yet."""
     run = make_plan([("v2", "v1"), ("v1", "root"), ("w", "root")])
     summary = summary_of(run, {"v1": "p99", "v2": "p99", "w": "p99"})
     order = ["direct", "root", "root-again", "v2", "v1", "v1-again", "w"]

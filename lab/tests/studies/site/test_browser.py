@@ -117,12 +117,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def of_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run's own page."""
     return run.write(Result(RunStore.open(f"{reference_folder()}/keepalive-pairs")), tmp_path_factory.mktemp("run"))
 
 
 def pages(browser: Browser) -> Iterator[str]:
-    """Each of them shown."""
     for name in browser.run('[...document.querySelectorAll("main > article")].map((each) => each.id)'):
         browser.run(f"location.hash = {json.dumps(name)}")
         yield name

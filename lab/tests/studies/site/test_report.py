@@ -36,7 +36,6 @@ VOID = {"meta", "link", "br", "hr", "img", "input", "option"}
 
 
 def notebook(folder: Path, name: str, *sources: str) -> Path:
-    """With a title, and these code cells."""
     cells: list[Any] = [new_markdown_cell("# Is it so?\n\nND-11 says that it is.", id=f"{name}-00")]
     cells += [new_code_cell(source, id=f"{name}-{number:02}") for number, source in enumerate(sources, 1)]
     path = folder / f"{name}.ipynb"
@@ -81,7 +80,6 @@ def arranged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in the notebooks' place, and none of the committed runs."""
     return arranged(tmp_path, monkeypatch)
 
 

@@ -173,8 +173,6 @@ def test_what_has_no_routes_is_refused_with_the_target_that_has(variant: str, ta
 
 
 def controller(edit: Callable[[list[str]], list[str]]) -> objects.Objects:
-    """Its objects, with another command line."""
-
     def edited(deployment: dict[str, Any]) -> None:
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         container["args"] = edit(container["args"])
