@@ -298,10 +298,7 @@ STEPS = {"metrics": ("no-metrics", "baseline"), "log": ("no-log", "no-metrics"),
 
 
 def taken_apart(
-    chain: Sequence[tuple[str, str | None]] = CHAIN,
-    costs: Mapping[str, float] = COSTS,
-    blocks: int = 6,
-    **record: Any,
+    chain: Sequence[tuple[str, str | None]] = CHAIN, costs: Mapping[str, float] = COSTS, blocks: int = 6, **record: Any
 ) -> Evidence:
     shape = Shape({name: blocks for name, _ in chain}, frozenset({"ceiling"}))
     planned = make_plan(chain, [CEILING], blocks=blocks, reference=None, shape=shape)
@@ -423,9 +420,7 @@ def noisy(by: float, variant: str = "baseline") -> Callable[[Slot, Sample], Samp
     return dearer(lambda slot: 1 + by * (slot.block - 3.5) / 2.5 if slot.arm.variant == variant else 1.0)
 
 
-def test_what_is_left_is_the_difference_of_both_levels_but_for_processes_that_the_other_does_not_count(
-    used: Callable[[str, Used], None],
-) -> None:
+def test_what_is_left_is_the_levels_difference_and_who_is_uncounted_is_apart(used: Callable[[str, Used], None]) -> None:
     """These are a row apart, by the names of those that it counts: the controller and whoever looked in are a fifth here."""
     found = left(kind(), elsewhere())
     assert ends_of(found) == {
@@ -447,11 +442,9 @@ def test_an_interval_has_both_levels_and_every_step_and_pairs_carry_a_level_from
     """An arm alone that is off by something else moves none that pairs lead to; a variant without a pair is by itself."""
     still, alone = elsewhere(), noisy(0.1)
     quiet = width(kind(), still)
-    here, there = (
-        width(kind(change=alone), still),
-        width(kind(), elsewhere(taken_apart(target="apiserver", change=alone))),
-    )
-    both = width(kind(change=alone), elsewhere(taken_apart(target="apiserver", change=alone)))
+    noisy_there = elsewhere(taken_apart(target="apiserver", change=alone))
+    here, there = width(kind(change=alone), still), width(kind(), noisy_there)
+    both = width(kind(change=alone), noisy_there)
     assert quiet < 1 < there < here < both
     assert both**2 == pytest.approx(here**2 + there**2, rel=0.05)
     change = dearer(lambda slot: 1.0 if slot.arm.variant == "baseline" else 3.0)
