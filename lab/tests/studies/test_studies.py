@@ -241,6 +241,7 @@ def further(top: Path, *costs: float) -> None:
         on_boot(RUN, top / RUN / f"boot-{number}", f"b{number}", cost=cost)
 
 
+@pytest.mark.committed
 def test_a_finding_of_one_boot_says_so(top: Path) -> None:
     runs = evidence.references()[0]
     (found,) = findings(runs)
