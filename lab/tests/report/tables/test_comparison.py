@@ -171,11 +171,12 @@ def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], 
 
 def test_what_could_not_be_judged_ends_in_what_to_do() -> None:
     """Of a rate that was not served once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
-    for record, command in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "just bench --resume run-1"),
         ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
         ({"knee": SEARCH}, "just knee --resume run-1"),
-    ):
+    ]
+    for record, command in cases:
         advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
         assert advice.kind == "nothing" and advice.text.endswith(command)
     change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
