@@ -1,12 +1,17 @@
-"""The parts of a page and both of their renderings, by small tables whose lines are written out here."""
+"""The parts of a page and their renderings: on a terminal and in Markdown, by small tables whose lines are written out here, and a run's own page in HTML."""
 
 from __future__ import annotations
 
 import io
+import re
+from itertools import pairwise
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 from rich.text import Text
 
+from lab.base.errors import UsageError
 from lab.report.grid import (
     Cell,
     Column,
@@ -23,8 +28,11 @@ from lab.report.grid import (
     row,
     title,
 )
+from lab.report.html.run import FILE, figure_of, write
 from lab.report.markdown import markdown
+from lab.report.result import Result
 from lab.report.terminal import show, terminal
+from lab.tests.support.made_runs import MadeStore, made
 
 NAMES = columns(("variant", "rate", "p99", "effect"), (0, 3), ("", "req/s", "ms", ""))
 CEILING = Heading("ceiling", "64 connections")
@@ -43,7 +51,7 @@ def _rows() -> tuple[Row, ...]:
     )
 
 
-def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
+def test_a_terminal_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     grid = Grid(NAMES, _rows()[1:2], Fold((0, 3), (1, 2)), gaps=(2, 1))
     wide = _lines(grid)
     assert len(wide) == 5
@@ -59,6 +67,17 @@ def test_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None:
     ]
     assert _lines(grid, limit=len(wide[-1]) - 4) == [*folded, "      9  12.5↑¹"]
     assert _lines(grid, limit=5)[-1] == "     9 12.5↑¹"  # narrower than it gets: the narrowest all the same
+
+    def shown(console: Console, width: int | None = None) -> str:
+        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue()
+
+    narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
+    log = Console(file=io.StringIO(), width=20)
+    assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
+    assert len(shown(log).splitlines()) == 5
+    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7
 
 
 def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
@@ -76,7 +95,7 @@ def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
     assert len(_lines(grid, limit=1)) == 6  # one beside the first, at least
 
 
-def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> None:
+def test_free_rows_end_the_table_in_markdown_and_cells_there_are_text_not_markup() -> None:
     lost = Heading("not measurable here")
     free = row("long-name-of-a-variant", Cell("not measurable: x", "yellow"), under=[lost], free=True)
     grid = Grid(NAMES, (*_rows()[:1], free, row("b", "not measurable: y", under=[lost], free=True)))
@@ -91,6 +110,12 @@ def test_free_rows_have_columns_of_their_own_and_end_the_table_in_markdown() -> 
         "| long-name-of-a-variant | not measurable: x | | |",
         "| b | not measurable: y | | |",
     ]
+    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
+    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
+    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
+    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
+    assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
+    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
 
 
 def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
@@ -104,7 +129,6 @@ def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
 
 
 def test_notes_count_from_one_after_each_notes_part() -> None:
-    """On a terminal alone, and only where there are more than five."""
     one, two = (Grid(columns(("n",)), (row(Cell("5", notes=(text,))),)) for text in ("first", "second"))
     notes = Notes((Text("before"),), (Text("after"),), blank=True)
     assert _lines(one, two, notes, one, Notes()) == [
@@ -121,23 +145,38 @@ def test_notes_count_from_one_after_each_notes_part() -> None:
     assert markdown([many]).count("- note") == 6
 
 
-def test_cells_are_text_in_markdown_and_not_markup() -> None:
-    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
-    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
-    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
-    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
-    assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
-    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> MadeStore:
+    found = made("mine")
+    monkeypatch.setattr(MadeStore, "roundtrip", lambda self: None)
+    return found
 
 
-def test_only_a_terminal_folds() -> None:
-    def shown(console: Console, width: int | None = None) -> str:
-        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
-        assert isinstance(console.file, io.StringIO)
-        return console.file.getvalue()
+def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the_right(
+    run: MadeStore, tmp_path: Path
+) -> None:
+    """Every effect as an interval with the same words, on one axis with no change in its middle and marks that do not meet."""
+    result = Result(run)
+    text = write(result, tmp_path / "new" / "folder").read_text()
+    (summary,) = result.told
+    figure = figure_of([summary])
+    assert figure is not None and len(figure.lines) >= 2
+    for line in figure.lines:
+        assert line.text in text and line.low <= line.at <= line.high
+        assert line.low >= 0 and line.high <= 100
+    assert "just bench" in text and run.record.id in text and run.record.facts["kernel"] in text
+    assert not re.search(r"<script|https?://|@import", text), "it asks nobody for anything"
+    assert figure.worth[0] < 50 < figure.worth[1]
+    places = sorted(place for place, _ in figure.ticks)
+    assert 50 in places and all(after - before >= 11 for before, after in pairwise(places))
+    signs = [(line.at > 50, "−" not in line.text.partition("%")[0]) for line in figure.lines if line.at != 50]
+    assert all(right is more for right, more in signs)
 
-    narrow = Console(file=io.StringIO(), width=20, force_terminal=True, color_system=None)
-    log = Console(file=io.StringIO(), width=20)
-    assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
-    assert len(shown(log).splitlines()) == 5
-    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7
+
+def test_what_cannot_be_written_is_refused_and_leaves_the_old_one(run: MadeStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="--output: .* cannot be written"):
+        write(Result(run), tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / FILE).write_text("old")
+    assert write(Result(run), tmp_path).read_text() != "old"

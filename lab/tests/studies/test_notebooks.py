@@ -14,7 +14,6 @@ import pytest
 from nbclient import NotebookClient
 
 from lab.studies.study_files import load_study
-from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
 
@@ -70,9 +69,8 @@ def executed(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @named
 def test_it_is_in_house_style(path: Path) -> None:
-    """One question as title, short cells without outputs, no function of its own, nothing called but what notebooks may call. Every run is of a
-    named variant: without one, whatever system was measured under that sweep would stand under the study's name. Prose has no number of its own:
-    cells print them; a number within a name (wrk2), a year, a status, a formula and a claim's id are none. Titles of figures are prose, too.
+    """One question as title, short cells without outputs and functions, nothing called but what notebooks may call, every run of a named variant.
+    Prose, titles of figures among it, has no number but in names (wrk2), years, a status, a formula and ids of claims: cells print them.
     """
     cells = read(path).cells
     assert re.match(r"# [^\n]+\?\n", cells[0].source)
@@ -95,7 +93,6 @@ def test_it_is_in_house_style(path: Path) -> None:
 
 @named
 def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Top to bottom, within two minutes, to the claims asserted at its end."""
     monkeypatch.delenv("LAB_REFERENCE", raising=False)
     text = executed(path, monkeypatch)
     assert path.stem == EXPLORE or re.search(r"\d+ claims: ", text)
@@ -104,7 +101,6 @@ def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.Mon
 
 @one_now
 def test_without_a_run_every_figure_is_a_gap(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which command makes the run, and no verdict is given; the published tables are rebuilt all the same."""
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     text = executed(path, monkeypatch)
     assert "nothing in data/reference of" in text
@@ -116,17 +112,3 @@ def assert_published_tables(path: Path, text: str) -> None:
     """Each is there in its own shape, whether a run stands beside it or not."""
     if path.stem in PUBLISHED:
         assert (tables := load_study(path.stem).file.tables) and all(f"**{table.title}**" in text for table in tables)
-
-
-def test_a_run_is_found_by_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its folder is called; beside it a damaged one is named where it might have been meant."""
-    variants = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
-    run_of(tmp_path, monkeypatch, "kill", variants, nds_story, name="any-name", points=["held"])
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "run.json").write_text("{")
-    monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    text = executed(ROOT / "notebooks" / "nds.ipynb", monkeypatch)
-    assert "any-name (any-name): kill on local, 2026-11-21, 6 blocks" in text
-    assert "ND-11" in text and "**It holds here**" in text
-    assert "grace-period-30+host-port at held, block 1 of 6" in text
-    assert "broken is damaged" in text

@@ -1,28 +1,34 @@
-"""Studies: every file holds together, every published cell is measured once, and the tables have the published shape."""
+"""Studies: every file holds together, every published cell is measured once, tables have the published shape; findings and the boots they rest on."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+import shutil
 from dataclasses import replace
+from math import log
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from lab.analysis import evidence
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.model.samples import Sample
 from lab.model.sweeps import Point
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.report.terminal import show
 from lab.stats import paired as stats
 from lab.studies import results
 from lab.studies import study_files as studies
+from lab.studies.boots import distance_to_bound, part_of
+from lab.studies.claims import Claim, Other
+from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
+from lab.studies.claims.judging import Verdict
+from lab.studies.claims.measuring import Measured, measured
+from lab.studies.steps import boots_wanted, findings, published_ratio
 from lab.studies.study_files import Study, cells, load_study, published, study_keys
-from lab.tests.support.factories import make_plan, make_point, make_run
+from lab.tests.support.boots import ROOT, on_boot
+from lab.tests.support.factories import Change, alter, make_plan, make_point, make_run
+from lab.tests.support.golden import print_page
 
 OKD = """
 title = "OKD"
@@ -60,13 +66,10 @@ def study_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def refused(path: Path, old: str, new: str) -> str:
+def edited(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
-    with pytest.raises(UsageError) as caught:
-        load_study("mine")
-    return str(caught.value)
 
 
 def points_of(sweep: str) -> list[Point]:
@@ -75,7 +78,7 @@ def points_of(sweep: str) -> list[Point]:
 
 @pytest.mark.parametrize("key", study_keys())
 def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) -> None:
-    """All of a table in one run: asked for together, as the baseline of one, or the direct reference, which every run has."""
+    """All of a table in one run: asked for together, as the baseline of one, or as the direct reference."""
     file = load_study(key).file
     assert all(load_variant(name) for name in file.variants)
     assert all(points_of(sweep) for sweep in (file.sweep, file.quick.sweep))
@@ -93,6 +96,11 @@ def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
         assert sorted(found) == sorted(published(table)), table.title
 
 
+CHANGES = (
+    '[[changes]]\nquestion = "q"\nvariants = ["ingress-nginx"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n'
+)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -103,67 +111,38 @@ def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
         ('sweep = "smoke"', 'sweep = "smok"', "did you mean 'smoke'?"),
         (
             "[not_a_knob]",
-            '[[changes]]\nquestion = "q"\nvariants = ["ingress-nginx"]\nagainst = "nginks"\nsweep = "quick"\nquick = "quick"\n\n[not_a_knob]',
+            f"{CHANGES}[not_a_knob]",
             "changes.0: variants: there is no 'nginks'\n  did you mean 'nginx'?",
         ),
         ("okd_router_throughput", "okd_router_troughput", "did you mean 'okd_router_throughput.csv'?"),
         ('"transactions_per_s"', '"transactions"', "did you mean 'transactions_per_s'?"),
         ('["HostNetwork"]', '["Hostnetwork"]', "no row of okd_router_throughput.csv has these values"),
-        (
-            'ingress-nginx = {route_encryption = "none"}',
-            'ingress-nginx = {route = "none"}',
-            "'route' is neither in rows nor in",
-        ),
-    ],
-)
-def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
-    assert told in refused(study_file, old, new)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        (
-            'keepalive = {route_encryption = "edge"}',
-            'keepalive = {route_encryption = "none"}',
-            "are both none / keep-alive",
-        ),
+        ('nginx = {route_encryption = "none"}', 'nginx = {route = "none"}', "'route' is neither in rows nor in"),
+        ('alive = {route_encryption = "edge"}', 'alive = {route_encryption = "none"}', "are both none / keep-alive"),
         ('ceiling = {http_mode = "keep-alive"}', "ceiling = {}", "nothing says its http_mode"),
     ],
 )
-def test_two_measurements_in_one_cell_and_a_key_that_nothing_says_are_refused(
-    study_file: Path, old: str, new: str, told: str
-) -> None:
-    study_file.write_text(study_file.read_text().replace(old, new))
-    (table,) = load_study("mine").file.tables
-    with pytest.raises(UsageError, match=told):
-        cells(table, [make_point("ceiling", rate_rps=None)])
+def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
+    edited(study_file, old, new)
+    with pytest.raises(UsageError) as caught:
+        cells(load_study("mine").file.tables[0], [make_point("ceiling", rate_rps=None)])
+    assert told in str(caught.value)
 
 
-# -- the tables ---------------------------------------------------------------------------------------------
+def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _slot, sample: sample) -> Summary:
+    """A made run of the study's variants."""
+    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
+    samples, histograms = make_run(run, {"keepalive": effect}, noise, change=change)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
 
 
-def filled(study: Study, blocks: int = 7, changed: Sequence[str] = (), **more: object) -> Summary:
-    """A made run of the study's variants; `changed`: arms whose generator was the limit."""
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=blocks)
-
-    def change(slot: object, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm in changed else sample
-
-    samples, histograms = make_run(run, effects={"keepalive": 2.0}, change=change)
-    return replace(summarise(run, samples, lambda sample: histograms.get(sample.id), Asked()), **more)  # type: ignore[arg-type]
+def printed(study: Study, summary: Summary) -> str:
+    return print_page(results.page(results.shaped(study, summary)))
 
 
-def shown(study: Study, summary: Summary) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=60), results.page(results.shaped(study, summary)))
-    return out.getvalue()
-
-
-def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value(study_file: Path) -> None:
-    """And is relative to the reference cell on its own machine."""
-    study = load_study("mine")
-    (table,) = results.shaped(study, filled(study))
+def test_a_cell_is_relative_to_the_reference_with_an_interval_unless_that_is_measured_once(study_file: Path) -> None:
+    """`direct` stands before the blocks and has no interval of its own."""
+    (table,) = results.shaped(load_study("mine"), filled())
     edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     level, relative = edge.level, edge.relative
     assert level is not None and level.low is not None and level.value is not None and level.high is not None
@@ -172,32 +151,28 @@ def test_a_cell_has_the_measured_level_with_its_interval_and_the_published_value
     assert relative is not None and relative[1] is not None and relative[2] is not None
     assert relative[1] < relative[0] < relative[2] and relative[0] == pytest.approx(0.5, rel=0.05)
     assert edge.published_relative == pytest.approx(22913 / 29622) and none.relative is None
-
-
-def test_a_reference_that_is_measured_once_is_divided_by_without_an_interval(study_file: Path) -> None:
-    """`direct` stands before the blocks and has none of its own."""
-    study_file.write_text(study_file.read_text().replace("variants.ingress-nginx =", "variants.direct ="))
-    (table,) = results.shaped(study := load_study("mine"), filled(study))
+    edited(study_file, "variants.ingress-nginx =", "variants.direct =")
+    (table,) = results.shaped(study := load_study("mine"), filled())
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
     assert edge.level.value is not None and direct.level.value is not None
     assert edge.relative[0] == pytest.approx(edge.level.value / direct.level.value, rel=0.02)
     assert edge.relative[1:] == (None, None)
-    assert any(f"{edge.relative[0]:.2f}×" in line for line in shown(study, filled(study)).splitlines())
+    assert any(f"{edge.relative[0]:.2f}×" in line for line in printed(study, filled()).splitlines())
 
 
-def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
+def test_the_table_is_in_the_published_shape_with_the_numbers_of_the_runs_own_table(study_file: Path) -> None:
     """Percentiles are of all requests together, and never a mean of the blocks' own."""
-    study_file.write_text(
-        study_file.read_text().replace("metrics.rate = {}", "metrics.p99 = {}").replace("req/s", "ms")
-    )
-
-    def late(slot: object, sample: Sample) -> Sample:
-        return sample.model_copy(update={"limited_by": "generator"}) if sample.arm == "keepalive" else sample
-
-    run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
-    samples, histograms = make_run(run, noise=0.5, change=late)
-    summary = summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
+    lines = printed(load_study("mine"), filled()).splitlines()
+    head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
+    assert lines[head].index("keep-alive") < lines[head].index("close")
+    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
+    assert results.HONEST in lines
+    assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
+    edited(study_file, "metrics.rate = {}", "metrics.p99 = {}")
+    edited(study_file, "req/s", "ms")
+    limited = alter(lambda slot: slot.arm.name == "keepalive", lambda _: {"limited_by": "generator"})
+    summary = filled(noise=0.5, effect=1.0, change=limited)
     (table,) = results.shaped(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
@@ -208,13 +183,121 @@ def test_a_cell_has_the_number_of_the_runs_own_table(study_file: Path) -> None:
     assert cell.level.value != pytest.approx(mean.value * 1e3, rel=0.01)
     assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
     assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
-    assert results.MEASURED in shown(study, summary)
+    assert results.MEASURED in printed(study, summary)
 
 
-def test_the_table_is_in_the_published_shape_and_says_what_is_not_comparable(study_file: Path) -> None:
-    lines = shown(load_study("mine"), filled(load_study("mine"))).splitlines()
-    head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
-    assert lines[head].index("keep-alive") < lines[head].index("close")
-    assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
-    assert results.HONEST in lines
-    assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
+@pytest.mark.parametrize(
+    ("unit", "metric", "ratio"),
+    [
+        ("% (faster)", "rate", 1.5),
+        ("% (faster)", "cpu_per_request", 1 / 1.5),
+        ("% (faster)", "p50", 1 / 1.5),
+        ("% change (about)", "p50", 1.5),
+        ("x (about)", "rate", 50),
+        ("ms", "p50", None),
+    ],
+)
+def test_what_is_half_as_fast_again_takes_two_thirds_of_the_time(unit: str, metric: str, ratio: float | None) -> None:
+    claim = Claim("TF-01", "successors", "stated", "It is faster.", "50", unit, "")
+    test = Rule(metric=metric, ratio_to=Other(variant="traefik"), within=(0.5, 2.0))
+    part = Measured(test, "traefik+traefik-fast-proxy", "ceiling", 0.7, 0.6, 0.8, 10, True, other="traefik")
+    assert published_ratio(Verdict(claim, "reproduced", "", "", "", ()), part) == (ratio and pytest.approx(ratio))
+
+
+@pytest.mark.committed
+def test_a_finding_says_where_it_was_measured_and_what_the_same_step_did_elsewhere() -> None:
+    """Kubernetes' own behaviour rests on kind, where there is a kubelet of its own."""
+    found = {each.asked.arm: each for each in findings(evidence.references()[0])}
+    assert found["grace-period-30+host-port"].target == "kind"
+    assert {step.target for step in found["grace-period-30+host-port"].elsewhere} == {"local"}
+    assert {step.target for step in found["ingress-nginx+access-log-off"].elsewhere} == {"local", "apiserver"}
+    for each in found.values():
+        assert each.target not in {step.target for step in each.elsewhere}
+        places = [(step.target, step.point, step.metric) for step in each.elsewhere]
+        assert len(places) == len(set(places))
+
+
+RUN = "known-costs"
+ARM = "ingress-nginx+extra-work-80"
+FINDING = f'[[finding]]\nasks = "Is it so?"\nrun = "{RUN}"\narm = "{ARM}"\npoint = "ceiling"\n'
+
+
+@pytest.fixture
+def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    (folder / "findings.toml").write_text(FINDING)
+    (folder / RUN).symlink_to(ROOT / "data" / "reference" / RUN)
+    monkeypatch.setenv("LAB_REFERENCE", str(folder))
+    monkeypatch.setenv("LAB_RUNS", str(folder.parent / "runs"))
+    return folder
+
+
+def further(top: Path, *costs: float) -> None:
+    """The same run on other boots, where the proxy's CPU time of variants is that many times as large."""
+    (top / RUN).unlink()
+    shutil.copytree(ROOT / "data" / "reference" / RUN, top / RUN)
+    for number, cost in enumerate(costs, start=2):
+        on_boot(RUN, top / RUN / f"boot-{number}", f"b{number}", cost=cost)
+
+
+@pytest.mark.committed
+def test_a_finding_of_one_boot_says_so(top: Path) -> None:
+    runs = evidence.references()[0]
+    (found,) = findings(runs)
+    assert "[+79.6, +81.7]" in found.measured and found.measured.endswith("; one boot") and found.boots.agree
+    (wanted,) = boots_wanted(runs, [])
+    assert wanted.bench == f"just bench {ARM} --points ceiling --sweep known-costs --blocks 40"
+    assert wanted.pack == f"just maintain pack RUN --into {RUN}"
+    assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
+    names = {ARM, "ingress-nginx", "ingress-nginx-again"}
+    record = part_of(runs[0].run.record, {ARM}, ["ceiling"])
+    slots = record.plan().slots
+    assert {arm.name for arm in record.arms} == names and {slot.point.name for slot in slots} == {"ceiling"}
+    there = [slot for slot in runs[0].run.record.plan().slots if slot.point.name == "ceiling"]
+    assert len(slots) == sum({slot.arm.name, slot.other} <= names | {""} for slot in there)
+
+
+@pytest.mark.slow
+def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
+    further(top, 1.1, 1.25)
+    (found,) = findings(evidence.references()[0])
+    over = found.boots.over
+    assert over is not None and found.boots.boots == 3
+    logs = [one.estimate.effect for one in found.boots.effects if one.estimate]
+    assert logs[1] - logs[0] == pytest.approx(log(1.1), abs=1e-6)
+    assert over.low < min(logs) < max(logs) < over.high
+    assert "; over three boots CPU per request at ceiling +" in found.measured
+    assert boots_wanted(evidence.references()[0], []) == []
+
+
+@pytest.mark.slow
+def test_a_claims_interval_is_over_boots(top: Path) -> None:
+    """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
+    test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="ingress-nginx"), above=1.5)
+    (run,) = evidence.references()[0]
+    (one,) = measured(test, ARM, run)
+    assert (one.boots, one.holds) == (1, True)
+    further(top, 1.1, 0.75)
+    (run,) = evidence.references()[0]
+    (three,) = measured(test, ARM, run)
+    assert (three.boots, three.holds) == (3, None)
+    assert three.low is not None and three.high is not None and three.low < 1.36 < 1.98 < three.high
+    assert three.text.endswith("over three boots") and "boots" not in one.text
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "distance"),
+    [
+        ({"above": 1.5}, 1.8, 1 / 6),
+        ({"within": (1.0, 2.0)}, 1.9, 1 / 19),
+        ({"above": 1.0}, 1.05, None),
+        ({"below": 0.5}, 0.4, 0.25),
+    ],
+)
+def test_how_near_a_bound_is(bound: dict[str, float], value: float, distance: float | None) -> None:
+    """A ratio above 1 is a direction, no size."""
+    test = Rule(metric="cpu_per_request", ratio_to=Other(variant="ingress-nginx"), **bound)  # type: ignore[arg-type]
+    part = Measured(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
+    assert distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
+    assert distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
 
+import plotly.graph_objects as go
 from rich.console import Console
 
 from lab.commands.measuring import print_plan
@@ -36,3 +38,8 @@ def assert_golden(path: Path, got: str) -> None:
     want = path.read_text()
     diff = difflib.unified_diff(want.splitlines(), got.splitlines(), str(path), "got", lineterm="")
     assert want == got, "\n".join(diff)
+
+
+def drawn(figure: go.Figure) -> Any:
+    """Its `data` and `layout` as they are written down: plotly has no types of its own for them."""
+    return json.loads(figure.to_json() or "")

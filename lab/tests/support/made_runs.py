@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.evidence import Evidence
 from lab.model.design import shape_of
 from lab.model.pairs import SIDES
 from lab.model.plan import Arm, Place, Plan, Slot, arms_for, plan
@@ -142,3 +144,9 @@ def made_disturbed(
             told = {"clock_error_s": 0.0002, **found}
             samples.append(make_sample(**of_slot(slot), outcome=told, clock_offset_s=0.0))
     return MadeStore(made_record(name, planned, **record), samples, {})
+
+
+def evidence_of(store: RunStore, name: str = "made") -> Evidence:
+    """The run as exhibits and claims are given it."""
+    samples = tuple(store.samples())
+    return Evidence(name, store, samples, counted_alone(samples))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -12,7 +14,6 @@ from typing import get_args
 import polars as pl
 import pytest
 from prometheus_client import parser as prometheus
-from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from lab.__main__ import main
@@ -76,36 +77,29 @@ def written(run: RunStore, what: str, form: export.Format) -> bytes:
     return out.getvalue()
 
 
-def test_every_sample_is_a_row_with_every_scalar_of_its_record(run: RunStore) -> None:
+def test_every_sample_is_a_row_with_every_scalar_of_its_record_in_columns_that_are_always_there(run: RunStore) -> None:
     """Also one that does not count: with its reason. What is nested has a column of its own."""
     samples = run.samples()
     frame = samples_frame([sample_row(run.record.id, sample, run.histogram(sample)) for sample in samples])
-    assert frame["sample"].to_list() == ["0001-a", "0002-a", "0003-a"]
-    assert frame["reason"].to_list() == [None, "bring-up-failed", None]
-    assert frame["valid"].to_list() == [True, False, True]
-    for sample, row in zip(samples, frame.to_dicts(), strict=True):
-        for name, value in sample.model_dump(mode="json").items():
-            if not isinstance(value, (list, dict)) and name not in ("id", "tls"):
-                assert row[name] == value, name
+    first, lost, gone = rows = frame.to_dicts()
+    assert [row["sample"] for row in rows] == ["0001-a", "0002-a", "0003-a"]
+    assert [(row["reason"], row["valid"]) for row in rows] == [(None, True), ("bring-up-failed", False), (None, True)]
+    for sample, row in zip(samples, rows, strict=True):
+        told = sample.model_dump(mode="json")
+        scalars = {name: told[name] for name in told.keys() - {"id", "tls"} if not isinstance(told[name], (list, dict))}
+        assert {name: row[name] for name in scalars} == scalars
         assert row["usage_proxy_cpu_s"] == sample.usage["proxy"].cpu_s
         assert row["point_rate_rps"] == sample.point.rate_rps
         assert row["cpu_per_request_s"] == sample.cpu_per_request_s
-    first = frame.to_dicts()[0]
     assert (first["errors_status"], first["errors_read"]) == (2, 0), "a kind that did not occur is 0, not unknown"
-    assert frame["errors_read"][1] is None, "of a sample that reported nothing it is unknown"
-    assert first["counters_proxy_ListenDrops"] == 3
-    assert first["counters_proxy.ListenDrops"] == 4, "of two names that would be one, both are kept"
+    assert lost["errors_read"] is None, "of a sample that reported nothing it is unknown"
+    listened = (first["counters_proxy_ListenDrops"], first["counters_proxy.ListenDrops"])
+    assert listened == (3, 4), "of two names that would be one, both are kept"
     assert first["notes"] == 'a, b; c "d"'
-    assert first["latency_p50_s"] == pytest.approx(0.00004)
-    assert first["latency_max_s"] == pytest.approx(110.0, rel=1e-3)
-    assert frame["outcome_gap_s"].to_list() == [None, None, 1.0]
-    assert json.loads(frame["point_disturbance"][2])["kind"] == "outage"
-
-
-def test_columns_do_not_depend_on_what_was_measured(run: RunStore) -> None:
-    """The record's own fields are columns of a run without samples, with the types of one with."""
-    sample = run.samples()[0]
-    some = samples_frame([sample_row("r", sample, None)]).schema
+    assert (first["latency_p50_s"], first["latency_max_s"]) == pytest.approx((0.00004, 110.0), rel=1e-3)
+    assert [row["outcome_gap_s"] for row in rows] == [None, None, 1.0]
+    assert json.loads(gone["point_disturbance"])["kind"] == "outage"
+    some = samples_frame([sample_row("r", samples[0], None)]).schema
     none = samples_frame([]).schema
     nested = {"id", "errors", "usage", "busy", "counters", "gauges", "outcome", "tls"}
     assert set(none) >= set(Sample.model_fields) - nested
@@ -115,7 +109,6 @@ def test_columns_do_not_depend_on_what_was_measured(run: RunStore) -> None:
 
 @pytest.mark.parametrize("what", ["samples", "histograms", "requests", "events", "usage"])
 def test_all_formats_hold_the_same_rows(run: RunStore, what: str) -> None:
-    """Parquet as the frames are, JSON lines with null, CSV with one header; line feeds and quotes in texts do no harm."""
     whole = pl.read_parquet(io.BytesIO(written(run, what, "parquet")))
     lines = written(run, what, "json").decode().splitlines()
     assert [json.loads(line) for line in lines] == whole.to_dicts()
@@ -142,30 +135,26 @@ def test_a_histogram_comes_back_count_by_count(run: RunStore) -> None:
     assert pl.read_parquet(io.BytesIO(written(run, "events", "parquet")))["detail"].to_list() == ["it\nbegan"]
 
 
-@pytest.mark.parametrize("what", ["requests", "events"])
-def test_what_a_run_has_not_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setenv("LAB_RUNS", str(tmp_path))
-    steady = bench_of().store
-    steady.write_sample(make_sample(), "", {}, pl.DataFrame(schema=USAGE_SCHEMA))
-    with pytest.raises(UsageError, match=f"(?s)has no {what}: .*--sweep kill"):
-        written(steady, what, "csv")
-
-
-# -- OpenMetrics ------------------------------------------------------------------------------------------------------
-
-
-def parsed(run: RunStore) -> dict[str, Metric]:
-    """Return the families by their names, as the client library reads the format; it refuses what the format does not allow."""
-    text = openmetrics.exposition(run.record, run.samples(), run.histogram).decode()
-    return {family.name: family for family in openmetrics_parser.text_string_to_metric_families(text)}
+def test_what_a_run_has_not_is_told(run: RunStore, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run.folder / "samples" / "0003-a")
+    for what in ("requests", "events"):
+        with pytest.raises(UsageError, match=f"(?s)has no {what}: .*--sweep kill"):
+            written(run, what, "csv")
+    for arguments, said in (
+        (["--format", "openmetrics", "--what", "usage"], "openmetrics has no usage"),
+        (["--what", "k6", "--format", "csv", "--sample", "0001-a"], "in no format of the lab's"),
+    ):
+        assert main(["export", "run-1", *arguments]) == 2
+        out, err = capfd.readouterr()
+        assert said in err and not out and "Traceback" not in err
 
 
 def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunStore) -> None:
     """By the client library's strict reader, and by that of Prometheus' older format; no type or timestamp that the latter does not know.
     Every sample has its own points, also one that does not count; unknown numbers have none.
     """
-    families = parsed(run)
     text = openmetrics.exposition(run.record, run.samples(), run.histogram).decode()
+    families = {family.name: family for family in openmetrics_parser.text_string_to_metric_families(text)}
     assert {family.name for family in prometheus.text_string_to_metric_families(text)} == set(families)
     assert {family.type for family in families.values()} == {"gauge", "histogram"}
     assert all(point.timestamp is None for family in families.values() for point in family.samples)
@@ -181,12 +170,10 @@ def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunSt
 
 
 def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
-    """Counts at or below each bound of latencies that are known, in the format's own order. But for bytes that are no text, in whose place a question mark stands."""
+    """Counts at or below each bound, in the format's own order. In the place of bytes that are no text stands a question mark."""
     below, sum_s = openmetrics.cumulative(Histogram.of_values(LATENCIES_S))
-    known = dict(zip(openmetrics.BOUNDS_S, below, strict=True))
-    assert {bound: known[bound] for bound in (0.0001, 0.0005, 0.001, 0.0025, 0.1, 0.25, 0.5, 60.0)} == {
-        0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99
-    }  # fmt: skip
+    known = {0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99}
+    assert known.items() <= dict(zip(openmetrics.BOUNDS_S, below, strict=True)).items()
     assert sum_s == pytest.approx(sum(LATENCIES_S), rel=1e-3)
     facts = {"fact": 'a\\b "c"\nd, é', "bytes": "\udcff"}
     made = openmetrics.exposition(run.record.model_copy(update={"facts": facts}), [], run.histogram).decode()
@@ -194,23 +181,37 @@ def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
     assert {point.labels["fact"]: point.labels["value"] for point in family.samples} == facts | {"bytes": "?"}
 
 
-# -- verbatim ---------------------------------------------------------------------------------------------------------
-
-
-def test_raw_is_byte_for_byte(run: RunStore, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Both streams as they came, also bytes that are no text."""
+def test_raw_and_k6s_own_output_are_printed_as_they_came(
+    run: RunStore, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    """Also bytes that are no text; unpacked, or packed into a file that is called so; of a k6 that was killed as far as it goes."""
     assert main(["export", "run-1", "--what", "raw", "--sample", "0001-a"]) == 0
     assert capfdbinary.readouterr() == (b"said\n\xff", b"")
     assert main(["export", "run-1", "--what", "raw", "--sample", "0003-a"]) == 0
     out, err = capfdbinary.readouterr()
-    assert out.startswith(b'{"lab":1,') and b"#lab" not in out
-    assert err.startswith(b"request 0 ")
+    assert out.startswith(b'{"lab":1,') and b"#lab" not in out and err.startswith(b"request 0 ")
+    folder, mine = run.folder / "samples" / "0003-a", tmp_path / "mine.csv.gz"
+    text = b"metric_name,timestamp\n" + b"http_reqs,1\n" * 5000
+    rows = gzip.compress(text, mtime=0)
+    (folder / "k6.csv.gz").write_bytes(rows)
+    (folder / SUMMARY).write_text('{"metrics":{}}')
+
+    def exported(*more: str, what: str = "k6", status: int = 0) -> tuple[bytes, bytes]:
+        assert main(["export", "run-1", "--what", what, "--sample", "0003-a", *more]) == status
+        return capfdbinary.readouterr()
+
+    assert exported()[0] == text and exported(what="k6-summary")[0] == b'{"metrics":{}}'
+    exported("--output", str(mine))
+    assert mine.read_bytes() == rows
+    (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
+    cut, _ = exported()
+    assert cut and text.startswith(cut)
+    assert len(run.samples()) == 3, "the store takes samples with and without it"
+    (folder / "k6.csv.gz").write_bytes(b"no gzip")
+    assert b"k6's own output cannot be read" in exported(status=2)[1]
 
 
-def test_output_replaces_a_file_only_when_all_is_there(
-    run: RunStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A run that cannot be exported leaves what was there; the format is as the file's name ends."""
+def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.parquet"
     path.write_text("mine")
     (run.folder / "samples" / "0001-a" / "hist.parquet").write_bytes(b"PAR1")
@@ -225,24 +226,7 @@ def test_output_replaces_a_file_only_when_all_is_there(
         assert "--output: " in err and "defect" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--format", "openmetrics", "--what", "usage"], "openmetrics has no usage"),
-        (["--what", "k6", "--format", "csv", "--sample", "0001-a"], "in no format of the lab's"),
-    ],
-)
-def test_wrong_usage_is_told(run: RunStore, capfd: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
-    assert main(["export", "run-1", *arguments]) == 2
-    out, err = capfd.readouterr()
-    assert said in err and not out and "Traceback" not in err
-
-
-# -- k6's own outputs -------------------------------------------------------------------------------------------------
-
-
 def test_k6_is_told_what_to_leave() -> None:
-    """By flags of both 1.x and 2.x, gzipped; without being asked nothing changes."""
     load = Load("http://127.0.0.1/", "h", connections=2, duration_s=1.0, rate_rps=10.0)
     plain, csv = K6(), K6(out="csv")
     assert plain.left == () and "--out" not in plain.argv(load)
@@ -265,7 +249,6 @@ LEAVES = (
 
 
 def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is; the warm-up's is not; a sample without it is as whole as one with."""
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(sampler, "other_processes_s", float)
     warm = fake_point().model_copy(update={"warmup_s": 1.0})
@@ -276,30 +259,6 @@ def test_what_a_generator_leaves_is_kept_beside_the_sample(tmp_path: Path, monke
     assert kept and all(loop.store.left(sample, "rows.gz") == b"rows" for sample in kept)
     assert all(loop.store.left(sample, "never.json") is None for sample in kept)
     assert not list((tmp_path / "runs").rglob("never.json"))
-
-
-def test_k6s_own_output_is_printed(run: RunStore, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Unpacked, or packed into a file that is called so; of a k6 that was killed as far as it goes."""
-    folder = run.folder / "samples" / "0003-a"
-    rows = gzip.compress(b"metric_name,timestamp\n" + b"http_reqs,1\n" * 5000, mtime=0)
-    (folder / "k6.csv.gz").write_bytes(rows)
-    (folder / SUMMARY).write_text('{"metrics":{}}')
-    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 0
-    assert capfdbinary.readouterr().out == gzip.decompress(rows)
-    assert main(["export", "run-1", "--what", "k6-summary", "--sample", "0003-a"]) == 0
-    assert capfdbinary.readouterr().out == b'{"metrics":{}}'
-    mine = str(tmp_path / "mine.csv.gz")
-    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a", "--output", mine]) == 0
-    assert (tmp_path / "mine.csv.gz").read_bytes() == rows
-    (folder / "k6.csv.gz").write_bytes(rows[: len(rows) // 2])
-    capfdbinary.readouterr()
-    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 0
-    cut = capfdbinary.readouterr().out
-    assert cut and gzip.decompress(rows).startswith(cut)
-    assert len(run.samples()) == 3, "the store takes samples with and without it"
-    (folder / "k6.csv.gz").write_bytes(b"no gzip")
-    assert main(["export", "run-1", "--what", "k6", "--sample", "0003-a"]) == 2
-    assert b"k6's own output cannot be read" in capfdbinary.readouterr().err
 
 
 def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,8 +292,6 @@ def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("out", K6_OUT)
 def test_k6_leaves_its_own_output(tmp_path: Path, out: Out) -> None:
     """The real one, against nobody: rows with tags, and a summary whose requests are those that the lab's own line tells."""
-    import subprocess
-
     installed = find(generator("k6"))
     assert installed
     k6 = K6(out=out)

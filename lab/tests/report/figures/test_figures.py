@@ -1,24 +1,34 @@
-"""Every figure has a title, axes with units and hover texts, and is legible on white and on black."""
+"""Figures: title, axes with units and hover texts, legible on white and on black; latency by percentile, published and measured, side by side."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 import pytest
 
 from lab.analysis import timelines
+from lab.analysis.evidence import Evidence, Missing
+from lab.model.usage import Usage
 from lab.records import incidents as happenings
+from lab.records import published
+from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.figures import style
 from lab.report.figures.costs import Dot, Rung
 from lab.report.figures.intervals import Bound, Pair, Told
-from lab.report.figures.percentiles import ORDERED, Corner, Curve, Panel
+from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail
 from lab.report.figures.style import scaled
+from lab.stats.histogram import Histogram
+from lab.studies.exhibits import curves, exhibits
 from lab.tests.support.disturbed import ZERO_S, events, killed, requests, usage
+from lab.tests.support.factories import alter, make_plan, make_point
+from lab.tests.support.golden import drawn
+from lab.tests.support.made_runs import MadeStore, evidence_of, made
 
 EMPTY = requests(duration_s=0)
 OUTAGE = timelines.bins(requests(out=(5.0, 7.0)), ZERO_S)
@@ -71,39 +81,32 @@ BARE: dict[str, Callable[[], go.Figure]] = {
 }
 
 
-def told(figure: go.Figure) -> Any:
-    """Its `data` and `layout` as they are written down: plotly has no types of its own for them."""
-    return json.loads(figure.to_json() or "")
-
-
 def trace(figure: go.Figure, name: str) -> Any:
     """The first whose name begins so."""
-    return next(each for each in told(figure)["data"] if each.get("name", "").startswith(name))
+    return next(each for each in drawn(figure)["data"] if each.get("name", "").startswith(name))
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_it_has_title_units_and_hover_texts(name: str) -> None:
     """And survives being written down; every figure is here, with something in it and with nothing."""
     assert set(FULL) == set(BARE) == set(figures.__all__)
-    figure = told(FULL[name]())
+    figure = drawn(FULL[name]())
     assert figure["layout"]["title"]["text"].startswith("T")
     axes = [axis for key, axis in figure["layout"].items() if key.startswith(("xaxis", "yaxis"))]
-    titled = [axis["title"]["text"] for axis in axes if axis.get("title", {}).get("text")]
-    assert any("(" in text for text in titled)
+    assert any("(" in axis.get("title", {}).get("text", "") for axis in axes)
     assert any("<extra>" in each.get("hovertemplate", "") for each in figure["data"])
 
 
 @pytest.mark.parametrize("name", BARE)
 def test_without_anything_to_show_it_says_so(name: str) -> None:
-    """A frame with the reason in the figure's place."""
-    figure = told(BARE[name]())
+    figure = drawn(BARE[name]())
     assert not figure["data"] and figure["layout"]["annotations"][0]["text"]
     assert figure["layout"]["paper_bgcolor"] == figure["layout"]["plot_bgcolor"] == "rgba(0,0,0,0)"
 
 
 def luminance(colour: str) -> float:
     """WCAG 2: relative luminance."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -136,26 +139,28 @@ def test_every_colour_stands_off(paper: str) -> None:
     ],
 )
 def test_units_become_readable(unit: str, greatest: float, scale: float, written: str) -> None:
-    """By what is shown at most."""
     assert scaled(unit, greatest) == (scale, written)
 
 
-def test_every_mark_tells_what_happened() -> None:
-    """Its hover text has the time, the kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
-    texts = trace(FULL["timeline"](), "pods")["customdata"]
-    assert len(texts) == 7
-    assert "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
-    assert "<b>Created</b>" in texts[0]
-    assert "<b>Gone</b>" not in texts[0]
-    bars = [each for each in told(FULL["timeline"]())["data"] if each["type"] == "bar"]
-    assert [each["name"] for each in bars] == ["failed: connect"]
-    hit = [x for x, y in zip(bars[0]["x"], bars[0]["y"], strict=True) if y]
-    assert (min(hit), max(hit)) == (pytest.approx(5.05), pytest.approx(6.95))
+def test_marks_tell_what_happened_and_what_was_never_seen_stands_above_all() -> None:
+    """When, what kind and who said it of what, and that of the marks under the same pointer. Failures by kind, in the bins of their due times."""
+    figure = FULL["timeline"]()
+    texts = trace(figure, "pods")["customdata"]
+    assert len(texts) == 7 and "5.010 s: <b>Deleted</b> proxy proxy-1: grace 30 s (kubelet)" in texts[0]
+    assert "<b>Created</b>" in texts[0] and "<b>Gone</b>" not in texts[0]
+    (bars,) = [each for each in drawn(figure)["data"] if each["type"] == "bar"]
+    hit = [x for x, y in zip(bars["x"], bars["y"], strict=True) if y]
+    assert (bars["name"], min(hit), max(hit)) == ("failed: connect", pytest.approx(5.05), pytest.approx(6.95))
+    assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
+    figure = drawn(FULL["beside"]())
+    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
+    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
+    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
 
 
 def test_intervals_are_drawn_to_their_ends() -> None:
-    """Error bars reach from low to high, and every block has its ring. In the line's colour; a claim reaches from one size to another, in the unit of the axis."""
-    figure = told(FULL["intervals"]())
+    """From low to high, with a ring for every block; a claim reaches from one size to another, in the line's colour and the unit of the axis."""
+    figure = drawn(FULL["intervals"]())
     marked = next(each for each in figure["data"] if each.get("error_x"))
     assert (marked["error_x"]["array"][0], marked["error_x"]["arrayminus"][0]) == (1.0, 1.0)
     rings = next(each for each in figure["data"] if each["marker"]["symbol"] == "circle-open")
@@ -168,7 +173,7 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
     assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
     assert (mark["y"], claim["x"], claim["y"]) == ([55], [100, 1000], [100, 100])
-    assert told(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
+    assert drawn(figure)["layout"]["xaxis"]["tickvals"] == [100, 800, 1000]
 
 
 @pytest.mark.parametrize(
@@ -180,17 +185,205 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     ],
 )
 def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: str) -> None:
-    """Of one block there is only a shape."""
     across = figures.intervals(rows, "T", "gap", "s")
     along = figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s")
-    assert f"diamond: {said};" in told(across)["layout"]["title"]["text"]
-    assert told(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
+    assert f"diamond: {said};" in drawn(across)["layout"]["title"]["text"]
+    assert drawn(along)["layout"]["title"]["text"].endswith(f"line: {said}</span>")
 
 
-def test_what_was_never_seen_stands_above_all() -> None:
-    """As a mark of its own kind. Published above measured, each row's name once."""
-    assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
-    figure = told(FULL["beside"]())
-    assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
-    assert [len(each["x"]) for each in figure["data"]] == [2, 1]
-    assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]
+POINTS = [
+    make_point(f"wrk2-c{size}", connections=size, rate_rps=float(size), duration_s=60.0) for size in (100, 500, 1000)
+]
+SUITES = ("original", "keepalive", "somaxconn")
+
+
+def run_of(blocks: int = 6, **overrides: Any) -> Evidence:
+    """baseline and keepalive under three of the sweep's loads; latencies grow with nothing but noise."""
+    planned = make_plan([("keepalive", "baseline")], POINTS, blocks, reference=None)
+    return evidence_of(made(planned=planned, sweep="digitalocean", **overrides))
+
+
+@pytest.fixture(scope="module")
+def run() -> Evidence:
+    return run_of()
+
+
+def lines(figure: go.Figure) -> list[Any]:
+    """Its traces without the bands."""
+    return [each for each in drawn(figure)["data"] if each.get("name")]
+
+
+def test_places_are_the_percentiles_that_wrk2_prints() -> None:
+    """The table's own column says which: all 1692 corners lie where their number says. Ten numbers of connections, as published; each asks for as many requests a second."""
+    for row in published.frame(curves.TABLE).iter_rows(named=True):
+        assert tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
+        assert 100 * (1 - 1 / tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
+    points = load_sweep("digitalocean")[1].expanded()
+    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
+    assert all(point.rate_rps == point.connections for point in points)
+    assert {point.name for point in POINTS} <= {point.name for point in points}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_published_lines_are_the_tables_rows(suite: str) -> None:
+    found = {curve.connections: curve.corners for curve in curves.digitised(suite)}
+    rows = [row for row in published.rows(curves.TABLE) if row["suite"] == suite]
+    assert sum(map(len, found.values())) == len(rows)
+    assert list(found) == sorted({int(str(row["connections"])) for row in rows})
+    for corners in found.values():
+        assert all(corner.low is not None and corner.low >= 0 for corner in corners)
+        assert [corner.place for corner in corners] == sorted(corner.place for corner in corners)
+    if suite == "original":
+        (corner,) = (corner for corner in found[100] if corner.place == 5)
+        assert (corner.value, corner.low, corner.high) == pytest.approx((1.9e-3, 1.0e-3, 2.8e-3))
+
+
+def test_a_corner_that_could_not_be_read_is_a_gap_and_a_ratio_has_the_errors_of_both_readings() -> None:
+    """Nothing is drawn across it. A line is 1 against itself, and nothing is a ratio to what may be 0."""
+    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
+    (line,) = lines(figure)
+    assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
+    assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
+    found = {curve.connections: curve.corners for curve in curves.digitised("original", 100)}
+    assert {(corner.value, corner.low, corner.high) for corner in found[100]} == {(1.0, 1.0, 1.0)}
+    first, *_, last = (curve.corners for curve in curves.digitised("original"))
+    base, plain, corner = (next(at for at in each if at.place == 50) for each in (first, last, found[1000]))
+    assert corner.value == pytest.approx(plain.value / base.value)
+    assert corner.low is not None and corner.high is not None and corner.low < corner.value < corner.high
+    assert curves.digitised("somaxconn", 100) == () and curves.digitised("somaxconn", 1000)
+
+
+def test_measured_corners_are_of_the_merged_histograms(run: Evidence) -> None:
+    """Each within the least and the most of its blocks; none with fewer than ten requests beyond it. A thousand requests from 1 to 1000 ms: the median is 500 ms."""
+    found = curves.measured(run, "baseline")
+    for curve in found:
+        samples = run.blocks("baseline", f"wrk2-c{curve.connections}").values()
+        whole = reduce(Histogram.merge, filter(None, map(run.run.histogram, samples)))
+        assert all(corner.value == whole.quantile_s(1 - 1 / corner.tail) for corner in curve.corners)
+        assert whole.total / curve.corners[-1].tail >= 10 > whole.total / tail(curve.corners[-1].place + 1)
+        banded = [corner for corner in curve.corners if corner.low is not None and corner.high is not None]
+        assert banded and banded[-1].place < curve.corners[-1].place, "single blocks tell fewer percentiles"
+        assert all((corner.low or 0.0) <= corner.value <= (corner.high or 0.0) for corner in banded)
+    assert [curve.connections for curve in found] == [100, 500, 1000]
+    assert curves.measured(run, "backlog") == ()
+    known = Histogram.of_values(np.arange(1, 1001) / 1000)
+    sample = next(each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)
+    (curve,) = curves.measured(evidence_of(MadeStore(run.run.record, [sample], {sample.id: known})), "baseline")
+    at = {corner.place: corner.value for corner in curve.corners}
+    assert (at[5], at[10]) == pytest.approx((0.5, 0.75), rel=1e-3)
+    assert curve.corners[-1].tail <= 100 and curve.note == "1 block, 1,000 requests"
+
+
+def test_fewer_than_six_blocks_have_no_band() -> None:
+    """And the panel says that such a run shows shapes only. The band of a ratio is over those of single blocks; nothing is against a line that is not there."""
+    run = run_of(blocks=5)
+    assert all(corner.low is None for curve in curves.measured(run, "keepalive") for corner in curve.corners)
+    notes = drawn(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
+    assert [each["text"] for each in notes] == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
+    run = run_of(noise=0.2)
+    found = {curve.connections: curve.corners for curve in curves.measured(run, "baseline", 100)}
+    assert {corner.value for corner in found[100]} == {1.0}
+    middle = next(corner for corner in found[1000] if corner.place == 10)
+    assert middle.low is not None and middle.high is not None and middle.low <= middle.value <= middle.high
+    assert curves.measured(run, "baseline", 300) == ()
+
+
+ABSENT = Missing("nothing in data/reference of digitalocean: just bench backlog --sweep digitalocean")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(("relative_to", "linear"), [(None, True), (100, False), (1000, True)])
+def test_every_suite_is_drawn_without_a_run_too(
+    suite: str, relative_to: int | None, linear: bool, run: Evidence
+) -> None:
+    shown = {"baseline": run, "backend-200m": ABSENT}
+    figure = exhibits.percentiles(shown, "T", suite, relative_to, log_y=not linear, shared_y=not linear)
+    layout = drawn(figure)["layout"]
+    assert layout["xaxis"]["tickvals"][:5] == list(TICKS)[:5]
+    first = "yaxis" if (suite, relative_to) != ("somaxconn", 100) else "yaxis2"  # nothing published to be relative to
+    assert layout[first]["title"]["text"].endswith("(ms)" if relative_to is None else "(×)")
+    assert layout[first]["showticklabels"]
+    texts = " ".join(each["text"] for each in layout["annotations"]).replace("<br>", " ")
+    assert "just bench backlog --sweep digitalocean" in texts
+    assert "baseline (local, 6 blocks) made" in texts
+    listed = [line["name"] for line in lines(figure) if line["showlegend"]]
+    assert len(listed) == len(set(listed)) >= 3
+    nothing = [] if first == "yaxis" else ["nothing to show that can be told from 0"]
+    assert layout["meta"] == {"runs": ["run-1"], "gaps": [*nothing, ABSENT.why]}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("empty", [{1}, {3}, {1, 2}, {2, 3}])
+def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared: bool) -> None:
+    """In a frame as large as the panel, whatever its place. plotly anchors a text by its place on the paper unless it is told."""
+    panels = [
+        Panel(f"p{at}", (), f"why {at}") if at in empty else Panel(f"p{at}", [Curve(100, [Corner(0, 1.0)])])
+        for at in (1, 2, 3)
+    ]
+    layout = drawn(figures.percentiles(panels, "T", shared_y=shared))["layout"]
+    reasons = {each["text"]: each for each in layout["annotations"] if each["text"].startswith("why")}
+    assert set(reasons) == {f"why {at}" for at in empty}
+    frames = {(frame["x0"], frame["x1"], frame["y0"], frame["y1"]) for frame in layout["shapes"]}
+    for at in empty:
+        left, right = layout["xaxis" if at == 1 else f"xaxis{at}"]["domain"]
+        reason = reasons[f"why {at}"]
+        assert (reason["xref"], reason["yref"]) == ("paper", "paper"), "an empty panel has no axes to refer to"
+        assert (reason["xanchor"], reason["yanchor"]) == ("center", "middle")
+        assert (reason["x"], reason["y"]) == (pytest.approx((left + right) / 2), pytest.approx(0.5))
+        assert (left, right, 0.0, 1.0) in frames
+    assert len(frames) == len(empty)
+    titled = [at for at in (1, 2, 3) if "text" in layout["yaxis" if at == 1 else f"yaxis{at}"].get("title", {})]
+    assert titled == ([min({1, 2, 3} - empty)] if shared else [1, 2, 3])
+
+
+def test_panels_share_an_axis_or_not() -> None:
+    """Shared, all lie within one range; else each has its own. What may be 0 reaches down to its end."""
+    small, large = Curve(100, [Corner(0, 1e-3), Corner(1, 9e-3)]), Curve(200, [Corner(0, 1.0), Corner(1, 9.0)])
+    panels = [Panel("a", [small]), Panel("b", [large])]
+    shared = drawn(figures.percentiles(panels, "T"))["layout"]
+    assert shared["yaxis2"]["matches"] == "y"
+    assert shared["yaxis"]["range"] == shared["yaxis2"]["range"]
+    assert 10 ** shared["yaxis"]["range"][0] < 1 < 9000 < 10 ** shared["yaxis"]["range"][1]
+    apart = drawn(figures.percentiles(panels, "T", shared_y=False))["layout"]
+    assert "matches" not in apart["yaxis2"]
+    assert apart["yaxis"]["range"] != apart["yaxis2"]["range"]
+    assert drawn(figures.percentiles(panels, "T", log_y=False))["layout"]["yaxis"]["rangemode"] == "tozero"
+    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0, 0.0, 3.0), Corner(1, 9.0, 0.0, 30.0)])])], "T")
+    band = next(each for each in drawn(figure)["data"] if not each.get("name"))
+    bottom, top = (10**end for end in drawn(figure)["layout"]["yaxis"]["range"])
+    assert min(value for value in band["y"] if value is not None) == pytest.approx(bottom)
+    assert max(value for value in band["y"] if value is not None) <= top
+
+
+def test_effects_are_told_as_the_runs_table_judges_them() -> None:
+    run = run_of(effects={"keepalive": 0.5})
+    text = exhibits.effects(run, "*c1000")
+    assert "| keepalive at wrk2-c1000 | baseline | p99 −" in text
+    assert "wrk2-c100 |" not in text
+    assert exhibits.effects(ABSENT) == f"*{ABSENT.said}*"
+    none = exhibits.effects(run, variants=["backlog"])
+    assert "*nothing to show: backlog is not part of this run: just bench backlog" in none
+
+
+def test_what_claims_ask_of_steady_loads() -> None:
+    """20 of 1000 answers had a wrong status and 10 requests had none. What nobody counted, as on another target, is not told."""
+    opened = {"proxy/PassiveOpens": 49, "proxy/ActiveOpens": 980, "backend/PassiveOpens": 980}
+    counted = {"client/rx_bytes": 1470, "proxy/InSegs": 4900, "proxy/OutSegs": 4900, **opened}
+    counted |= {"proxy/ListenOverflows": 7, "backend/ListenOverflows": 9}
+    used = {"backend": Usage(cpu_s=0.98, rss_bytes=1, processes=1)}
+    had = {"requests": 1000, "errors": {"status": 20, "timeout": 10}, "counters": counted, "usage": used}
+    run = run_of(blocks=1, change=alter(lambda _: True, lambda _: had))
+    bare = run_of(blocks=1, change=alter(lambda _: True, lambda _: {"counters": {}, "usage": {}}))
+    for metric, value in {
+        "failed_share": 30 / 1010,
+        "opened_connections": 980.0,
+        "accepted_per_request": 0.05,
+        "opened_per_request": 1.0,
+        "dropped_connections": 7.0,
+        "bytes_per_request": 1.5,
+        "segments_per_request": 10.0,
+        "backend_cpu_per_request": 1e-3,
+    }.items():
+        assert run.values("baseline", "wrk2-c100", metric) == {1: pytest.approx(value)}, metric
+    for metric in ("dropped_connections", "bytes_per_request", "segments_per_request", "backend_cpu_per_request"):
+        assert set(bare.values("baseline", "wrk2-c100", metric).values()) == {None}, metric

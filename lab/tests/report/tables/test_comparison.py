@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping
 from math import exp
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.explain.comparison import Advice, advices
@@ -24,7 +22,6 @@ from lab.records.sweep_files import load_sweep
 from lab.report.json.runs import COMPARISON
 from lab.report.markdown import markdown
 from lab.report.tables.comparison import page
-from lab.report.terminal import show
 from lab.tests.support.factories import alter, answering, costing, lose, make_plan, make_point
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
@@ -32,7 +29,7 @@ from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
 GOLDEN = Path(__file__).parents[1] / "testdata" / "comparisons"
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 SEARCH = KneeSearch(p99_s=0.02, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
-ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%")
+ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%", "--close", "--json", "--", "keepalive")
 BY_K6 = {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
 WITH_ROWS = {"ceiling": BY_K6, "rate-1000": BY_K6}
 LIMITED = {"limited_by": "generator"}
@@ -53,12 +50,12 @@ def two() -> Comparison:
     return compare_runs(made(), made("run-2", faster, seed=2, facts=FACTS | {"cpu": "EPYC", "kernel": "6.18"}))
 
 
-def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
+def gone(seconds: Mapping[str, float]) -> MadeStore:
     def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
         out_s = 0.0 if point.control else seconds[arm.variant] + (block * 7 % 5 + (arm.role == "again")) / 10
         return {"requests": 5200.0, "failed": round(100 * out_s), "gap_s": out_s, "rss_bytes": 3e7 + block}
 
-    return made_disturbed(name, KILL, outcome, sweep="kill", **record)
+    return made_disturbed("run-1", KILL, outcome, sweep="kill")
 
 
 @pytest.mark.parametrize(
@@ -68,29 +65,11 @@ def gone(name: str, seconds: Mapping[str, float], **record: Any) -> MadeStore:
         ("one-100.txt", lambda: printed(one(), 100)),
         ("one.md", lambda: markdown(page(one()))),
         ("two-100.txt", lambda: printed(two(), 100)),
-        (
-            "disturbed-100.txt",
-            lambda: printed(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 1.0}), None), 100),
-        ),
+        ("disturbed-100.txt", lambda: printed(compare_runs(gone({"baseline": 30.0, "keepalive": 1.0}), None), 100)),
     ],
 )
 def test_comparisons_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
-
-
-@pytest.mark.parametrize("comparison", [one, two])
-def test_no_line_is_wider_than_the_terminal(comparison: Callable[[], Comparison]) -> None:
-    """Wide ones take two lines; what is not a terminal has one line per row."""
-    assert all(max(map(len, printed(comparison(), width).splitlines())) <= width for width in (80, 100, 120))
-    rows = [line for line in printed(comparison()).splitlines() if line.startswith("    ") and "req/s" in line]
-    assert len(rows) == 4
-
-
-def test_colour_is_for_terminals_only() -> None:
-    assert "\x1b[" not in printed(one(), 100)
-    out = io.StringIO()
-    show(Console(file=out, width=100, force_terminal=True, color_system="standard"), page(one()), 100)
-    assert "\x1b[" in out.getvalue()
 
 
 @pytest.mark.parametrize("comparison", [one, two])
@@ -105,9 +84,6 @@ def test_json_says_the_same(comparison: Callable[[], Comparison]) -> None:
     assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
 
 
-# -- the sentence at the end --------------------------------------------------------------------------------
-
-
 def advice_of(found: Comparison, arm: str = "keepalive") -> Advice:
     return next(advice for advice in advices(found) if advice.other_arm == arm)
 
@@ -120,7 +96,8 @@ def test_what_is_only_to_measure_by_is_not_applied_whatever_it_showed(factor: fl
     assert advice.text.endswith(": only to measure by, nothing to apply: what Lua costs")
 
 
-def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
+def test_what_is_mixed_has_what_to_apply_and_when() -> None:
+    """Better here and worse there, or faster where it worked and dead in some blocks."""
     change = alter(lambda slot: slot.arm.name == "keepalive", answering(0.5))
     advice = advice_of(compare_runs(made(effects={"keepalive": 0.8}, change=change), None))
     assert advice.kind == "mixed" and advice.snippet == "data:\n  keep-alive-requests: '10000'\n"
@@ -129,10 +106,6 @@ def test_better_here_and_worse_there_has_what_to_apply_and_when() -> None:
     advice = advice_of(compare_runs(made(), second))
     assert (advice.kind, advice.snippet) == ("mixed", ""), "what differs is not in the snippet"
     assert advice.text.endswith("apply manifests/keepalive.yaml of run-2 only if the first matters more to you")
-
-
-def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
-    """However fast it was where it worked."""
     dying = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, Reason.PROXY_DIED)
     planned = make_plan(blocks=10)
     advice = advice_of(compare_runs(made(planned=planned, effects={"keepalive": 0.8}, change=dying), None))
@@ -142,8 +115,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     assert worse.kind == "keep"
 
 
-def test_what_is_not_resolved_ends_in_a_bound_or_in_another_load() -> None:
-    """The larger of the interval's ends, of the primary metric."""
+def test_what_is_not_resolved_ends_in_a_bound_another_load_or_how_many_blocks() -> None:
     found = compare_runs(made(), None)
     advice = advice_of(found)
     row = next(row for row in found.rows if (row.point.name, row.metric) == ("rate-1000", "p99"))
@@ -155,9 +127,6 @@ def test_what_is_not_resolved_ends_in_a_bound_or_in_another_load() -> None:
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
     assert advice_of(compare_runs(store, None)).text.endswith("--sweep port-churn --target kind")
-
-
-def test_few_blocks_end_in_how_many() -> None:
     advice = advice_of(compare_runs(made(planned=make_plan(blocks=3)), None))
     assert advice.kind == "nothing"
     assert advice.text.endswith(
@@ -180,12 +149,7 @@ def test_few_blocks_end_in_how_many() -> None:
             "just bench keepalive --sweep 'my loads/tiny.toml' --blocks 6, or more",
         ),
         (
-            {
-                "knee": SEARCH,
-                "sweep": "knee",
-                "target": "kind",
-                "command": (*ASKED, "--close", "--json", "--", "keepalive"),
-            },
+            {"knee": SEARCH, "sweep": "knee", "target": "kind", "command": ASKED},
             "just knee keepalive --p99=20ms --precision=10% --close --target kind",
         ),
         (
@@ -200,33 +164,51 @@ def test_few_blocks_end_in_how_many() -> None:
     ],
 )
 def test_the_command_at_the_end_can_be_run_as_it_stands(record: dict[str, Any], command: str) -> None:
-    """A sweep of one's own by its path, a remote cluster with a context, a search by its own verb, which takes no blocks;
-    the same rates and the same output of k6; what only an ablation has, by that one.
-    """
+    """By the verb that made the run and what it was asked for; a search takes no blocks."""
     advice = advice_of(compare_runs(made(planned=make_plan(blocks=3), **record), None))
     assert advice.kind == "nothing" and advice.text.endswith(f": {command}")
 
 
-@pytest.mark.parametrize(
-    ("record", "command"),
-    [
+def test_what_could_not_be_judged_ends_in_what_to_do() -> None:
+    """Of a rate that was not served once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
+    cases: list[tuple[dict[str, Any], str]] = [
         ({}, "just bench --resume run-1"),
         ({"target": "remote"}, "just bench --resume run-1 --context NAME"),
         ({"knee": SEARCH}, "just knee --resume run-1"),
-    ],
-)
-def test_a_run_without_samples_ends_in_how_to_go_on(record: dict[str, Any], command: str) -> None:
-    advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
-    assert advice.kind == "nothing" and advice.text.endswith(command)
+    ]
+    for record, command in cases:
+        advice = advice_of(compare_runs(made(change=lambda _slot, _sample: None, **record), None))
+        assert advice.kind == "nothing" and advice.text.endswith(command)
+    change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
+    advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
+    assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
+
+    def advised(*roles: str) -> str:
+        slow = lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED)
+        store = made(planned=make_plan(points=[make_point()]), change=slow, target="kind")
+        return advice_of(compare_runs(store, None)).text
+
+    said = (
+        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
+    )
+    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
+    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
 
 
-def test_the_same_settings_in_two_runs_are_no_finding() -> None:
+def test_settings_of_one_name_in_two_runs_are_a_finding_only_where_they_differ() -> None:
     """A baseline's second name is no variant to measure: `bench` knows variants, not the arms of a run."""
     second = made("run-2", {"baseline": 1.3}, seed=2)
     advice = advice_of(compare_runs(made(), second), "baseline")
     assert advice.kind == "moved" and "no setting did this" in advice.text and "just bench baseline" in advice.text
     again = advice_of(compare_runs(made(), second, "baseline", "baseline-again"), "baseline-again")
     assert again.text.endswith("(just bench baseline), not across these two")
+    second = changed(made("run-2", {"keepalive": 0.7}, seed=2), snippet="data: {a: b}\n")
+    advice = advice_of(compare_runs(made(), second))
+    assert (advice.kind, advice.snippet) == ("apply", "data: {a: b}\n") and advice.text.endswith(": apply:")
+    advice = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 0.7}, seed=2))))
+    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2"), "what differs is not in the snippet"
+    worse = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 1.5}, seed=2))))
+    assert worse.kind == "keep" and worse.text.endswith("keep the manifests of run-1")
 
 
 def changed(store: MadeStore, **update: Any) -> MadeStore:
@@ -235,16 +217,6 @@ def changed(store: MadeStore, **update: Any) -> MadeStore:
     mine = variants["keepalive"].model_copy(update={"manifests_sha256": "another", **update})
     store.record = store.record.model_copy(update={"variants": variants | {"keepalive": mine}})
     return store
-
-
-def test_other_settings_under_one_name_bring_the_others_snippet() -> None:
-    second = changed(made("run-2", {"keepalive": 0.7}, seed=2), snippet="data: {a: b}\n")
-    advice = advice_of(compare_runs(made(), second))
-    assert (advice.kind, advice.snippet) == ("apply", "data: {a: b}\n") and advice.text.endswith(": apply:")
-    advice = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 0.7}, seed=2))))
-    assert advice.text.endswith("apply manifests/keepalive.yaml of run-2"), "what differs is not in the snippet"
-    worse = advice_of(compare_runs(made(), changed(made("run-2", {"keepalive": 1.5}, seed=2))))
-    assert worse.kind == "keep" and worse.text.endswith("keep the manifests of run-1")
 
 
 def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_run() -> None:
@@ -261,7 +233,6 @@ def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_ru
 @pytest.mark.parametrize("arms", [(None, None), ("keepalive-again", "keepalive-null-1")])
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
-    """Better or worse: nothing to apply and nothing to stay with, though the variant has a snippet."""
     change = alter(lambda slot: slot.arm.name == "keepalive-null-1", costing(factor))
     store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
     (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
@@ -270,7 +241,6 @@ def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: 
 
 
 def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() -> None:
-    """Each controller was measured alone, in its own run."""
     first = made("run-1", planned=make_plan([("nginx", None)]))
     second = made("run-2", {"okd": 0.5}, make_plan([("okd", None)]), seed=2)
     advice = advice_of(compare_runs(first, second, "nginx", "okd"), "okd")
@@ -283,30 +253,8 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
     assert advice_of(compare_runs(first, elsewhere, "nginx", "okd"), "okd").kind == "moved"
 
 
-def test_generators_that_differ_end_in_what_to_do() -> None:
-    change = alter(lambda _: True, lambda _: {"generator": "oha", "stand_in_for": None})
-    advice = advice_of(compare_runs(made(), made("run-2", seed=2, change=change)))
-    assert advice.kind == "nothing" and advice.text.endswith("measure both with one generator")
-
-
-def test_a_rate_that_was_not_served_ends_in_a_search() -> None:
-    """Once more would not show who was the limit; but where the base did not serve it either, nothing is known."""
-
-    def advised(*roles: str) -> str:
-        slow = lose(lambda slot: slot.arm.role in roles, Reason.RATE_NOT_ACHIEVED)
-        store = made(planned=make_plan(points=[make_point()]), change=slow, target="kind")
-        return advice_of(compare_runs(store, None)).text
-
-    said = (
-        "keepalive: nothing to judge: the base served rate-1000 and this did not: `just knee keepalive --target kind`"
-    )
-    assert advised("variant").startswith(said) and advised("variant").endswith("or compare closed loops")
-    assert "measure again: just bench keepalive --target kind" in advised("variant", "baseline")
-
-
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
-    """The faster side could only be faster without its generator."""
-    advice = advice_of(compare_runs(gone("run-1", {"baseline": 30.0, "keepalive": 30.0}), None))
+    advice = advice_of(compare_runs(gone({"baseline": 30.0, "keepalive": 30.0}), None))
     assert advice.kind == "same" and "don't bother: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text
     of_arm = alter(lambda slot: (slot.arm.name, slot.point.rate_rps) == ("keepalive", None), lambda _: LIMITED)

@@ -25,27 +25,22 @@ from lab.model.sweeps import Point
 from lab.report.markdown import markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
-from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
+from lab.tests.support.factories import alter, make_plan, make_point, make_sample, of_slot
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import made_record
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "outcomes"
-LOAD: Mapping[str, Any] = {
-    "generator": "k6",
-    "rate_rps": 100.0,
-    "connections": 500,
-    "duration_s": 45.0,
-    "timeout_s": 5.0,
-}
-KILL = make_point("kill", **LOAD, keepalive=False, disturbance=Outage(at_s=5.0, for_s=30.0))
+LOAD: Mapping[str, Any] = {"generator": "k6", "connections": 500, "duration_s": 45.0, "timeout_s": 5.0}
+KILL = make_point("kill", rate_rps=100.0, **LOAD, keepalive=False, disturbance=Outage(at_s=5.0, for_s=30.0))
 CONTROL = KILL.model_copy(update={"name": "control", "control": True})
 BOTH = (("proxy-replicas-2", "baseline"), ("pre-stop-sleep", "baseline"))
 Change = Callable[[Slot, Sample], Sample | None]
+Outcome = dict[str, float | None]
 
 
-def outcome_of(slot: Slot, seed: int) -> dict[str, float | None]:
+def outcome_of(slot: Slot) -> Outcome:
     """About 29 s down, except where there are two."""
-    rng = np.random.default_rng(zlib.crc32(f"{seed} {slot.block} {slot.arm.name} {slot.point.name}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"1 {slot.block} {slot.arm.name} {slot.point.name}".encode()))
     spare = slot.arm.variant == "proxy-replicas-2" or slot.point.control
     down_s = 0.0 if spare else 29.0 + float(rng.normal(0, 0.1))
     latency = {
@@ -57,27 +52,30 @@ def outcome_of(slot: Slot, seed: int) -> dict[str, float | None]:
     return {**found, "reloads": 0.0, "processes": 2.0, "restarts": 0.0, **pods, **latency, "clock_error_s": 1e-4}
 
 
+def but(change: Callable[[Slot], Outcome]) -> Callable[[Slot], Outcome]:
+    """That, with something else."""
+    return lambda slot: outcome_of(slot) | change(slot)
+
+
 def run_of(
     pairs: Sequence[tuple[str, str | None]] = BOTH,
     blocks: int = 6,
     change: Change = lambda _slot, sample: sample,
     points: Sequence[Point] = (KILL, CONTROL),
     primary: str | None = "gap_s",
-    made: Callable[[Slot, int], dict[str, float | None]] = outcome_of,
-    seed: int = 1,
+    made: Callable[[Slot], Outcome] = outcome_of,
     worth: float = WORTH,
 ) -> tuple[RunRecord, list[Sample]]:
     plan = make_plan(pairs, points, blocks, reference=None)
-    outcomes = ((slot, made(slot, seed) if slot.point.disturbance else {}) for slot in plan.slots)
+    outcomes = ((slot, made(slot) if slot.point.disturbance else {}) for slot in plan.slots)
     told = (change(slot, make_sample(**of_slot(slot), outcome=outcome)) for slot, outcome in outcomes)
-    record = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None)
+    record = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None, worth=worth)
     own = {"primary_metric": primary, "hypothesis_sweep": "kill", "own_knobs": ("knob",)}
     variants = {
         name: variant.model_copy(update={**own, "snippet": f"kind: {name}\n"})
         for name, variant in record.variants.items()
     }
-    whole = record.model_copy(update={"variants": variants, "worth": worth})
-    return whole, [sample for sample in told if sample is not None]
+    return record.model_copy(update={"variants": variants}), [sample for sample in told if sample is not None]
 
 
 def summary_of(*args: Any, **more: Any) -> Summary:
@@ -103,10 +101,7 @@ def printed(summary: Summary, width: int | None = None) -> str:
 
 def at(arm: str, block: int, point: str, **update: Any) -> Change:
     """One sample otherwise."""
-    cell = (arm, block, point)
-    return lambda slot, one: (
-        one.model_copy(update=update) if (slot.arm.name, slot.block, slot.point.name) == cell else one
-    )
+    return alter(lambda slot: (slot.arm.name, slot.block, slot.point.name) == (arm, block, point), lambda _: update)
 
 
 FAILED_CONTROL = at("pre-stop-sleep", 2, "control", verdict="invalid", reason=Reason.CONTROL_FAILED)
@@ -126,7 +121,8 @@ def test_tables_look_as_agreed(name: str, got: Callable[[], str]) -> None:
     assert_golden(GOLDEN / name, got())
 
 
-def test_medians_and_effects_are_of_the_blocks() -> None:
+def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
+    """A change nobody saw took longest: without its block the others would look better than they were."""
     summary = summary_of()
     spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
     values = [value for value in base.cell.values["gap_s"].values() if value is not None]
@@ -139,6 +135,12 @@ def test_medians_and_effects_are_of_the_blocks() -> None:
     assert effect_of(summary, "proxy-replicas-2", "failed").marked, "only the primary metric claims"
     assert effect_of(summary, "baseline-again").decision is Decision.A_A
     assert all(not row.effects for row in summary.rows if row.point.control)
+    missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0]) | {"gap_s": None})
+    summary = summary_of(change=missing)
+    effect = effect_of(summary, "proxy-replicas-2")
+    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
+    assert "(1 –)" in printed(summary)
+    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
@@ -152,16 +154,11 @@ def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_
     text = printed(summary)
     assert text.count("during against before ") == text.count("  p99 during against before ") > 0, "no p50"
 
-    def few(slot: Slot, seed: int) -> dict[str, float | None]:
-        found = outcome_of(slot, seed)
-        return found | ({"p99_before_s": None} if slot.arm.name == "pre-stop-sleep" and slot.block == 2 else {})
-
-    def none(slot: Slot, seed: int) -> dict[str, float | None]:
-        return few(slot, seed) | {"p50_before_s": None}
-
+    lost = ("pre-stop-sleep", 2)
+    few = but(lambda slot: {"p99_before_s": None} if (slot.arm.name, slot.block) == lost else {})
     assert "  p50 during against before" in printed(summary_of(made=few))
     assert "p99 during against before" not in printed(summary_of(made=few))
-    assert "during against before" not in printed(summary_of(made=none))
+    assert "during against before" not in printed(summary_of(made=lambda slot: few(slot) | {"p50_before_s": None}))
 
 
 def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
@@ -178,30 +175,32 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 
-    def made(slot: Slot, seed: int) -> dict[str, float | None]:
-        found = outcome_of(slot, seed)
-        worse = slot.arm.variant == "proxy-replicas-2" and slot.point.name == "other"
-        return found | ({"gap_s": 60.0 + slot.block} if worse else {})
-
-    spare = verdicts(summary_of(points=[KILL, other, *controls], made=made))[0]
+    bad = ("proxy-replicas-2", "other")
+    worse = but(lambda slot: {"gap_s": 60.0 + slot.block} if (slot.arm.variant, slot.point.name) == bad else {})
+    spare = verdicts(summary_of(points=[KILL, other, *controls], made=worse))[0]
     assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
     both = "better in longest gap at kill, worse in longest gap at other"
     assert spare.text.endswith(f": {both}: apply only if the first matters more to you:")
 
 
-def test_what_the_baseline_shows_of_itself_is_not_claimed() -> None:
-    """Its twin is gone for 3 s longer: 2 s are nothing then, though every block has them."""
-
-    def longer(again_s: float) -> Callable[[Slot, int], dict[str, float | None]]:
-        def made(slot: Slot, seed: int) -> dict[str, float | None]:
-            more = {"again": again_s, "variant": 2.0}.get(slot.arm.role, 0.0) * (not slot.point.control)
-            return outcome_of(slot, seed) | {"gap_s": 29.0 + more + slot.block / 100}
-
-        return made
-
+def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_not_claimed() -> None:
+    """Its twin is gone for 3 s longer: 2 s are nothing then. 10 ms between requests is the least that may be claimed of a gap."""
     for again_s, decision in ((0.0, Decision.WORSE), (3.0, Decision.CANNOT_TELL)):
-        found = effect_of(summary_of(made=longer(again_s)), "pre-stop-sleep")
+        more = {("again", False): again_s, ("variant", False): 2.0}
+
+        def longer(slot: Slot, more: Mapping[tuple[str, bool], float] = more) -> Outcome:
+            gap_s = 29.0 + more.get((slot.arm.role, slot.point.control), 0.0) + slot.block / 100
+            return outcome_of(slot) | {"gap_s": gap_s}
+
+        found = effect_of(summary_of(made=longer), "pre-stop-sleep")
         assert found.decision is decision and found.size.guard == pytest.approx(max(again_s, 0.0104), abs=0.01)
+
+    def alike(by_s: float) -> Callable[[Slot], Outcome]:
+        return but(lambda slot: {"gap_s": 1.0 - by_s * (slot.arm.variant == "proxy-replicas-2")})
+
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
 
 
 def test_below_six_blocks_nothing_is_claimed() -> None:
@@ -222,32 +221,7 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert effect_of(summary, "pre-stop-sleep").decision is Decision.NO_INTERVAL and not summary.complete
 
 
-def test_a_difference_below_what_the_load_resolves_is_none() -> None:
-    """All blocks alike, and the baselines too: 10 ms between requests is the least that may be claimed of a gap."""
-
-    def alike(by_s: float) -> Callable[[Slot, int], dict[str, float | None]]:
-        def made(slot: Slot, seed: int) -> dict[str, float | None]:
-            faster = slot.arm.variant == "proxy-replicas-2"
-            return outcome_of(slot, seed) | {"gap_s": 1.0 - (by_s if faster else 0.0)}
-
-        return made
-
-    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
-    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
-    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
-
-
-def test_what_could_not_be_told_in_some_block_is_not_judged() -> None:
-    """A change nobody saw took longest: without its block the others would look better than they were."""
-    missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0], 1) | {"gap_s": None})
-    summary = summary_of(change=missing)
-    effect = effect_of(summary, "proxy-replicas-2")
-    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
-    assert "(1 –)" in printed(summary)
-    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
-
-
-def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
+def test_a_steady_loads_metric_is_carried_and_only_what_the_disturbance_brought_about_has_a_line() -> None:
     assert effect_of(summary_of(primary="p99"), "proxy-replicas-2", "p99_during_s").primary
     assert effect_of(summary_of(primary="errors"), "proxy-replicas-2", "failed").claimed
     rate = summary_of(primary="rate")
@@ -255,15 +229,10 @@ def test_a_steady_loads_metric_is_carried_by_what_it_is_here() -> None:
     steady = "is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
     assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
     assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
-
-
-def test_only_what_the_disturbance_brought_about_has_a_line() -> None:
     table = printed(summary_of())
     assert not any(word in table for word in ("restarts", "stale", "proxy processes")) and "terminating" in table
 
-    def grown(slot: Slot, seed: int) -> dict[str, float | None]:
-        return outcome_of(slot, seed) | {"processes": 2.0 if slot.point.control else 9.0}
-
+    grown = but(lambda slot: {"processes": 2.0 if slot.point.control else 9.0})
     assert "proxy processes at once" in printed(summary_of(made=grown)), "more than in the control runs"
     steady = make_point("rate-100", rate_rps=100.0)
     record, samples = run_of(points=(KILL, CONTROL, steady))

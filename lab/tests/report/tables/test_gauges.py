@@ -1,4 +1,4 @@
-"""What the arms of a run hold, and levels of scatter, under its table: medians, how many times the baseline's, and nothing where nothing is known."""
+"""What stands below a run's table: what its arms hold, levels of scatter, and what a move costs, with its traps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import pytest
 from lab.analysis.judge.effects import Asked
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
+from lab.experiments.migration.plan import plan
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.records.levels import Known
+from lab.records.store import RunStore
 from lab.report.export.tables import tables, write
+from lab.report.grid import Grid
 from lab.report.markdown import markdown
 from lab.report.result import Result
 from lab.report.tables import gauges as gauge_tables
+from lab.report.tables.migration import costs, page, walked
 from lab.report.terminal import terminal
 from lab.studies.results import RESULT, result_json
 from lab.tests.analysis.test_generations import known, planned
@@ -43,10 +47,11 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, f
         if slot.block == 1 and slot.arm.variant == MANY and "proxy/load_s" in told:
             told["proxy/load_s"] = 9.0
         rss = 40_000_000 if slot.point.rate_rps is None else 30_000_000
-        share = (opened or {}).get(slot.arm.variant, 0.0)
-        counters = {"proxy/ActiveOpens": round((sample.requests or 0) * share)} if opened else {}
+        counters = dict(sample.counters)
+        if opened:
+            counters["proxy/ActiveOpens"] = round((sample.requests or 0) * opened.get(slot.arm.variant, 0.0))
         used = {"proxy": Usage(cpu_s=1.0, rss_bytes=rss, processes=2)}
-        return sample.model_copy(update={"counters": sample.counters | counters, "gauges": told, "usage": used})
+        return sample.model_copy(update={"counters": counters, "gauges": told, "usage": used})
 
     run = make_plan(((MANY, FEW),), blocks=7)
     samples, histograms = make_run(run, change=change)
@@ -57,8 +62,8 @@ def printed(summary: Summary) -> str:
     return print_page(gauge_tables.page(summary), 100)
 
 
-def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
-    """In Markdown and JSON, too."""
+def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
+    """Connections once one is opened for more than every hundredth answer."""
     summary = summary_of(BOTH)
     lines = printed(summary).splitlines()
     assert lines[0] == "" and lines[1].split() == ["what", "it", "holds", "configuration", "loaded", "in", "memory"]
@@ -69,18 +74,11 @@ def test_configuration_loading_and_memory_stand_in_one_line_per_arm() -> None:
     assert text[:2] == ["| what it holds | configuration | loaded in | memory |", "| :-- | --: | --: | --: |"]
     row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
     assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
-
-
-def test_upstream_connections_stand_there_once_some_arm_opens_many() -> None:
-    """One for more than every hundredth answer."""
     few = printed(summary_of(BOTH, {FEW: 0.001, MANY: 0.002})).splitlines()
     assert "opened" not in few[1]
     many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
     assert many[1].split()[-4:] == ["opened", "per", "answer", "memory"]
     assert many[4].split()[-7:-3] == ["0.95", "[0.95,", "0.95]", "×95.00"]
-
-
-def test_what_is_not_known_is_left_out() -> None:
     assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
     counted = printed(summary_of({FEW: {"proxy/workers": 1.0}, MANY: {"proxy/workers": 4.0}})).splitlines()
     assert counted[1].split() == ["what", "it", "holds", "workers", "memory"] and counted[4].split()[1] == "4"
@@ -90,7 +88,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> None:
-    """As data/levels has them; a run without generations says nothing of levels."""
     run = made(planned=planned(), change=known)
     text = "\n".join(line.plain for line in terminal(gauge_tables.levels_page(Result(run).levels), 160))
     assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text
@@ -99,14 +96,26 @@ def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> Non
     (frame,), line = tables(run, "levels", run.samples()), io.BytesIO()
     write([frame], "json", line)
     one = Known.model_validate_json(line.getvalue())
-    assert (one.variant, one.target, one.scheme, one.bring_ups, one.generations) == (
-        "baseline",
-        "local",
-        "slices",
-        2,
-        2,
-    )
+    assert (one.variant, one.target, one.scheme) == ("baseline", "local", "slices")
+    assert (one.bring_ups, one.generations) == (2, 2)
     assert one.repeat == pytest.approx(0.01) and one.bring_up == 0
     with pytest.raises(UsageError, match="has no levels"):
         list(tables(made(), "levels", made().samples()))
     assert gauge_tables.levels_page(Result(made()).levels) == [] and "levels" not in result_json(Result(made()))
+
+
+def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() -> None:
+    text = markdown(costs(Result(RunStore.open("data/reference/quick-keepalive")).told))
+    keepalive = next(line for line in text.splitlines() if "keepalive " in line and "CPU/req" in line)
+    assert " ×" in keepalive and "[" in keepalive
+    assert "direct" not in text and costs([]) == []
+
+
+def test_what_is_not_in_the_file_stands_in_brackets_and_a_narrow_terminal_has_two_lines_for_each() -> None:
+    found = plan("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
+    text = "\n".join(line.plain for line in terminal(walked(found)))
+    assert all(each in text for each in ("(proxy-connect-timeout)", " keep-alive", "traefik#13123"))
+    found = plan("mine", b"keep-alive: 300\n", to=["caddy"])
+    parts = page(found.place, found.given, found.unknown, found.notes, found.migrations)
+    assert sum(isinstance(part, Grid) for part in parts) == 3
+    assert len(terminal(parts, 100)) > len(terminal(parts))

@@ -1,9 +1,6 @@
 """Tables come from a run's files and from nowhere else: the same files give the same numbers, one other file gives others.
 
-Raw is `raw.zst`, a generator's verbatim output, with the log of every request of a disturbed load. A table is made of `sample.json`
-and `hist.parquet`, which were read off it when it was measured; `--from-raw` reads it again. Figures of a disturbance, and what
-claims ask of its log, read `raw.zst` and `events.parquet` themselves. A raw.zst that is not what its sample has the digest of makes
-the run a gap (`test_evidence`). The committed runs are packed: one that is changed here is unpacked first.
+A table is made of `sample.json` and `hist.parquet`, which were read off `raw.zst`, a generator's verbatim output; `--from-raw` reads it again.
 """
 
 from __future__ import annotations
@@ -27,11 +24,10 @@ pytestmark = pytest.mark.committed
 REFERENCE = Path(__file__).resolve().parents[4] / "data" / "reference"
 STEADY, OUTAGE = "quick-keepalive", "outage"
 ARM, POINT = "keepalive", "ceiling"
-Cell = tuple[str, str]
-"""(arm, point)"""
 Change = Callable[[Path, Path], None]
 """Takes the folder of a sample, and that of the same arm and point in another block."""
 Printed = Callable[..., dict[str, Any]]
+Copy = Callable[[str], Path]
 
 
 @pytest.fixture
@@ -47,26 +43,20 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
 
 
 @pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
     """A committed run by its folder's name, alone in a folder that stands for data/reference."""
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     return lambda name: unpacked(REFERENCE / name, tmp_path / name)
 
 
-def sample_of(run: Path, block: int, arm: str, point: str) -> Path:
-    (found,) = (run / "samples").glob(f"*-b{block:02}-{arm}-{point}")
+def sample_of(run: Path, block: int) -> Path:
+    (found,) = (run / "samples").glob(f"*-b{block:02}-{ARM}-{POINT}")
     return found
 
 
-def cells(told: dict[str, Any]) -> dict[Cell, dict[str, Any]]:
+def cells(told: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     """Every row's own numbers, without what it is compared with."""
     return {(row["arm"], row["point"]): {key: row[key] for key in row if key != "effects"} for row in told["rows"]}
-
-
-def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Cell]:
-    one, other = cells(before), cells(after)
-    assert one.keys() == other.keys()
-    return {cell for cell in one if one[cell] != other[cell]}
 
 
 @pytest.mark.parametrize(
@@ -74,23 +64,20 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> set[Cell]:
     [pytest.param(name, marks=[] if name in (STEADY, OUTAGE) else [pytest.mark.long]) for name in run_names(REFERENCE)],
 )
 def test_untouched_files_give_the_same_numbers(name: str, tmp_path: Path, printed: Printed) -> None:
-    """Of a copy, wherever it lies; and of the verbatim output alone."""
     committed = printed(REFERENCE / name)
     run = Path(shutil.copytree(REFERENCE / name, tmp_path / name))
-    assert printed(run) == committed
-    assert printed(run, raw=True) == committed
+    assert committed == printed(run) == printed(run, raw=True)
 
 
 @pytest.mark.parametrize("name", [STEADY, OUTAGE])
-def test_without_what_is_derived_the_numbers_are_the_same(
-    name: str, copy: Callable[[str], Path], printed: Printed
-) -> None:
-    """As it was measured, a folder per sample, and with hist.parquet of every sample deleted: its histograms are those of the verbatim output."""
+def test_without_what_is_derived_the_numbers_are_the_same(name: str, copy: Copy, printed: Printed) -> None:
+    """As it was measured, a folder per sample, without hist.parquet of any: its histograms are those of the verbatim output."""
     run = copy(name)
-    assert printed(run) == printed(run, raw=True) == printed(REFERENCE / name)
+    committed = printed(REFERENCE / name)
+    assert committed == printed(run)
     for path in run.glob("samples/*/hist.parquet"):
         path.unlink()
-    assert printed(run) == printed(REFERENCE / name)
+    assert committed == printed(run)
     (found,) = evidence.shelf().runs
     assert found.name == name
 
@@ -100,7 +87,6 @@ def removed(sample: Path, _: Path) -> None:
 
 
 def half_the_rate(sample: Path, _: Path) -> None:
-    """Half the requests in the same time."""
     told = json.loads((sample / "sample.json").read_text())
     told |= {"requests": told["requests"] // 2, "achieved_rps": told["achieved_rps"] / 2}
     (sample / "sample.json").write_text(json.dumps(told))
@@ -111,16 +97,14 @@ def latencies_of_another_block(sample: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [removed, half_the_rate, latencies_of_another_block])
-def test_one_other_file_of_one_sample_changes_its_row(
-    change: Change, copy: Callable[[str], Path], printed: Printed
-) -> None:
-    """That of its arm and point, and no other; what it is compared by changes with it."""
+def test_one_other_file_of_one_sample_changes_its_row(change: Change, copy: Copy, printed: Printed) -> None:
     run = copy(STEADY)
     before = printed(run)
-    change(sample_of(run, 3, ARM, POINT), sample_of(run, 4, ARM, POINT))
+    change(sample_of(run, 3), sample_of(run, 4))
     after = printed(run)
-    assert changed(before, after) == {(ARM, POINT)}
+    one, other = cells(before), cells(after)
+    assert one.keys() == other.keys() and {cell for cell in one if one[cell] != other[cell]} == {(ARM, POINT)}
     assert before["rows"] != after["rows"]
     if change is removed:
         assert before["complete"] and not after["complete"]
-        assert cells(after)[ARM, POINT]["valid_blocks"] == 5, "five blocks give the effect no interval"
+        assert other[ARM, POINT]["valid_blocks"] == 5, "five blocks give the effect no interval"

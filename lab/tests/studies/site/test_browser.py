@@ -9,7 +9,7 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 import websocket
 
 from lab.base.files import reference_folder
-from lab.records.store import RunStore, run_names
+from lab.records.store import RunStore
 from lab.report.html import run
 from lab.report.result import Result
 from lab.studies.site import site
@@ -34,16 +34,7 @@ SWITCHES = (
 )  # fmt: skip
 ANSWERS_S = 300
 """A page is drawn, or looked through, in a few seconds; on a busy machine in many."""
-SOME = (
-    "aws-a1-log",
-    "drain",
-    "keepalive-pairs",
-    "kill-replicas-2",
-    "okd-threads",
-    "qinng-workers",
-    "quick-keepalive",
-    "successors-kind",
-)
+SOME = "aws-a1-log drain keepalive-pairs kill-replicas-2 okd-threads qinng-workers quick-keepalive successors-kind"
 OF_SCHEMES = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 """Scheme → which of axe's rules: another scheme has other colours, and nothing else."""
 SERIOUS = """axe.run({include: INCLUDE, exclude: [".canvas"]}, {resultTypes: ["violations"], ...OPTIONS}).then((found) => found.violations
@@ -113,9 +104,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     found.close()
 
 
-def built(folder: Path, runs: Iterable[str]) -> Path:
-    """The report of these committed runs, and of none of one's own."""
-    for name in ("findings.toml", "history.csv", *runs):
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of some runs, and of none of one's own: every page, and every kind of table and figure."""
+    folder = tmp_path_factory.mktemp("some")
+    for name in ("findings.toml", "history.csv", *SOME.split()):
         (folder / name).symlink_to(reference_folder() / name)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
@@ -123,69 +116,40 @@ def built(folder: Path, runs: Iterable[str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of some runs: every page, and every kind of table and figure."""
-    return built(tmp_path_factory.mktemp("some"), SOME)
-
-
-@pytest.fixture(scope="module")
-def whole_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("all"), run_names(reference_folder()))
-
-
-@pytest.fixture(scope="module")
 def of_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run's own page."""
     return run.write(Result(RunStore.open(f"{reference_folder()}/keepalive-pairs")), tmp_path_factory.mktemp("run"))
 
 
 def pages(browser: Browser) -> Iterator[str]:
-    """Each of them shown."""
     for name in browser.run('[...document.querySelectorAll("main > article")].map((each) => each.id)'):
         browser.run(f"location.hash = {json.dumps(name)}")
         yield name
 
 
 # Contrast, of which alone the dark ones are asked, does not depend on the width.
-LOOKS = [(1300, "light"), (390, "light"), (1300, "dark")]
-
-
-@pytest.mark.parametrize(
-    ("which", "width", "scheme"),
-    [
-        *(("report", *look) for look in LOOKS),
-        *(pytest.param("whole_report", *look, marks=pytest.mark.long) for look in LOOKS),
-    ],
-)
-def test_axe_finds_nothing_serious(
-    browser: Browser, of_a_run: Path, request: pytest.FixtureRequest, which: str, width: int, scheme: str
-) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "light"), (1300, "dark")])
+def test_axe_finds_nothing_serious(browser: Browser, report: Path, of_a_run: Path, width: int, scheme: str) -> None:
     """And nothing makes a page wider than the screen: what is wide scrolls by itself."""
-    report = request.getfixturevalue(which)
     found: dict[str, list[str]] = {}
     serious = SERIOUS.replace("OPTIONS", json.dumps(OF_SCHEMES[scheme]))
-    browser.show(report, width, scheme)
-    browser.run(AXE.read_text())
-    found["what every page has"] = browser.run(serious.replace("INCLUDE", '[["html"]]'))
-    for name in pages(browser):
-        found[name] = browser.run(serious.replace("INCLUDE", json.dumps([[f'[id="{name}"]']])))
-        assert browser.run("document.documentElement.scrollWidth") <= width, name
+    for path in (report, of_a_run):
+        browser.show(path, width, scheme)
+        browser.run(AXE.read_text())
+        found[f"what every page of {path.name} has"] = browser.run(serious.replace("INCLUDE", '[["html"]]'))
+        for name in pages(browser) if path is report else ():
+            found[name] = browser.run(serious.replace("INCLUDE", json.dumps([[f'[id="{name}"]']])))
+            assert browser.run("document.documentElement.scrollWidth") <= width, name
+        assert browser.run("document.documentElement.scrollWidth") <= width
     assert len(found) > 5
-    browser.show(of_a_run, width, scheme)
-    browser.run(AXE.read_text())
-    found["a run"] = browser.run(serious.replace("INCLUDE", '[["html"]]'))
-    assert browser.run("document.documentElement.scrollWidth") <= width
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
-@pytest.mark.parametrize(("which", "least"), [("report", 10), pytest.param("whole_report", 50, marks=pytest.mark.long)])
-def test_paper_has_every_figure(browser: Browser, request: pytest.FixtureRequest, which: str, least: int) -> None:
-    browser.show(request.getfixturevalue(which), 1300, "dark")
+def test_paper_has_every_figure(browser: Browser, report: Path) -> None:
+    browser.show(report, 1300, "dark")
     browser.run(
         'new Promise((done) => { const waiting = () => window.Plotly ? done() : setTimeout(waiting, 50); location.hash = "nds"; waiting(); })'
     )
     browser.run(PRINTED)
     paper = base64.b64decode(browser.ask("Page.printToPDF")["data"])
     assert paper.startswith(b"%PDF-")
-    figures = browser.run('document.querySelectorAll("figure.drawn").length')
-    assert browser.run("window.onPaper") == figures > least
+    assert browser.run("window.onPaper") == browser.run('document.querySelectorAll("figure.drawn").length') > 10

@@ -36,7 +36,6 @@ VOID = {"meta", "link", "br", "hr", "img", "input", "option"}
 
 
 def notebook(folder: Path, name: str, *sources: str) -> Path:
-    """With a title, and these code cells."""
     cells: list[Any] = [new_markdown_cell("# Is it so?\n\nND-11 says that it is.", id=f"{name}-00")]
     cells += [new_code_cell(source, id=f"{name}-{number:02}") for number, source in enumerate(sources, 1)]
     path = folder / f"{name}.ipynb"
@@ -70,7 +69,6 @@ class Page(HTMLParser):
 
 
 def arranged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in the notebooks' place, and none of the committed runs."""
     folder, reference = place / "notebooks", place / "reference"
     folder.mkdir()
     reference.mkdir()
@@ -85,9 +83,6 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return arranged(tmp_path, monkeypatch)
 
 
-# -- parts --------------------------------------------------------------------------------------------------
-
-
 def part(books: Path, last: str) -> Part:
     """What a cell shows whose last line this is."""
     told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import gap"
@@ -95,8 +90,8 @@ def part(books: Path, last: str) -> Part:
     return found
 
 
-def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
-    """Its JSON can end no script; what the title took above the plot is given back; its empty panels are gaps, each with what it lacks."""
+def test_a_figure_is_its_data_its_title_a_caption_and_without_a_trace_a_gap(books: Path) -> None:
+    """Its JSON can end no script; what the title took above the plot is given back. A gap has its reason, and stands in a table's place, too."""
     layout = {
         "title": {"text": "Reloads<br><span>per 100 ms; 2 &lt; 3</span>"},
         "meta": {"runs": ["r-1"], "gaps": ["a: steal", "no run:<br>just bench b"]},
@@ -108,10 +103,6 @@ def test_a_figure_is_its_data_and_its_title_a_caption(books: Path) -> None:
     assert "<" not in told.text and told.height == 364 and told.needs == ("a: steal", "no run: just bench b")
     shown = json.loads(told.text)["layout"]
     assert (shown["height"], shown["margin"]) == (364, {"t": 48, "l": 80}) and not shown.keys() & {"title", "meta"}
-
-
-def test_a_figure_without_a_trace_is_a_gap(books: Path) -> None:
-    """With its reason, whichever figure it stands for. In a table's place, and beside its rows."""
     found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
     assert found == Part("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
     needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
@@ -128,7 +119,6 @@ def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
 
 
 def test_a_cell_that_raises_is_named(books: Path) -> None:
-    """With what it raised, and exit status 1; also where it ran in a process of its own."""
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
     said = r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
     for run in (lambda: executed(path), lambda: list(execute_all([path]))):
@@ -137,23 +127,19 @@ def test_a_cell_that_raises_is_named(books: Path) -> None:
         assert raised.value.exit_status == 1
 
 
-def test_a_cell_shows_what_it_printed_and_its_last_line(books: Path) -> None:
+def test_a_cell_shows_what_it_printed_and_its_last_line_and_no_run_of_ones_own_is_seen(
+    books: Path, tmp_path: Path
+) -> None:
     """Text, claims by their ids; nothing for a line that is no expression, and names go on from cell to cell."""
     told = "from lab.studies.exhibits import exhibits\nname = 'x'"
     path = notebook(books, "okd", told, "print(name)\nname + 'y'", "exhibits.claims([], known=[])")
     _, texts, claimed = executed(path).cells
     assert texts.parts == (Part("text", "x"), Part("text", "xy")) and texts.source.startswith(told)
     assert claimed.parts == (Part("claims", ""),)
-
-
-def test_no_run_of_ones_own_is_seen(books: Path, tmp_path: Path) -> None:
     (tmp_path / "own" / "mine").mkdir(parents=True)
     (tmp_path / "own" / "mine" / "run.json").write_text("{}")
     (found,) = execute_all([notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")])
     assert found.cells[1].parts == (Part("text", "[]"),)
-
-
-# -- the site -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -178,64 +164,49 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
 
 @pytest.mark.long
 def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
-    """Whatever was derived is made again from the data."""
     again = site.build(tmp_path / "again")
     assert again.path.read_bytes() == built[0].path.read_bytes()
 
 
-def test_it_loads_nothing_and_every_link_leads_somewhere(built: tuple[site.Site, str]) -> None:
-    """It works from a file, offline; ids are unique and tags closed."""
+def test_it_loads_nothing_every_link_leads_somewhere_and_what_is_missing_is_counted(
+    built: tuple[site.Site, str],
+) -> None:
     page = Page(built[1])
-    assert page.open == []
-    assert page.loaded == ["data:,"]
-    assert "default-src 'none'" in built[1]
+    assert page.open == [] and page.loaded == ["data:,"]
     assert len(page.ids) == len(set(page.ids))
     assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(page.ids)
-    assert not re.search(r"@import|url\(|fetch\(", built[1])
-
-
-def test_every_claim_is_a_row_with_its_run_and_cell(built: tuple[site.Site, str]) -> None:
-    text = built[1]
-    assert all(f'id="claim/{claim.id}"' in text for claim in claims())
-    own = text.partition('id="claim/ND-11"')[2].partition("</tr>")[0]
-    assert "reproduced" in own and 'href="#run/r-kill"' in own
-    assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
-    told = text.partition('id="claim/ND-12"')[2].partition("</tr>")[0]
-    assert 'href="#nds/nds-04"' in told
-    assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
-
-
-def test_what_a_figure_rests_on_folds_out(built: tuple[site.Site, str]) -> None:
-    """Its run and its code, with what earlier cells made of it without showing anything."""
-    cell = built[1].partition('id="nds/nds-02"')[2].partition("</section>")[0]
-    assert "<figcaption>The pod is deleted" in cell
-    rests = cell.partition("<details")[2]
-    assert 'href="#run/r-kill"' in rests
-    assert "exhibits.timeline(kill, " in rests and "shelf = evidence.shelf()" in rests
-    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
-    assert json.loads(data)["data"]
-    alone = built[1].partition('id="nds/nds-05"')[2].partition("</section>")[0]
-    assert "<figcaption>Plots" in alone and "no run: what was published, alone" in alone
-    assert "what was published, alone" not in cell
-
-
-def test_what_is_missing_or_damaged_is_a_gap_and_counted(built: tuple[site.Site, str]) -> None:
-    """The notebook's figure and two panels of another, the calibration, the run."""
+    assert "default-src 'none'" in built[1] and not re.search(r"@import|url\(|fetch\(", built[1])
     found, text = built
     assert found.gaps == {"nds": 3, "methods": 1, "damaged runs": 1} and found.figures == 2
     needs = text.partition('id="gaps"')[2].partition("</ul>")[0]
-    assert "5 figures, panels or rows have no data" in needs
-    assert "broken is damaged" in text
+    assert "5 figures, panels or rows have no data" in needs and "broken is damaged" in text
     assert "just bench proxy-replicas-2+pod-disruption-budget --sweep drain" in needs
 
 
+def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_folds_out(
+    built: tuple[site.Site, str],
+) -> None:
+    """Its run and its code, with what earlier cells made of it without showing anything."""
+    text = built[1]
+    assert all(f'id="claim/{claim.id}"' in text for claim in claims())
+    own, told = (text.partition(f'id="claim/{name}"')[2].partition("</tr>")[0] for name in ("ND-11", "ND-12"))
+    assert "reproduced" in own and 'href="#run/r-kill"' in own and 'href="#nds/nds-04"' in told
+    assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
+    assert "ND-12" in text.partition('id="nds/nds-04"')[2].partition("</section>")[0]
+    cell, alone = (built[1].partition(f'id="nds/nds-{at}"')[2].partition("</section>")[0] for at in ("02", "05"))
+    rests = cell.partition("<details")[2]
+    assert "<figcaption>The pod is deleted" in cell and 'href="#run/r-kill"' in rests
+    assert "exhibits.timeline(kill, " in rests and "shelf = evidence.shelf()" in rests
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', cell)
+    assert json.loads(data)["data"] and "what was published, alone" not in cell
+    assert "<figcaption>Plots" in alone and "no run: what was published, alone" in alone
+
+
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
-    """Whichever part of the path is in the way."""
     notebook(books, "nds", "1 / 0")
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
         site.build(tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
-    notebook(books, "nds", "1 / 0")
     (tmp_path / "file").touch()
     (tmp_path / "out" / "index.html").mkdir(parents=True)
     for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "out", tmp_path / ("x" * 300)):

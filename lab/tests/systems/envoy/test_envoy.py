@@ -5,7 +5,7 @@ but for the list of its extensions).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,19 @@ MEMBERS = {
 }
 
 
-def rendered(data: Mapping[str, str] | None = None) -> dict[str, str]:
+def rendered(
+    data: Mapping[str, str] | None = None, members: Mapping[Backend, Sequence[Member]] = MEMBERS
+) -> dict[str, str]:
     ports = served([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
-    return render(ports, MEMBERS, {"certificate": CERTIFICATE}, read("ConfigMap/envoy", data or {}, PARTS))
+    return render(ports, members, {"certificate": CERTIFICATE}, read("ConfigMap/envoy", data or {}, PARTS))
 
 
 def resources(files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
     return json.loads(files[f"/srv/envoy/{name}.json"])["resources"]
 
 
-def test_a_route_is_written_whole() -> None:
+def test_a_route_is_written_whole_and_endpoints_into_a_file_of_their_own() -> None:
+    """So that nothing else is loaded when a backend comes or goes."""
     (routes,) = resources(rendered(), "rds-80")
     (host, other) = routes["virtual_hosts"]
     assert (host["domains"], other["domains"][0]) == (["bench.lab.test", "bench.lab.test:*"], "shop.example")
@@ -51,30 +54,23 @@ def test_a_route_is_written_whole() -> None:
     assert exact == {"match": {"path": "/a"}, **to_other}
     assert prefix == {"match": {"path_separated_prefix": "/a"}, **to_other}
     assert root == {"match": {"prefix": "/"}, "route": {"cluster": "backend:80"}}
-
-
-def test_endpoints_are_a_file_of_their_own_with_a_version_of_its_own() -> None:
-    """So that nothing else is loaded when a backend comes or goes."""
     before = rendered()
     found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in resources(before, "eds")}
     assert [len(found[name]) for name in ("backend:80", "other:8080")] == [2, 0]
-    fewer = MEMBERS | {Backend("backend", 80): MEMBERS[Backend("backend", 80)][:1]}
-    ports = served([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
-    after = render(ports, fewer, {"certificate": CERTIFICATE}, read("ConfigMap/envoy", {}, PARTS))
+    after = rendered(members=MEMBERS | {Backend("backend", 80): MEMBERS[Backend("backend", 80)][:1]})
     assert {path for path in after if after[path] != before[path]} == {"/srv/envoy/eds.json", CHECKED}
 
 
 def test_settings_are_laid_over_every_part_but_what_the_probes_come_to() -> None:
-    files = rendered(
-        {
-            "listener.per_connection_buffer_limit_bytes": "32768",
-            "http_connection_manager.generate_request_id": "false",
-            "router.suppress_envoy_headers": "true",
-            "cluster.lb_policy": "LEAST_REQUEST",
-            "tls.require_sni": "true",
-            "bootstrap.overload_manager.refresh_interval": "1s",
-        }
-    )
+    data = {
+        "listener.per_connection_buffer_limit_bytes": "32768",
+        "http_connection_manager.generate_request_id": "false",
+        "router.suppress_envoy_headers": "true",
+        "cluster.lb_policy": "LEAST_REQUEST",
+        "tls.require_sni": "true",
+        "bootstrap.overload_manager.refresh_interval": "1s",
+    }
+    files = rendered(data)
     bootstrap = json.loads(files[BOOTSTRAP])
     plain, encrypted, ready = bootstrap["static_resources"]["listeners"]
     assert plain["per_connection_buffer_limit_bytes"] == 32768 and "per_connection_buffer_limit_bytes" not in ready
@@ -114,23 +110,20 @@ def test_the_image_is_its_own_program_in_the_version_of_its_tag(fetched: Path) -
     started = envoy.realise(_context())
     assert started.command == ("/srv/proxy/envoy", "-c", BOOTSTRAP, "--drain-time-s", "10")
     assert started.about == "envoy 1.40.0"
+    assert envoy.realise(_context("--concurrency", "2", cpus=2)).command[-1] == "2"
 
 
 @pytest.mark.parametrize(
     ("args", "error", "fault"),
     [
-        (("--concurrency", "2"), NotMeasurableError, "asks for 2 workers, the proxy has 1 CPU here"),
-        (("--concurrency", "many"), UsageError, "expected a positive number, got many"),
-        (("--concurrency",), UsageError, "expected a positive number, got nothing"),
+        (["2"], NotMeasurableError, "asks for 2 workers, the proxy has 1 CPU here"),
+        (["many"], UsageError, "expected a positive number, got many"),
+        ([], UsageError, "expected a positive number, got nothing"),
     ],
 )
-def test_workers_that_cannot_be_had_are_refused(
-    fetched: Path, args: tuple[str, ...], error: type[Exception], fault: str
-) -> None:
+def test_too_many_workers_are_refused(fetched: Path, args: list[str], error: type[Exception], fault: str) -> None:
     with pytest.raises(error, match=fault):
-        envoy.realise(_context(*args))
-    if args[1:] == ("2",):
-        assert envoy.realise(_context(*args, cpus=2)).command[-1] == "2"
+        envoy.realise(_context("--concurrency", *args))
 
 
 DUMP = (Path(__file__).parent / "testdata" / "envoy-1.40-config_dump.json").read_text()
@@ -174,7 +167,6 @@ def observed(name: str, value: str, system: Envoy | None = None) -> tuple[bool, 
     ],
 )
 def test_what_it_runs_is_read_of_what_serves_the_load(name: str, value: str) -> None:
-    """Not of the listener that the probes come to."""
     assert observed(name, value) == (True, value, "")
     assert not observed(name, f"{value}0")[0]
 

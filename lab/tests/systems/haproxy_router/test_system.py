@@ -47,8 +47,8 @@ def read(items: Manifests) -> Objects:
 
 def started(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> Realisation:
     """On two CPUs; `env` changes the manifest's own, None removes."""
-    own = wanted.role("proxy")[0].containers[0].env
-    values = {name: value for name, value in {**own, **(env or {})}.items() if value is not None}
+    own = {**wanted.role("proxy")[0].containers[0].env, **(env or {})}
+    values = {name: value for name, value in own.items() if value is not None}
     return haproxy_router.realise(context_of(wanted, 2, open_files=open_files, env=values))
 
 
@@ -76,7 +76,6 @@ def config(variant: str = "okd", env: Mapping[str, str | None] | None = None) ->
     ],
 )
 def test_a_host_is_found_in_the_map_of_its_termination_only(variant: str, used: str, backend: str) -> None:
-    """As a regular expression, one per route, last in the alphabet first."""
     files = realised(read(manifests(variant)))
     maps = {Path(path).stem: text for path, text in files.items() if path.endswith("_be.map")}
     line = rf"^bench-0002\.apps\.lab\.test\.?(:[0-9]+)?(/.*)?$ {backend}:ingress-lab:bench-0002"
@@ -87,22 +86,33 @@ def test_a_host_is_found_in_the_map_of_its_termination_only(variant: str, used: 
     assert f"backend {backend}:ingress-lab:bench-0000\n" in files[f"{CONF}/haproxy.config"]
 
 
-def test_re_encrypt_verifies_the_backend_and_passthrough_stays_tcp() -> None:
+def test_tls_is_verified_behind_passed_through_and_asked_of_clients() -> None:
     secure = section(config("okd-reencrypt"), "backend be_secure:ingress-lab:bench-0000")
     assert " ssl verifyhost backend.ingress-lab.svc verify required ca-file /srv/ca/ca.crt" in secure
     passed = section(config("okd-passthrough"), "backend be_tcp:ingress-lab:bench-0000")
     assert "mode http" not in passed and "cookie" not in passed and ":8443 weight 1" in passed
     assert " secure attr SameSite=None" in section(config("okd-edge"), "backend be_edge_http:ingress-lab:bench-0000")
+    env: dict[str, str | None] = {"ROUTER_MUTUAL_TLS_AUTH": "optional", "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem"}
+    assert config(env=env).count(" verify optional ca-file /ca/ca.pem accept-proxy\n") == 2
+    assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
 
 
-def test_endpoints_are_checked_only_where_there_are_several() -> None:
+def test_endpoints_of_the_routers_own_routes_are_checked_and_policies_decide_what_http_gets() -> None:
     items = manifests()
     assert " check inter " not in realised(read(items))[f"{CONF}/haproxy.config"]
     find(items, "Deployment", "backend")["spec"]["replicas"] = 2
     assert realised(read(items))[f"{CONF}/haproxy.config"].count(" check inter 5000ms\n") == 2 * 3
+    find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
+    assert realised(read(items))[f"{CONF}/os_http_be.map"].count("\n") == 2
+    items = manifests("okd-edge")
+    for name, policy in (("bench-0000", "Allow"), ("bench-0001", "Redirect")):
+        find(items, "Route", name)["spec"]["tls"]["insecureEdgeTerminationPolicy"] = policy
+    files = realised(read(items))
+    assert re.findall(r"bench-\d+$", files[f"{CONF}/os_http_be.map"], re.MULTILINE) == ["bench-0000"]
+    assert re.findall(r"bench-\d+", files[f"{CONF}/os_route_http_redirect.map"]) == ["bench-0001"]
 
 
-def test_what_is_not_set_is_left_to_haproxy() -> None:
+def test_what_is_not_set_is_left_to_haproxy_and_logs_go_to_the_labs_own_sink() -> None:
     """As the router's template does: no nbthread without ROUTER_THREADS, no maxconn for `auto`."""
     shipped = section(config(), "global")
     assert not re.search("nbthread|maxconn|hard-stop-after|fd-hard-limit", shipped)
@@ -114,6 +124,14 @@ def test_what_is_not_set_is_left_to_haproxy() -> None:
     with pytest.raises(NotMeasurableError, match="20000 connections take 40100 open files"):  # the router's default
         config(env={"ROUTER_MAX_CONNECTIONS": None})
     assert "  fd-hard-limit 1048576\n" in realised(read(manifests()), open_files=2**30)[f"{CONF}/haproxy.config"]
+    logging = config(env={"ROUTER_SYSLOG_ADDRESS": "logs.example:1514", "ROUTER_LOG_LEVEL": "info"})
+    for line in (f"log {SINK}:1514 local1 info\n  log-send-hostname", "option httplog\n  log global", "option tcplog"):
+        assert f"  {line}\n" in logging and line not in config()
+    wanted = read(manifests())
+    assert haproxy_router.syslog_ports(wanted) == set()
+    proxy = wanted.role("proxy")[0]
+    container = replace(proxy.containers[0], env={"ROUTER_SYSLOG_ADDRESS": "a:514"})
+    assert haproxy_router.syslog_ports(replace(wanted, pods=(replace(proxy, containers=(container,)),))) == {514}
 
 
 @pytest.mark.parametrize(
@@ -132,32 +150,6 @@ def test_what_is_not_set_is_left_to_haproxy() -> None:
 def test_a_variable_becomes_the_line_of_the_routers_template(name: str, value: str, line: str) -> None:
     with_it, without = config(env={name: value}), config()
     assert line in with_it and (not line or line not in without)
-
-
-def test_clients_are_asked_for_certificates_wherever_tls_ends() -> None:
-    env: dict[str, str | None] = {"ROUTER_MUTUAL_TLS_AUTH": "optional", "ROUTER_MUTUAL_TLS_AUTH_CA": "/ca/ca.pem"}
-    assert config(env=env).count(" verify optional ca-file /ca/ca.pem accept-proxy\n") == 2
-    assert "verify optional" not in config(env={**env, "ROUTER_MUTUAL_TLS_AUTH": "none"})
-
-
-def test_what_the_router_logs_goes_to_the_labs_own_sink() -> None:
-    logging = config(env={"ROUTER_SYSLOG_ADDRESS": "logs.example:1514", "ROUTER_LOG_LEVEL": "info"})
-    silent = config()
-    for line in (f"log {SINK}:1514 local1 info\n  log-send-hostname", "option httplog\n  log global", "option tcplog"):
-        assert f"  {line}\n" in logging and line not in silent
-    wanted = read(manifests())
-    assert haproxy_router.syslog_ports(wanted) == set()
-    pods = tuple(
-        replace(pod, containers=tuple(replace(item, env={"ROUTER_SYSLOG_ADDRESS": "a:514"}) for item in pod.containers))
-        for pod in wanted.pods
-    )
-    assert haproxy_router.syslog_ports(replace(wanted, pods=pods)) == {514}
-
-
-def test_only_routes_with_the_routers_labels_are_served() -> None:
-    items = manifests()
-    find(items, "Route", "bench-0001")["metadata"]["labels"]["app.kubernetes.io/part-of"] = "else"
-    assert realised(read(items))[f"{CONF}/os_http_be.map"].count("\n") == 2
 
 
 @pytest.mark.parametrize(
@@ -192,16 +184,13 @@ def test_an_environment_that_cannot_be_honoured_is_refused(env: dict[str, str | 
         config(env=env)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("5s", 5), ("120s", 120), ("2m", 120), ("1m15s", 75), ("1000ms", 1)])
-def test_a_reload_interval_is_a_duration_in_okds_range(text: str, seconds: int) -> None:
-    assert reload_interval_s("here", text) == seconds
+def test_a_reload_interval_is_a_duration_in_okds_range_and_the_one_in_force_is_read_back() -> None:
+    """The script takes it from its environment, as the router does; there is no other."""
+    for text, seconds in (("5s", 5), ("120s", 120), ("2m", 120), ("1m15s", 75), ("1000ms", 1)):
+        assert reload_interval_s("here", text) == seconds
     for wrong in ("0s", "121s", "2m1s", "500ms", "1.5s", "5", "s", "", "-5s", "1h"):
         with pytest.raises(UsageError, match="here: expected (a duration|1s to 120s)"):
             reload_interval_s("here", wrong)
-
-
-def test_the_reload_interval_that_is_read_back_is_the_one_in_force() -> None:
-    """The script takes it from its environment, as the router does; there is no other."""
     made = started(read(manifests()), env={"RELOAD_INTERVAL": "1m30s"})
     assert made.env["RELOAD_INTERVAL"] == "90s" and "90" not in made.command
     assert "$((${RELOAD_INTERVAL%s} * 1000000))" in haproxy_router.SCRIPT.read_text()
@@ -225,16 +214,7 @@ def test_a_route_that_is_not_admitted_or_not_honoured_is_refused(edit: Callable[
         read(items)
 
 
-def test_insecure_policies_decide_what_http_gets() -> None:
-    items = manifests("okd-edge")
-    for name, policy in (("bench-0000", "Allow"), ("bench-0001", "Redirect")):
-        find(items, "Route", name)["spec"]["tls"]["insecureEdgeTerminationPolicy"] = policy
-    files = realised(read(items))
-    assert re.findall(r"bench-\d+$", files[f"{CONF}/os_http_be.map"], re.MULTILINE) == ["bench-0000"]
-    assert re.findall(r"bench-\d+", files[f"{CONF}/os_route_http_redirect.map"]) == ["bench-0001"]
-
-
-def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
+def test_a_secret_has_what_it_holds_and_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
     items = manifests()
     secret = find(items, "Secret", "router-certificate")
     secret["data"] = {"note": "aGVsbG8=", "tls.crt": "", "tls.key": ""}
@@ -248,15 +228,12 @@ def test_a_secret_has_what_it_holds_and_the_certificate_it_asks_for() -> None:
         secret |= {"type": "kubernetes.io/tls", "data": data}
         with pytest.raises(UsageError, match=f"Secret/router-certificate: {fault}"):
             objects.read(items)
-
-
-def test_a_hosts_file_that_cannot_be_covered_says_so(tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="cannot be read"):
         network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
 def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
-    """Not what passed through unread, nor the probes; a frontend without TLS has empty cells, a backend's are connections to servers."""
+    """Not what passed through unread, nor the probes; a frontend without TLS has empty cells, a backend's are connections to servers. nginx has a page of its own."""
     names = "# pxname,svname,req_tot,mode,h2_headers_rcvd,ssl_sess,ssl_reused_sess,\n"
     rows = (
         "healthz,FRONTEND,7,http,,,,\npublic,FRONTEND,5,http,0,,,\npublic_ssl,FRONTEND,,tcp,,,,\n"
@@ -266,9 +243,6 @@ def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them()
     assert haproxy.parse_counts(names + rows) == {**asked, "tls_handshakes": 12424, "tls_resumed": 12403}
     assert haproxy.parse_counts("# pxname,svname,req_tot,mode,\npublic,FRONTEND,5,http,\n") == {"requests": 5}
     assert haproxy.parse_counts("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.parse_counts("") == {}
-
-
-def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
     page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
     assert nginx.counted(page) == {"requests": 34}
     assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
@@ -276,17 +250,12 @@ def test_requests_are_read_off_the_status_page_and_nothing_else() -> None:
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")
 def test_what_haproxy_refuses_is_told_at_the_plan_with_the_line_that_is_meant() -> None:
-    """And what it takes is not."""
     pinned = cpus.split(range(4))
-    for variant in ("okd-edge", "okd-passthrough", "okd-reencrypt"):
+    for variant in ("okd", "okd-edge", "okd-passthrough", "okd-reencrypt"):
         bringup.try_out(read(manifests(variant)), pinned)
     wanted = read(manifests("okd"))
-    bringup.try_out(wanted, pinned)
-    proxy = wanted.role("proxy")[0]
+    proxy, *others = sorted(wanted.pods, key=lambda pod: pod is not wanted.role("proxy")[0])
     container = replace(proxy.containers[0], env={**proxy.containers[0].env, "SSL_MIN_VERSION": "TLSv9"})
-    others = tuple(pod for pod in wanted.pods if pod is not proxy)
     wrong = replace(wanted, pods=(replace(proxy, containers=(container,)), *others))
-    with pytest.raises(
-        UsageError, match=r"haproxy refuses this configuration: 'TLSv9' .* in `ssl-default-bind-options"
-    ):
+    with pytest.raises(UsageError, match="haproxy refuses this configuration: 'TLSv9' .* in `ssl-default-bind-options"):
         bringup.try_out(wrong, pinned)

@@ -66,13 +66,11 @@ def fault(directive: str, arguments: str, system: Any) -> str:
         ("worker_connections", "1", System(), ""),
     ],
 )
-def test_a_directive_is_in_effect_or_what_speaks_against_it_is_said(
-    directive: str, arguments: str, system: System, said: str
-) -> None:
+def test_what_speaks_against_a_directive_is_said(directive: str, arguments: str, system: System, said: str) -> None:
     assert fault(directive, arguments, system) == said
 
 
-def test_an_output_that_the_kernel_hides_is_not_looked_at() -> None:
+def test_an_output_that_the_kernel_hides_is_not_looked_at_and_an_answer_that_is_none_is_no_evidence() -> None:
     """As of the official controller, whose programs have file capabilities; any other file must be readable."""
 
     class Hidden(System):
@@ -82,9 +80,6 @@ def test_an_output_that_the_kernel_hides_is_not_looked_at() -> None:
     assert fault("access_log", "off", Hidden()) == ""
     with pytest.raises(UnreadableError, match="Permission denied"):
         fault("access_log", f"{LOG} main", Hidden())
-
-
-def test_an_answer_that_is_none_is_no_evidence() -> None:
     system = System()
     system.status = 503
     with pytest.raises(UnreadableError, match="status 503"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,13 @@ def test_a_route_is_written_whole() -> None:
     assert "serversTransports" not in http and http["routers"]["443-0"]["tls"] == {}
 
 
-def test_a_servers_transport_is_made_where_one_is_asked_for() -> None:
+def test_a_servers_transport_is_made_where_one_is_asked_for_and_a_port_needs_an_entry_point() -> None:
     """And another file has another version."""
     text = rendered({"serversTransport.forwardingTimeouts.dialTimeout": "60s"})
     http = json.loads(text)["http"]
     assert http["serversTransports"] == {"lab": {"forwardingTimeouts": {"dialTimeout": "60s"}}}
     assert http["services"]["backend-80"]["loadBalancer"]["serversTransport"] == "lab"
     assert version(text) != version(rendered())
-
-
-def test_a_port_without_an_entry_point_is_refused() -> None:
     with pytest.raises(UsageError, match="no entry point has port 443"):
         rendered(entry_points={80: "web"})
 
@@ -103,10 +100,9 @@ class Traefik:
         return subprocess.CompletedProcess(list(argv), 0, CMDLINE, "")
 
 
-def observed(kind: str, name: str, value: str) -> tuple[bool, str, str]:
+def observed(kind: Any, name: str, value: str) -> tuple[bool, str, str]:
     system: Any = Traefik()
-    check: Any = {"kind": kind, "name": name, "value": value}
-    (reading,) = read_back(system, [Check(**check)])
+    (reading,) = read_back(system, [Check(kind=kind, name=name, value=value)])
     return reading.ok, reading.observed, reading.detail
 
 
@@ -131,12 +127,6 @@ def test_what_it_runs_is_read_of_what_serves_the_load(kind: str, name: str, valu
     assert not observed(kind, name, f"{value}0")[0]
 
 
-def test_a_part_that_it_has_not_is_unreadable_and_the_file_that_it_serves_is_told() -> None:
-    ok, found, said = observed("traefik", "middleware.x", "1")
-    assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
-    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
-
-
 PINNED = split([0, 1])
 NO_SECRET = (
     "\x1b[90m2026-11-26T02:10:14Z\x1b[0m \x1b[31mERR\x1b[0m \x1b[1mCannot resolve auth secret, skipping ingress\x1b[0m "
@@ -157,12 +147,15 @@ REFUSED = (
 ANSWERED = '10.64.0.2 - - [26/Nov/2026:02:06:21 +0000] "GET /ingress=ERR HTTP/1.1" 404 19 "-" "-" 1 "-" "-" 0ms'
 
 
-def test_its_log_is_told_in_its_words_each_once() -> None:
+def test_its_log_is_told_in_its_words_each_once_and_a_part_that_it_has_not_is_unreadable() -> None:
     log = [ANSWERED, NO_SECRET, NO_SECRET, NO_FORMAT, FORBIDDEN, REFUSED]
     told = traefik.complaints(log)
     assert [words.split()[0] for words in told] == ["Cannot", "Unsupported", '"Failed', "failed"]
     assert "secret nope" in told[0] and "\x1b" not in "".join(told)
     assert traefik.ignored(log) == told[:1]
+    ok, found, said = observed("traefik", "middleware.x", "1")
+    assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
+    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -173,31 +166,29 @@ def test_its_log_is_told_in_its_words_each_once() -> None:
         ("traefik", ApiserverTarget(), "local"),
     ],
 )
-def test_what_has_no_routes_on_a_target_is_refused_with_the_target_that_has(
-    variant: str, target: LocalTarget, needed: str
-) -> None:
+def test_what_has_no_routes_is_refused_with_the_target_that_has(variant: str, target: LocalTarget, needed: str) -> None:
     with pytest.raises(NotMeasurableError) as caught:
         target.check_variant(load_variant(variant), [make_point()])
     assert caught.value.remedy == f"--target {needed}"
 
 
-def test_a_controller_without_a_provider_is_refused() -> None:
-    def edit(deployment: dict[str, Any]) -> None:
+def controller(edit: Callable[[list[str]], list[str]]) -> objects.Objects:
+    def edited(deployment: dict[str, Any]) -> None:
         container = deployment["spec"]["template"]["spec"]["containers"][0]
-        container["args"] = [arg for arg in container["args"] if "providers" not in arg]
+        container["args"] = edit(container["args"])
 
-    wanted = objects.read(changed("traefik-ingress", edit).manifests)
+    return objects.read(changed("traefik-ingress", edited).manifests)
+
+
+def test_a_controller_without_a_provider_is_refused() -> None:
+    wanted = controller(lambda args: [arg for arg in args if "providers" not in arg])
     with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
         bringup.vet(wanted, PINNED, ApiserverTarget().realise)
 
 
 @pytest.mark.slow
 def test_a_command_line_that_it_does_not_take_is_refused_in_its_words_before_anything_starts() -> None:
-    def edit(deployment: dict[str, Any]) -> None:
-        deployment["spec"]["template"]["spec"]["containers"][0]["args"].append(
-            "--serverstransport.maxidleconnsperhot=2"
-        )
-
-    bringup.try_out(objects.read(load_variant("traefik-ingress").manifests), PINNED, ApiserverTarget().realise)
+    bringup.try_out(controller(lambda args: args), PINNED, ApiserverTarget().realise)
+    wrong = controller(lambda args: [*args, "--serverstransport.maxidleconnsperhot=2"])
     with pytest.raises(UsageError, match=r"traefik refuses this configuration: .*, node: maxidleconnsperhot\n"):
-        bringup.try_out(objects.read(changed("traefik-ingress", edit).manifests), PINNED, ApiserverTarget().realise)
+        bringup.try_out(wrong, PINNED, ApiserverTarget().realise)

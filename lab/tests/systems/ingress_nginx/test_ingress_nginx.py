@@ -1,20 +1,26 @@
-"""The ConfigMap's table, the nginx.conf it becomes, and what of it is read back. `test_local_inside.py` shows that nginx takes them."""
+"""The ConfigMap's keys and what the controller makes of a value, the nginx.conf they become, and what of it is read back.
+
+testdata/controller-decoded.jsonl: [key, text, what `ReadConfig` of controller-v1.15.1, built and run, held for it]; lists joined by commas.
+`test_local_inside.py` shows that nginx takes what is written.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.base.errors import UsageError
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.configmap import KEYS, decoded, items, look_up, settings
+from lab.systems.ingress_nginx.counterparts import F5, counterparts, f5_text, hint, is_f5
 from lab.systems.ingress_nginx.system import render
 from lab.systems.nginx.readback import directives
 from lab.systems.system import Context
-from lab.systems.table import find_controller
 from lab.targets.apiserver.registry import stamp
 from lab.tests.support.contexts import context_of
 
@@ -45,20 +51,14 @@ goroutine 1 [running]:
 """.splitlines()
 
 
-def test_a_key_that_is_no_number_is_told_once_in_the_controllers_words() -> None:
+def test_its_log_tells_reloads_and_what_it_refuses_once_in_its_own_words() -> None:
     (words,) = ingress_nginx.ignored(DECODING)
     assert words.startswith("unexpected error merging defaults") and "cannot parse 'keep-alive' as int" in words
     assert ingress_nginx.complaints(DECODING) == []
-
-
-def test_what_ends_it_or_nginx_refuses_is_told_by_its_own_line_and_a_quiet_log_says_nothing() -> None:
     assert ingress_nginx.complaints(REFUSED)[-1].startswith('[emerg] unknown directive "bogus"')
     assert ingress_nginx.ignored(REFUSED) == []
     assert ingress_nginx.complaints(PANIC) == ["panic: runtime error: index out of range [1] with length 1"]
     assert ingress_nginx.complaints([]) == ingress_nginx.ignored([""]) == []
-
-
-def test_reloads_are_told_and_when() -> None:
     begins = (
         'I1125 14:26:41.366508      27 controller.go:193] "Configuration changes detected, backend reload required"'
     )
@@ -68,12 +68,6 @@ def test_reloads_are_told_and_when() -> None:
     began, ended = stamp(begins), stamp(ends)
     assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6
     assert stamp("10.64.0.2 - -") is None
-
-
-def test_the_image_is_known_whatever_registry_it_comes_from() -> None:
-    assert find_controller("registry.k8s.io/ingress-nginx/controller") is not None
-    assert find_controller("mirror.example:5000/x/ingress-nginx/controller") is not None
-    assert find_controller("docker.io/library/nginx") is None
 
 
 PLACE = "ConfigMap/ingress-nginx-controller"
@@ -94,26 +88,24 @@ def config(
 def test_the_shipped_defaults_are_those_of_controller_1_15_1() -> None:
     """From NewDefault() in internal/ingress/controller/config/config.go."""
     found = config({})
-    assert found["worker_processes"] == ["1"] and found["worker_rlimit_nofile"] == ["18976"]
-    assert found["events/worker_connections"] == ["16384"] and found["events/multi_accept"] == ["on"]
-    assert found["http/keepalive_timeout"] == ["75s"] and found["http/keepalive_requests"] == ["1000"]
-    upstream = {
-        name: found[f"http/upstream/{name}"]
-        for name in ("keepalive", "keepalive_requests", "keepalive_timeout", "keepalive_time")
+    shipped = {
+        "worker_processes": "1",
+        "worker_rlimit_nofile": "18976",
+        "events/worker_connections": "16384",
+        "events/multi_accept": "on",
+        "http/keepalive_timeout": "75s",
+        "http/keepalive_requests": "1000",
+        "http/upstream/keepalive": "320",
+        "http/upstream/keepalive_requests": "10000",
+        "http/upstream/keepalive_timeout": "60s",
+        "http/upstream/keepalive_time": "1h",
+        "http/upstream/server": "192.0.2.1:8080 max_fails=0",
+        "http/access_log": "/var/log/nginx/access.log upstreaminfo if=$loggable",
+        "http/server/location/proxy_buffering": "off",
     }
-    assert upstream == {
-        "keepalive": ["320"],
-        "keepalive_requests": ["10000"],
-        "keepalive_timeout": ["60s"],
-        "keepalive_time": ["1h"],
-    }
-    assert found["http/access_log"] == ["/var/log/nginx/access.log upstreaminfo if=$loggable"]
-    assert "http/gzip" not in found and found["http/server/location/proxy_buffering"] == ["off"]
-    assert found["http/upstream/server"] == ["192.0.2.1:8080 max_fails=0"]
-    assert found["http/server/listen"][:2] == [
-        "80 default_server reuseport backlog=4096",
-        "443 ssl http2 default_server reuseport backlog=4096",
-    ]
+    assert {name: found[name] for name in shipped} == {name: [text] for name, text in shipped.items()}
+    flags = "default_server reuseport backlog=4096"
+    assert found["http/server/listen"][:2] == [f"80 {flags}", f"443 ssl http2 {flags}"] and "http/gzip" not in found
 
 
 @pytest.mark.parametrize(
@@ -145,50 +137,42 @@ def test_a_key_becomes_its_directive(data: dict[str, str], where: str, expected:
     assert config(data)[where] == expected
 
 
-def test_upstream_keepalive_is_stated_both_ways_for_every_nginx() -> None:
+def test_nginxs_version_the_pods_limits_and_its_cpus_decide() -> None:
+    """A backlog is its somaxconn and at least 511; open files leave 1024 to others and never fall below."""
     off = {"upstream-keepalive-connections": "0"}
     assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
     assert "http/upstream/keepalive_time" not in config(off, NEW)
     text = {on: render(settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))}
     assert "'' '';" in text[True] and "'' 'close';" in text[False]
-
-
-def test_http2_is_a_listeners_flag_or_a_directive_by_version() -> None:
     assert "http/server/http2" not in config({}, OLD)
     assert set(config({}, NEW)["http/server/http2"]) == {"on"}
     assert config({}, NEW)["http/server/listen"][1] == "443 ssl default_server reuseport backlog=4096"
     assert "http/server/http2" not in config({"use-http2": "false"}, NEW)
-
-
-@pytest.mark.parametrize(("somaxconn", "backlog"), [(128, 511), (511, 511), (512, 512), (32768, 32768)])
-def test_the_backlog_is_the_pods_somaxconn_and_at_least_511(somaxconn: int, backlog: int) -> None:
-    around = context_of("baseline", somaxconn=somaxconn)
-    assert (
-        config({"reuse-port": "false"}, OLD, around)["http/server/listen"][0] == f"80 default_server backlog={backlog}"
-    )
-
-
-def test_open_files_leave_1024_to_others_and_never_fall_below() -> None:
+    for somaxconn, backlog in ((128, 511), (511, 511), (512, 512), (32768, 32768)):
+        found = config({"reuse-port": "false"}, OLD, context_of("baseline", somaxconn=somaxconn))
+        assert found["http/server/listen"][0] == f"80 default_server backlog={backlog}"
     assert config({}, OLD, context_of("baseline", open_files=1500))["worker_rlimit_nofile"] == ["1024"]
     assert config({}, OLD, context_of("baseline", cpus=4))["worker_processes"] == ["4"]
 
 
-def test_routes_become_servers_and_whole_path_elements() -> None:
+def routed(*changes: Mapping[str, str]) -> dict[str, list[str]]:
+    """With the variant's route, once for each of these changes."""
     around = context_of("baseline")
     (route,) = around.objects.routes
-    routes = (
-        replace(route, path="/a"),
-        replace(route, path="/b", path_type="Exact"),
-        replace(route, host="*.wild.test"),
-    )
-    around = replace(around, objects=replace(around.objects, routes=routes))
-    found = config({}, OLD, around)
-    assert [path for path in found["http/server/location"] if path in ("= /a", "/a/", "= /b")] == [
-        "= /a",
-        "/a/",
-        "= /b",
-    ]
+    routes = tuple(replace(route, **change) for change in changes)
+    return config({}, OLD, replace(around, objects=replace(around.objects, routes=routes)))
+
+
+def test_routes_become_servers_and_whole_path_elements_with_tls_where_there_is_a_certificate() -> None:
+    found = routed({"path": "/a"}, {"path": "/b", "path_type": "Exact"}, {"host": "*.wild.test"})
+    paths = ["= /a", "/a/", "= /b"]
+    assert [path for path in found["http/server/location"] if path in paths] == paths
     assert found["http/server/server_name"] == ["_", r"~^[^.]+\.wild\.test$", "bench.lab.test"]
+    found = routed({"secret": "own"})
+    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
+    assert "443 ssl http2" in found["http/server/listen"]
+    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
+    assert "http/server/ssl_certificate" not in config({})
 
 
 @pytest.mark.parametrize(
@@ -211,36 +195,93 @@ def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], messa
     assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
 
 
-def test_all_that_is_refused_is_named_at_once() -> None:
+def test_all_that_is_refused_is_named_at_once_and_what_nginx_refuses_is_for_nginx_to_say() -> None:
     with pytest.raises(UsageError) as raised:
         settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
     assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
-
-
-def test_what_nginx_refuses_is_for_nginx_to_say() -> None:
     assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
     assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
-
-
-def test_a_host_with_a_certificate_is_served_over_tls_and_sends_there() -> None:
-    around = context_of("baseline")
-    (route,) = around.objects.routes
-    around = replace(around, objects=replace(around.objects, routes=(replace(route, secret="own"),)))
-    found = config({}, OLD, around)
-    assert found["http/server/ssl_certificate"] == ["/tmp/nginx/ssl/own.pem"]
-    assert "443 ssl http2" in found["http/server/listen"]
-    assert found["http/server/location/if/return"] == ["308 https://$redirect_host$redirect_uri"]
-    assert "http/server/ssl_certificate" not in config({})
-
-
-def test_keys_without_meaning_here_and_foreign_defaults_are_accepted() -> None:
     assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
 
 
 def test_the_controllers_own_locations_may_have_other_values() -> None:
     """It is told of backends through one that takes bodies of 21M whatever the file says."""
-    kept, limit = sorted(
-        keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"}), key=lambda check: check.among is True
-    )
+    found = keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"})
+    kept, limit = sorted(found, key=lambda check: check.among is True)
     assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
     assert (kept.name, kept.among) == ("keepalive_timeout", None)
+
+
+def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind() -> None:
+    """Nothing but F5's own names is a key itself, and no name stands twice in one dialect."""
+    assert {key for row in counterparts() for key in row.keys} <= KEYS.keys()
+    assert not [row.name for row in counterparts() if row.dialect != F5 and row.name in KEYS]
+    named = [(row.dialect, row.name) for row in counterparts()]
+    assert len(named) == len(set(named))
+    assert all(not decoded(key.kind, key.default, "?").kept for key in KEYS.values())
+    assert len(KEYS) == 197
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("keepalive-timeout", "nginx's keepalive_timeout is keep-alive here"),
+        ("keepalive_timeout", "nginx's keepalive_timeout is keep-alive here"),
+        ("keep-alive-timeout", "keep-alive is meant"),
+        ("keepAlive", "keep-alive is meant"),
+        ("useGzip", "use-gzip is meant"),
+        ("controller.config.keep-alive", "keep-alive is meant"),
+        ("nginx.ingress.kubernetes.io/proxy-body-size", "proxy-body-size is meant"),
+        ("nginx.ingress.kubernetes.io/configuration-snippet", "its key is location-snippet"),
+        ("nginx.ingress.kubernetes.io/limit-rps", "an annotation, which has no key"),
+        ("limit-rps", "an annotation, which has no key"),
+        ("nginx.ingress.kubernetes.io/not-in-the-table", "an annotation, which has no key"),
+        ("nginx.ingress.kubernetes.io/allowlist-source-range", "an annotation; its key is whitelist-source-range"),
+        ("http-snippets", "here http-snippet"),
+        ("body-size", "now proxy-body-size"),
+        ("keep-alive-request", "the nearest: keep-alive-requests, "),
+    ],
+)
+def test_a_name_leads_to_the_key_that_does_it_or_to_the_nearest_three(name: str, told: str) -> None:
+    assert told in hint(name)
+
+
+def test_f5s_configmap_and_nginxs_own_configuration_are_known_by_what_they_hold() -> None:
+    """One key that only ingress-nginx has, and it is not F5's. A text that is no configuration of nginx says nothing."""
+    theirs = ["worker-processes", "worker-connections", "log-format"]
+    assert is_f5(theirs)
+    assert not is_f5([*theirs, "keep-alive"]) and not is_f5(["worker-processes", "ssl-protocols"])
+    assert f5_text("log-format-escaping") == "log-format-escaping → log-format-escape-json and log-format-escape-none"
+    told = hint("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
+    assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
+    for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
+        assert "the nearest" in hint("nginx.conf", text), text
+
+
+ANSWERED = [
+    json.loads(line) for line in (Path(__file__).parent / "testdata/controller-decoded.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize(("name", "text", "held"), ANSWERED)
+def test_a_value_is_decoded_as_by_the_controller(name: str, text: str, held: str) -> None:
+    key, found = look_up(name, text)
+    assert (",".join(items(found.value)) if key.kind == "list" else found.value) == held
+
+
+def test_what_keeps_the_default_is_told_as_that() -> None:
+    """So is what becomes another number or leaves a directive out; more digits than Python reads at once are no number."""
+    assert decoded("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
+    assert decoded("bool", "yes", "true").kept
+    assert decoded("int", "0o74", "60").told == "'0o74' is read as 60"
+    assert decoded("int", "-1", "60").told and decoded("int", "", "60").told and not decoded("int", "60", "60").told
+    assert decoded("codes", "404,abc", "").told.endswith("codes from 300 to 599")
+    for text, value in (("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")):
+        found = decoded("offset", text, "1m")
+        assert found.value == value and bool(found.told) == (value != text)
+    for kind, kept in (("int", "75"), ("redirect", "75"), ("codes", "")):
+        found = decoded(kind, "9" * 5000, "75")
+        assert found.value == kept and len(found.told) < 200
+    assert decoded("int", "0" * 5000 + "7", "75").value == "7"
+    assert decoded("redirect", "0" * 5000 + "301", "308").value == "301"
+    assert decoded("codes", "0" * 5000 + "404,-404", "").value == "404"
