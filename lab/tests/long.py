@@ -52,6 +52,16 @@ SOAKS = {
         "an hour",
         ("python", "-m", "lab.tests.support.soak", "3600"),
     ),
+    "by-hand": Soak(
+        "the lab's rate against the same load typed by hand, on the same pods of kind (after `just up kind`)",
+        "three minutes",
+        ("python", "-m", "lab.tests.support.by_hand"),
+    ),
+    "gates": Soak(
+        "ten gates of an unchanged tree and ten of one that became 5 % dearer",
+        "an hour and a half",
+        ("python", "-m", "lab.tests.support.gates"),
+    ),
 }
 
 

@@ -93,7 +93,8 @@ def test_a_run_is_chosen_by_sweep_variant_and_target_and_where_there_is_none_it_
     assert isinstance(on_kind, Evidence)
     assert (one(shelf).run.record.target, on_kind.run.record.target) == ("local", "kind")
     asked: list[tuple[str, dict[str, Any]]] = [("reload", {}), ("kill-quick", {"variant": "okd"})]
-    for sweep, wanted in [*asked, ("kill-quick", {"target": "remote"})]:
+    asked.append(("kill-quick", {"target": "remote"}))
+    for sweep, wanted in asked:
         found = shelf.of(sweep, **wanted)
         assert isinstance(found, Missing)
         assert f"just bench {wanted.get('variant', 'VARIANT')} --sweep {sweep}" in found.said
@@ -259,7 +260,8 @@ def test_what_is_misspelt_is_a_gap(shelf: Shelf) -> None:
     run = one(shelf)
     unknown = "kill-nsd is not part of this run: just bench kill-nsd --sweep kill-quick"
     cases: list[tuple[dict[str, Any], str]] = [({"point": "no*"}, "no load of this run is called `no*`")]
-    for asked, why in [*cases, ({"variants": ["kill-nsd"]}, unknown)]:
+    cases.append(({"variants": ["kill-nsd"]}, unknown))
+    for asked, why in cases:
         assert exhibits.table(run, ["gap_s"], **asked).startswith(f"*nothing to show: {why}*\n")
         assert exhibits.effects(run, **asked).startswith(f"*nothing to show: {why}*\n")
         assert why in told(exhibits.intervals(run, "T", "gap_s", **asked))["layout"]["annotations"][0]["text"]

@@ -290,7 +290,15 @@ def test_too_few_blocks_say_what_to_run_and_a_stored_run_is_asked_nothing_else(
     assert (status, out.splitlines()[-1]) == (0, last)
     assert f"2 blocks of both arms valid, {stats.MIN_BLOCKS} are needed" in out
     assert "no null comparison was judged" in out
-    asked = {"blocks": 3, "nulls": 0, "sweep": "quick", "knee": "2000", "target": "local", "plan": True, "resume": "x"}
+    asked: dict[str, Any] = {
+        "blocks": 3,
+        "nulls": 0,
+        "sweep": "quick",
+        "knee": "2000",
+        "target": "local",
+        "plan": True,
+        "resume": "x",
+    }
     for name, value in asked.items():
         with pytest.raises(UsageError, match="leave everything else out"):
             printed(run, capsys, **{name: value})

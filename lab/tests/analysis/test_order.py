@@ -18,7 +18,7 @@ PLAN = make_plan(blocks=12, reference=None)
 
 def predecessors(plan: Plan) -> dict[str, str]:
     """Sample id → the point before it in its bring-up, or empty."""
-    found, before = dict[str, str](), dict[int, str]()
+    found, before = dict[str, str](), dict[tuple[object, ...], str]()
     for slot in plan.slots:
         found[slot.sample_id(1)] = before.get(slot.bring_up, "")
         before[slot.bring_up] = slot.point.name

@@ -85,7 +85,7 @@ def test_a_plan_counts_a_bring_up_after_each_such_load_but_the_last() -> None:
     known = leaving_loads([many, many])
     assert list(known.values()) == [pytest.approx(12_500 / 28_232)]
     found = planned_anew(planned, known, ("run-1",))
-    ups = defaultdict[int, list[str]](list)
+    ups = defaultdict[tuple[object, ...], list[str]](list)
     for slot in planned.slots:
         ups[slot.bring_up].append(slot.point.name)
     assert found.count == list(ups.values()).count(["wait", "calm"]) > 0

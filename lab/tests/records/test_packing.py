@@ -288,7 +288,7 @@ def test_a_file_without_a_place_and_a_damaged_run_are_refused(run: RunStore) -> 
         path.write_text("mine")
         refused(run, "has no place in a packed run")
         path.unlink()
-    path.parent.rmdir()
+    (run.folder / "samples" / sample / "more").rmdir()
     for file in ("raw.zst", USAGE, EVENTS, "sample.json"):
         path = run.folder / "samples" / sample / file
         whole = path.read_bytes()

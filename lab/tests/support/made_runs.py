@@ -45,7 +45,7 @@ class MadeStore(RunStore):
 
 def variant_record(name: str, **fields: Any) -> VariantRecord:
     bare: dict[str, Any] = {"title": name, "knobs": (), "own_knobs": (), "manifests_sha256": ""}
-    nothing = dict.fromkeys(("baseline", "primary_metric", "hypothesis_sweep"))
+    nothing: dict[str, Any] = dict.fromkeys(("baseline", "primary_metric", "hypothesis_sweep"))
     return VariantRecord(**{"name": name, **bare, **nothing, **fields})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -313,7 +314,7 @@ def test_a_finished_search_was_not_interrupted() -> None:
 )
 def test_what_is_refused(second: Callable[[], MadeStore | None], arms: tuple[str | None, ...], fault: str) -> None:
     with pytest.raises(UsageError, match=fault) as caught:
-        compare_runs(made(), second(), *arms)
+        compare_runs(made(), second(), *cast("Any", arms))
     assert caught.value.exit_status == 2 and caught.value.remedy
 
 

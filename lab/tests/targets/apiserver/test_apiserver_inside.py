@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ import psutil
 import pytest
 
 from lab.base.errors import MeasuringError
+from lab.experiments.ablation.folder import copy_manifests
+from lab.experiments.migration.folder import add, written
+from lab.experiments.migration.plan import plan
 from lab.model.pages import PAGES
-from lab.model.variants.variants import load_variant
+from lab.model.variants.variants import Variant, load_variant
+from lab.systems import programs
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalSystem
+from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.namespaces import prepare
 from lab.targets.readback import read_back
 from lab.tests.support.changing_objects import ingress
@@ -142,3 +148,83 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         ends = [event.detail for event in left.events if (event.object, event.kind) == ("proxy-0", "Exited")]
         assert ends == ["within its grace period"]
         assert served(right) == 200
+
+
+@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
+def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: ApiserverTarget) -> None:
+    changed_one = load_variant("contour-requests-100")
+    target.check_variant(changed_one, [make_point()])
+    with (
+        target.up(load_variant("contour")) as left,
+        target.up(changed_one, changing=True, side="right") as right,
+    ):
+        assert (served(left), served(right)) == (200, 200)
+        assert [str(reading) for reading in read_back(right, changed_one.readback) if not reading.ok] == []
+        assert [reading.ok for reading in read_back(left, changed_one.readback)] == [True, False], (
+            "the root's, the knob's"
+        )
+        assert left.gauges()["proxy/workers"] >= 1
+        before = left.counters()["proxy/requests"]
+        with left.watch() as watch:
+            assert served(left) == 200
+        assert left.counters()["proxy/requests"] == before + 1
+        rows = watch.observation().rows
+        titles = {role: set(rows.filter(rows["role"] == role)["title"]) for role in ("proxy", "control")}
+        assert "envoy" in titles["proxy"] and "contour" not in titles["proxy"]
+        assert {"etcd", "kube-apiserver", "contour"} <= titles["control"]
+        right.end_pod("backend", "delete")
+        until(lambda: served(right) == 200)
+        assert right.end_pod("proxy", "delete")  # by itself, once no connection is open
+        until(lambda: bool(right.pods("proxy")))
+
+
+@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
+def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: ApiserverTarget, tmp_path: Path) -> None:
+    """Its annotations too, which the controller passes over where it does not know them."""
+    (found,) = plan("mine", b"keep-alive: '300'\n", to=["contour"]).migrations
+    copy_manifests(tmp_path / "manifests")
+    yours = load_variant(add(tmp_path / "manifests", found, written(found)), tmp_path / "manifests")
+
+    def unset(variant: Variant) -> set[str | None]:
+        with target.up(variant) as system:
+            assert "server" not in system.fetch(system.entry(), "/1kB.bin", 5.0).headers
+            return {reading.check.name for reading in read_back(system, yours.readback) if not reading.ok}
+
+    assert len(yours.readback) > 5 and unset(yours) == set()
+    (ingress,) = [each for each in yours.manifests if each["kind"] == "Ingress"]
+    notes = ingress["metadata"]["annotations"]
+    spoilt = {
+        **ingress,
+        "metadata": {**ingress["metadata"], "annotations": {f"{name}s": notes[name] for name in notes}},
+    }
+    others = [each for each in yours.manifests if each is not ingress]
+    assert unset(yours.model_copy(update={"manifests": (*others, spoilt)})) == {
+        "route.route.timeout",
+        "route.route.upgrade_configs.0.upgrade_type",
+    }
+
+
+@pytest.mark.skipif(not cgroups.trial()[0], reason="no cgroup that this user may write")
+def test_auto_follows_a_limit_of_cpu_and_the_limit_is_read_back(target: ApiserverTarget) -> None:
+    variant = load_variant("ingress-nginx+proxy-cpu-300m")
+    with target.up(variant) as system:
+        assert [str(reading) for reading in read_back(system, variant.readback) if not reading.ok] == []
+        assert system.unapplied() == []
+
+
+def test_an_ingress_that_traefik_skips_is_a_fault_with_its_words(
+    target: ApiserverTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edit(ingress: dict[str, Any]) -> None:
+        prefix = "nginx.ingress.kubernetes.io"
+        ingress["metadata"]["annotations"] = {f"{prefix}/auth-type": "basic", f"{prefix}/auth-secret": "none"}
+
+    def ends_once_it_is_said(system: LocalSystem, deadline: float) -> None:
+        until(lambda: words in str(system.routing.explained(MeasuringError("", ""))), system.log_tail)
+        wait(system, time.monotonic())
+
+    words, wait = "the controller says: Cannot resolve auth secret", LocalSystem.wait
+    monkeypatch.setattr(LocalSystem, "wait", ends_once_it_is_said)
+    skipped = changed("traefik-ingress-nginx", edit, kind="Ingress", of="bench")
+    with pytest.raises(MeasuringError, match=words), target.up(skipped):
+        pass

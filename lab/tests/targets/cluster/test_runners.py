@@ -262,7 +262,7 @@ def point(**changed: Any) -> Point:
 
 
 def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_duration_counts() -> None:
-    said = f"--- runner 1 of 2\n{summary(500, 1.0, 2)}\n--- runner 2 of 2\n{summary(504, 9.0, 1, 4, 5100.0)}\n"
+    said = f"--- runner 1 of 2\n{summary(500, 1.0, 2)}\n--- runner 2 of 2\n{summary(504, 9.0, 1, 5100.0, timeout=4)}\n"
     result = K6.parse(said, "", 0, SHARED)
     assert (result.requests, result.dropped, dict(result.errors)) == (1000, 3, {"timeout": 4})
     assert (result.duration_s, result.size_bytes) == (pytest.approx(5.1), 100_400)

@@ -36,14 +36,15 @@ def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
 
 
 def test_a_group_is_found_where_it_is_mounted() -> None:
-    for controller, own, mounts, found in (
+    places: tuple[tuple[Controller, str, str, Place], ...] = (
         (CPU, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
         (MEMORY, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
         (CPU, "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
         (CPU, "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
         (CPU, "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
         (CPU, "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
-    ):
+    )
+    for controller, own, mounts, found in places:
         assert cgroup.place(controller, own, mounts) == found
     for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
         with pytest.raises(LookupError):
@@ -51,7 +52,7 @@ def test_a_group_is_found_where_it_is_mounted() -> None:
 
 
 def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
-    for version, controller, asked, written in (
+    written_by: tuple[tuple[int, Controller, str, list[tuple[str, str]]], ...] = (
         (1, CPU, "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
         (2, CPU, "200m", [("cpu.max", "20000 100000")]),
         (2, CPU, "2", [("cpu.max", "200000 100000")]),
@@ -59,12 +60,13 @@ def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
         (2, CPU, "100.1m", [("cpu.max", "10100 100000")]),
         (1, MEMORY, "64Mi", [("memory.limit_in_bytes", "67108864"), ("memory.memsw.limit_in_bytes", "67174400")]),
         (2, MEMORY, "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
-    ):
+    )
+    for version, controller, asked, written in written_by:
         assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
 
 
 def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_it() -> None:
-    for controller, text, spelled in (
+    spellings: tuple[tuple[Controller, str, str], ...] = (
         (CPU, "20000 100000", "200m"),
         (CPU, "-1 100000", "unlimited"),
         (CPU, "max 100000", "unlimited"),
@@ -72,7 +74,8 @@ def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_i
         (MEMORY, "67108864", "64Mi"),
         (MEMORY, "9223372036854771712", "unlimited"),
         (MEMORY, "1000", "1000"),
-    ):
+    )
+    for controller, text, spelled in spellings:
         assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
     assert cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(999_424))
     assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(2_000_000))
