@@ -46,7 +46,8 @@ class MadeStore(RunStore):
 def variant_record(name: str, **fields: Any) -> VariantRecord:
     bare: dict[str, Any] = {"title": name, "knobs": (), "own_knobs": (), "manifests_sha256": ""}
     nothing: dict[str, Any] = dict.fromkeys(("baseline", "primary_metric", "hypothesis_sweep"))
-    return VariantRecord(**{"name": name, **bare, **nothing, **fields})
+    given: dict[str, Any] = {"name": name, **bare, **nothing, **fields}
+    return VariantRecord(**given)
 
 
 def made_record(name: str, planned: Plan, **overrides: Any) -> RunRecord:
