@@ -143,12 +143,19 @@ def test_what_could_not_be_done_makes_the_sample_invalid(what: str, said: str) -
 
 
 @pytest.mark.slow
-def test_events_or_a_log_that_may_not_be_whole_make_the_sample_invalid() -> None:
-    """And an answer that failed in a control run."""
-    broken = FakeSystem(happened=MeasuringError("watch", "broke off", ""))
-    assert measured(disturbed("freeze"), broken).reason is Reason.EVENT_LOG
-    assert measured(disturbed("freeze"), log=None).reason is Reason.REQUEST_LOG
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"system": FakeSystem(happened=MeasuringError("watch", "broke off", ""))}, Reason.EVENT_LOG),
+        ({"log": None}, Reason.REQUEST_LOG),
+    ],
+)
+def test_events_or_a_log_that_may_not_be_whole_make_the_sample_invalid(changed: dict[str, Any], reason: Reason) -> None:
+    assert measured(disturbed("freeze"), **changed).reason is reason
 
+
+@pytest.mark.slow
+def test_an_answer_that_failed_in_a_control_run_makes_it_invalid() -> None:
     def failing() -> pl.DataFrame:
         other = pl.when(pl.col("number") == 70).then(503).otherwise(pl.col("status"))
         return rows().with_columns(other.cast(pl.Int32).alias("status"))
