@@ -233,9 +233,10 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
             points.append(part.other)
         elif other is not None:
             others = run.arms(part.other)
-        bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
         if test.within is not None:
             bound = f"within {test.within[0]:.3g} to {test.within[1]:.3g}"
+        else:
+            bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
         why = f"{verdict.claim.id}: {part.text}, bound: {bound}"
         try:
             found.append(boot_wanted(run, further.get(run.name, []), "claim", why, part.arm, points, others))

@@ -95,6 +95,12 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
             marks=pytest.mark.slow,
         ),
         pytest.param(
+            "ledger --boots",
+            120,
+            ["^finding: ", "^claim: .*bound: (above|below|within) [0-9]"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             "ledger",
             120,
             [
