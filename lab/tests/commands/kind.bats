@@ -62,8 +62,15 @@ left_over() { # what the lab's variants left in the cluster: nothing but the gen
   of_cluster get "$kinds" -l lab/run --output name
 }
 
-measured() { # ARMS: $status is 0, or 1 only because the machine was noisy, as a shared CI runner may be; every one of these has a sample
-  [[ $status -lt 2 && $output == *keepalive* ]] || fail "$status: $output $stderr"
+# finished: $status is 0, or 1 only because the machine was noisy (which a shared CI runner may be).
+finished() {
+  ((status == 0)) || { ((status == 1)) && recorded reason | grep -qE '^(steal|other-processes)'; } ||
+    fail "ended with $status, reasons: $(recorded reason | xargs); $output $stderr"
+}
+
+measured() { # ARMS: finished, and every one of these has a sample
+  finished
+  [[ $output == *keepalive* ]] || fail "$output $stderr"
   run bash -c "$(declare -f recorded); recorded arm | sort -u | xargs"
   assert_output "$1"
   run recorded reason
@@ -101,6 +108,43 @@ PYTHON
   [[ $output == *"7 holds"* ]] || fail "$output"
 }
 
+outcomes() { # ARM POINT METRIC…: a line with these outcomes of every such sample (its last try)
+  python - "$LAB_RUNS" "$@" <<'PYTHON'
+import json, pathlib, sys
+runs, arm, point, *metrics = sys.argv[1:]
+last = {}
+for path in pathlib.Path(runs).glob("*/samples/*/sample.json"):
+    record = json.loads(path.read_text())
+    if record["arm"] == arm and record["point"]["name"] == point:
+        last[record["block"]] = max(last.get(record["block"], record), record, key=lambda one: one["attempt"])
+assert last, f"no sample of {arm} at {point}"
+for record in last.values():
+    assert record["reason"] not in ("event-log", "clocks", "request-log", "disturbance-failed", "bring-up-failed"), record["detail"]
+    print(*(record["outcome"][name] for name in metrics))
+PYTHON
+}
+
+# bats test_tags=long
+@test "a pod that is deleted is replaced, and the requests tell how long nothing answered" {
+  printf '%s\n' 'title = "Deleted"' 'question = "How long is it missed?"' 'blocks = 1' '[[points]]' 'name = "gone"' 'generator = "k6"' \
+    'connections = 300' 'rate_rps = 50' 'duration_s = 12' 'keepalive = false' 'timeout_s = 4' 'attempts = 1' \
+    'disturbance = {kind = "kill", how = "delete", at_s = 2, recovers_s = 9}' >"$sweep"
+  limit_s=900 lab bench ingress-nginx --target kind --sweep "$sweep"
+  ((status < 2)) || fail "$stderr"
+  echo "$stderr" >"$BATS_TEST_TMPDIR/said"
+  run outcomes ingress-nginx gone failed gap_s replaced_s restarts
+  ((status == 0)) || fail "$output: $(<"$BATS_TEST_TMPDIR/said")"
+  read -r failed gap replaced restarts <<<"$output"
+  echo "# deleted: $failed failed, $gap s without an answer, replaced after $replaced s" >&3
+  python -c 'import sys; failed, gap, replaced, restarts = map(float, sys.argv[1:]); assert failed > 0 and 0.1 < gap < 10 and gap / 3 < replaced < 10 and not restarts' \
+    "$failed" "$gap" "$replaced" "$restarts"
+  run outcomes ingress-nginx control failed restarts
+  assert_success
+  assert_output "0.0 0.0"
+  run left_over
+  assert_output namespace/ingress-lab-client
+}
+
 @test "a second lab on the same cluster is refused, and the first one unharmed" {
   python -m lab bench ingress-nginx --target kind --sweep "$sweep" --blocks 3 >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local first=$!
@@ -119,7 +163,60 @@ PYTHON
 }
 
 # bats test_tags=long
-@test "two generators share a load, and leave no pod of theirs" {
+@test "an API server that goes away ends the run with a message, and --resume finishes it" {
+  python -m lab bench ingress-nginx --target kind --sweep "$sweep" >/dev/null 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  local lab=$! status=0
+  background=$lab
+  until_samples 1
+  docker pause "$LAB_KIND_NAME-control-plane"
+  timeout 120 tail --pid="$lab" -f /dev/null || fail "still running after two minutes: $(cat "$BATS_TEST_TMPDIR/err")"
+  wait_for_end "the lab" "$lab" || status=$?
+  docker unpause "$LAB_KIND_NAME-control-plane"
+  assert_equal "$status" 1
+  run cat "$BATS_TEST_TMPDIR/err"
+  assert_output --partial "context kind-$LAB_KIND_NAME"
+  assert_output --partial "just bench --resume"
+  refute_output --partial Traceback
+  local deadline=$((SECONDS + 90))
+  until lab bench --resume "$(basename "$LAB_RUNS"/*)" && [[ $stderr != *lease* ]]; do # the lost lab's lease runs out
+    ((SECONDS < deadline)) || fail "$stderr"
+    sleep 2
+  done
+  finished
+  run bash -c "$(declare -f recorded); recorded block arm attempt generation | sort | uniq -d"
+  assert_output ""
+}
+
+shared() { # what was made of every sample of two generators, a line each; fails where the parts, their sum and the proxy do not agree
+  python - <<'PYTHON'
+import json, os, pathlib
+from lab.records.store import RunStore
+(folder,) = pathlib.Path(os.environ["LAB_RUNS"]).iterdir()
+run = RunStore.open(folder.name)
+nodes = {"generator": set()}
+for path in folder.glob("deployed/*.json"):
+    for pod in json.loads(path.read_text()):
+        nodes.setdefault(pod["role"], set()).add(pod["node"])
+made = [sample for sample in run.samples() if sample.requests]
+assert made, [(sample.reason, sample.detail) for sample in run.samples()]
+for sample in made:
+    lines = run.raw(sample)[0].splitlines()
+    nodes["generator"] |= {line.rpartition(" on ")[2] for line in lines if line.startswith("--- runner ")}
+    parts = [json.loads(line)["latency"]["count"] for line in lines if line.startswith('{"lab":1,')]
+    assert len(parts) == 2 and sum(parts) == sample.requests == run.histogram(sample).total, (parts, sample.requests)
+    counted = sample.counters.get("proxy/requests")
+    # Beside them it is asked for its count, and by probes; without a proxy nobody counts.
+    assert sample.arm == "direct" if counted is None else 0 <= counted - sample.requests <= 30, (counted, sample.requests)
+    assert sample.usage["generator"].cpu_s > 0 and sample.generator_core is not None
+    print(f"{sample.arm} {sample.point.name}: {parts[0]} + {parts[1]} requests, the proxy counted {counted}; {sample.reason or 'valid'} {sample.detail}")
+placed = [node for role in ("generator", "proxy", "backend") for node in nodes[role]]
+assert len(placed) == len(set(placed)) == 3, nodes
+print(nodes)
+PYTHON
+}
+
+# bats test_tags=long
+@test "two generators share a load, each role on a node of its own, and the proxy counts what they made together" {
   export LAB_KIND_NAME=$LAB_KIND_NAME-2
   timeout 420 just up kind --workers 2
   printf '%s\n' 'title = "Shared"' 'question = "Do two make one load?"' 'blocks = 1' '[[points]]' 'name = "rate"' 'generator = "k6"' \
@@ -128,6 +225,9 @@ PYTHON
   limit_s=900 lab bench ingress-nginx --target kind --sweep "$sweep" --json
   ((status < 2)) || fail "$stderr"
   python -c 'import json, sys; assert {row["generators"] for row in json.load(sys.stdin)["rows"]} == {2}' <<<"$output" || fail "$output"
+  run shared
+  echo "# ${output//$'\n'/$'\n'# }" >&3
+  assert_success
   run of_cluster get pods --namespace ingress-lab-client --output name
   assert_output pod/generator
   just down kind
