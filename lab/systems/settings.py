@@ -23,8 +23,7 @@ from typing import Any
 
 import yaml
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.systems.manifests.fields import refuse
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.systems.manifests.objects import Objects
 
 
@@ -47,7 +46,7 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
     for key, text in data.items():
         at = f"{place}: data.{key}"
         part, *path = key.split(".")
-        refuse(part not in found, at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
+        refuse_if(part not in found, at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -95,9 +94,9 @@ def sections(
     for key, value in data.items():
         section, _, directive = key.partition(".")
         fault, remedy = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}", did_you_mean(section, found)
-        refuse(section not in found or not directive, f"{place}: {key}", fault, remedy)
+        refuse_if(section not in found or not directive, f"{place}: {key}", fault, remedy)
         more = "\n" in value or not re.fullmatch(r"[\w.-]+", directive)
-        refuse(more, f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
+        refuse_if(more, f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
         found[section][directive.replace("_", " ")] = value
     return found
 

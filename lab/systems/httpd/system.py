@@ -15,9 +15,8 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.base.errors import refuse_unknown
+from lab.base.errors import refuse_if, refuse_unknown
 from lab.systems import programs, settings
-from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.gateway_api import ANY, Match, Served, rules_of
 from lab.systems.renewing import WatchedFiles
 from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
@@ -104,7 +103,7 @@ def _lines(
 
 def _port(port: Served, names: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
     fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
-    refuse(len(port.secrets) > 1, f"Gateway: port {port.port}", fault, "name one")
+    refuse_if(len(port.secrets) > 1, f"Gateway: port {port.port}", fault, "name one")
     yield f"Listen {port.port}"
     # The first answers for every host that no other names.
     for host in dict.fromkeys((ANY, *port.ordered)):

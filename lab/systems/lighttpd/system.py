@@ -14,8 +14,8 @@ import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab.base.errors import refuse_if
 from lab.systems import programs, settings
-from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.gateway_api import ANY, Entry, Served
 from lab.systems.renewing import WatchedFiles
 from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
@@ -41,12 +41,14 @@ def realise(context: Context) -> Realisation:
     program, modules, libraries = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
     inside = f"{programs.INSIDE}/lighttpd"
     members, certificates = led_to(context, ports, "lighttpd", headers=False)
-    refuse(
+    refuse_if(
         certificates, "Gateway: spec.listeners", "a certificate cannot be written for lighttpd here", "leave TLS out"
     )
     sections = settings.sections("ConfigMap/lighttpd", context.objects.configmaps.get("lighttpd", {}), SECTIONS)
     several, fault = sections["server"].get("max-worker", "0") not in ("0", "1"), "asks for several workers"
-    refuse(several, "ConfigMap/lighttpd: server.max-worker", f"{fault}, whose counts are each its own", "leave it out")
+    refuse_if(
+        several, "ConfigMap/lighttpd: server.max-worker", f"{fault}, whose counts are each its own", "leave it out"
+    )
     loaded = ("proxy", "status", *(("accesslog",) if sections["accesslog"] else ()))
     text = "\n".join(_lines(loaded, ports, members, sections))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]

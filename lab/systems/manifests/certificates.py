@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from lab.systems.manifests.fields import refuse
+from lab.base.errors import refuse_if
 
 NAMES, KEY = "lab/certificate", "lab/key"
 DEFAULT_KEY = "rsa-2048"
@@ -48,10 +48,10 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
     if NAMES not in annotations:
         return None
     names = tuple(name for part in annotations[NAMES].split(",") if (name := part.strip()))
-    refuse(not names, f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
+    refuse_if(not names, f"{place}: metadata.annotations: {NAMES}", "is empty", "name a host")
     key = annotations.get(KEY, DEFAULT_KEY)
     fault = f"expected {' or '.join(_KEYS)}, got {key!r}"
-    refuse(key not in _KEYS, f"{place}: metadata.annotations: {KEY}", fault, "correct it")
+    refuse_if(key not in _KEYS, f"{place}: metadata.annotations: {KEY}", fault, "correct it")
     return Request(names, key)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
 from lab.base.quantities import quantity
-from lab.systems.manifests.fields import Fields, refuse, spec_of
+from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
 from lab.systems.manifests.replicas import Strategy, read_strategy
 
@@ -61,7 +61,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
                 raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
             pod = _pod(place, str(metadata.get("namespace", "default")), labels, role_label, body)
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
-    refuse(not 0 <= replicas <= 200, f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
+    refuse_if(not 0 <= replicas <= 200, f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy)
 
 
@@ -83,7 +83,7 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
 def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
     role = labels.get(role_label, "")
     fault = f"the pod template's label {role_label} is {role!r}"
-    refuse(role not in ("proxy", "backend", "balancer"), place, fault, "expected proxy, backend or balancer")
+    refuse_if(role not in ("proxy", "backend", "balancer"), place, fault, "expected proxy, backend or balancer")
     # scheduling, identity and API access: there is one node and no API server
     body.waive(
         "serviceAccountName", "automountServiceAccountToken", "dnsPolicy", "priorityClassName", "enableServiceLinks"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_if
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Fields:
 
     def refuse(self, broken: object, name: str, fault: str, remedy: str) -> None:
         """UsageError of a field (empty: of the mapping), where a rule is broken."""
-        refuse(broken, self.at(name) if name else self.place, fault, remedy)
+        refuse_if(broken, self.at(name) if name else self.place, fault, remedy)
 
     def take(self, name: str, default: T) -> T:
         """The field, of the default's type; the default where it is missing or null."""
@@ -84,12 +84,6 @@ class Fields:
         """These have no meaning on this target."""
         for name in names:
             self.any(name)
-
-
-def refuse(broken: object, place: str, fault: str, remedy: str) -> None:
-    """UsageError where a rule is broken."""
-    if broken:
-        raise UsageError(place, fault, remedy)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from itertools import combinations
 from typing import Any, Literal, cast
 
 from lab.base import quantities
-from lab.base.errors import refuse_unknown
-from lab.systems.manifests.fields import Fields, refuse, spec_of
+from lab.base.errors import refuse_if, refuse_unknown
+from lab.systems.manifests.fields import Fields, spec_of
 
 ANY = "*"
 """Host of a route that names none."""
@@ -92,10 +92,10 @@ class Rule:
             ("a change of request headers", self.headers and not headers),
             ("a timeout of the request", self.request_s is not None and not timeout),
         ):
-            refuse(cannot, self.place, f"{words} cannot be written for {proxy} here", remedy)
+            refuse_if(cannot, self.place, f"{words} cannot be written for {proxy} here", remedy)
         for text in self.headers.values():
             fault = f"{text!r} cannot be written for {proxy} here: {' and '.join(never)} mean something else there"
-            refuse(set(never) & set(text), self.place, fault, "write it without, or measure another system")
+            refuse_if(set(never) & set(text), self.place, fault, "write it without, or measure another system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], known: Coll
     for gateway, listener in ((one, each) for one in gateways for each in one.listeners):
         at = f"{gateway.place}: spec.listeners[{listener.name}]"
         fault = f"port {listener.port} is another listener's, too"
-        refuse(listener.port in found, at, fault, "give it another port")
+        refuse_if(listener.port in found, at, fault, "give it another port")
         for name in listener.options:
             refuse_unknown(name, known, f"{at}.tls.options", f"{name} is not honoured")
         hosts: dict[str, list[Entry]] = {}
@@ -202,11 +202,11 @@ def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
         spec.waive("infrastructure")
         class_name = spec.need("gatewayClassName", "")
         listeners = tuple(_listener(item, namespace) for item in spec.each("listeners"))
-    refuse(not listeners, f"{place}: spec", "'listeners' is empty", "name one")
+    refuse_if(not listeners, f"{place}: spec", "'listeners' is empty", "name one")
     for one, other in combinations(listeners, 2):
         fault = f"{other.name} has the name, or the port, of another listener"
         same = one.name == other.name or one.port == other.port
-        refuse(same, f"{place}: spec.listeners", fault, "give it its own")
+        refuse_if(same, f"{place}: spec.listeners", fault, "give it its own")
     return Gateway(place, namespace, metadata["name"], class_name, listeners, raw)
 
 
@@ -239,7 +239,7 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
             fault = f"expected a host, such as shop.example or *.example, got {host!r}"
             spec.refuse(not _HOST.fullmatch(host), "hostnames", fault, "correct it")
         rules = tuple(_rule(item, namespace) for item in spec.each("rules")) or (Rule(place, (Match(),), None),)
-    refuse(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
+    refuse_if(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
 
 

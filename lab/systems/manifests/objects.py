@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.systems.manifests import certificates
 from lab.systems.manifests.deployments import Deployment, read_deployment
-from lab.systems.manifests.fields import Fields, refuse, spec_of
+from lab.systems.manifests.fields import Fields, spec_of
 from lab.systems.manifests.gateway_api import (
     Backend,
     Entry,
@@ -131,7 +131,7 @@ class Objects:
         """
         mine = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
         fault = f"no Gateway is of a class of {controller}: it would serve nothing"
-        refuse(not mine, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
+        refuse_if(not mine, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
         return served(mine, self.http_routes, options)
 
     def served_ingresses(self, http: int = 80, https: int = 443) -> list[Served]:
@@ -149,7 +149,9 @@ class Objects:
 
     def _entry(self, route: Route) -> Entry:
         fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
-        refuse(route.rewrite or route.forwarded_prefix, f"Ingress/{route.ingress}: metadata.annotations", fault, remedy)
+        refuse_if(
+            route.rewrite or route.forwarded_prefix, f"Ingress/{route.ingress}: metadata.annotations", fault, remedy
+        )
         numbers = {name: number for number, name in self.services[route.service].names.items()}
         port = route.port if isinstance(route.port, int) else numbers[route.port]
         match = Match("Exact" if route.path_type == "Exact" else "PathPrefix", route.path)
@@ -175,7 +177,7 @@ class Objects:
         found = self.services[service]
         pods = tuple(filter(found.selects, self.pods))
         fault = f"its selector {dict(found.selector)} matches no pod"
-        refuse(not pods, f"Service/{service}", fault, "compare it with the pod template's labels")
+        refuse_if(not pods, f"Service/{service}", fault, "compare it with the pod template's labels")
         return pods
 
     def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Member, ...]:
@@ -215,7 +217,7 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
         if route.service not in found.services or found.services[route.service].selector:
             found.target_port(route.service, route.port)
     fault = f"no Deployment's pods are labelled {ROLE_LABEL}: backend"
-    refuse(not found.role("backend"), "manifests", fault, "include base/backend")
+    refuse_if(not found.role("backend"), "manifests", fault, "include base/backend")
     return found
 
 
@@ -326,7 +328,7 @@ def _slice(place: str, raw: Mapping[str, Any]) -> Slice:
     """UsageError for what is no slice of a Service, or is not honoured here."""
     metadata = raw["metadata"]
     service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
-    refuse(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
+    refuse_if(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
     ports: dict[str, int] = {}
     addresses: list[str] = []
     with Fields(place, raw) as fields:
@@ -359,7 +361,7 @@ def _secret(place: str, raw: Mapping[str, Any]) -> Secret:
                 raise UsageError(f"{place}: data.{key}", fault, "or write it to stringData") from None
     for name in _PAIR if raw.get("type") == _TLS else ():
         remedy = f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
-        refuse(name not in data, f"{place}: data", f"{name!r} is missing", remedy)
+        refuse_if(name not in data, f"{place}: data", f"{name!r} is missing", remedy)
     return Secret(data, certificates.requested(place, annotations))
 
 
@@ -369,5 +371,5 @@ def _data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:
         data = fields.take("data", dict[str, Any]())
     for key, value in data.items():
         remedy = f'write it in quotes: "{str(value).lower()}"'
-        refuse(not isinstance(value, str), f"{place}: data.{key}", f"expected a string, got {value!r}", remedy)
+        refuse_if(not isinstance(value, str), f"{place}: data.{key}", f"expected a string, got {value!r}", remedy)
     return data

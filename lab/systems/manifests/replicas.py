@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.base.errors import MeasuringError
-from lab.systems.manifests.fields import Fields, refuse, spec_of
+from lab.base.errors import MeasuringError, refuse_if
+from lab.systems.manifests.fields import Fields, spec_of
 
 Amount = int | str
 """A number of pods, or a share of them such as `25%`."""
@@ -140,7 +140,7 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
         least, most_out = (read_amount(spec, name) for name in ("minAvailable", "maxUnavailable"))
         spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget",), "IfHealthyBudget", remedy="leave it out")
     fault = "expected one of minAvailable and maxUnavailable"
-    refuse((least is None) == (most_out is None), f"{place}: spec", fault, "keep one")
+    refuse_if((least is None) == (most_out is None), f"{place}: spec", fault, "keep one")
     return Budget(str(raw["metadata"]["name"]), labels, least, most_out)
 
 

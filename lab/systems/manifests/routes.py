@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from lab.base.errors import refuse_if
 from lab.model.endpoint import Tls
-from lab.systems.manifests.fields import Fields, refuse, spec_of
+from lab.systems.manifests.fields import Fields, spec_of
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
@@ -66,10 +67,10 @@ def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:
     """(rewrite, forwarded prefix). UsageError for another of ingress-nginx's."""
     for name in annotations:
         foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
-        refuse(foreign, where, f"the local target does not honour {name}", "use --target kind, or remove it")
+        refuse_if(foreign, where, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
     fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
-    refuse(forwarded and not rewrite, where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
+    refuse_if(forwarded and not rewrite, where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return rewrite, forwarded
 
 
@@ -99,7 +100,7 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
     metadata = raw["metadata"]
     for annotation in metadata.get("annotations") or {}:
         fault, remedy = f"the local target does not honour {annotation}", "remove it, or use --target kind"
-        refuse("router.openshift.io/" in annotation, f"{place}: metadata.annotations", fault, remedy)
+        refuse_if("router.openshift.io/" in annotation, f"{place}: metadata.annotations", fault, remedy)
     with spec_of(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
         fault = "expected None: the router does not admit it"
         remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"

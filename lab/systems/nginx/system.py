@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.base.errors import refuse_if
 from lab.systems import inside, programs
-from lab.systems.manifests.fields import refuse
 from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
 from lab.systems.nginx import readback
 from lab.systems.nginx.control import NginxControl
@@ -77,7 +77,7 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
     for served in ports:  # of several of one kind nginx takes the last, whatever the name that is asked for
         fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
         several, remedy = len(served.secrets) > 1, "one for all names, or measure another system"
-        refuse(several, "Gateway: spec.listeners", fault, remedy)
+        refuse_if(several, "Gateway: spec.listeners", fault, remedy)
     members, certificates = led_to(context, ports, proxy, never='$"\\')
     reached = {_name(item): found for item, found in members.items() if found}  # nginx would refuse an empty one
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
@@ -141,7 +141,7 @@ def _location(entry: Entry, reached: Mapping[str, object]) -> Mapping[str, objec
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
     """NotMeasurableError for more workers than CPUs; a UsageError for 0, which nginx takes."""
     fault = "nginx takes 0 and starts no worker: nothing would be served"
-    refuse(workers == 0, place, fault, "auto, or a number from 1 on")
+    refuse_if(workers == 0, place, fault, "auto, or a number from 1 on")
     refuse_workers(place, workers, context)
 
 
@@ -165,11 +165,11 @@ def realise(context: Context) -> Realisation:
 def nginx_version() -> tuple[int, ...]:
     """Of the nginx on PATH. UsageError when it is too old to state what the controller states."""
     told = programs.version_of("nginx", r"nginx/(\d+\.\d+\.\d+)")
-    refuse(not told, "nginx", "not found on PATH", "Debian: apt install nginx-light")
-    refuse(told == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
+    refuse_if(not told, "nginx", "not found on PATH", "Debian: apt install nginx-light")
+    refuse_if(told == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
     version = tuple(map(int, told.split(".")))
     fault = f"nginx/{told} is too old: keepalive_time needs 1.19.10"
-    refuse(version < (1, 19, 10), "nginx", fault, "install a newer one")
+    refuse_if(version < (1, 19, 10), "nginx", fault, "install a newer one")
     return version
 
 
