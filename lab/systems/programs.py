@@ -20,7 +20,7 @@ import socket
 import subprocess
 import threading
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,8 @@ OUTSIDE = "LAB_OUTSIDE"
 BROUGHT, BUILT = CACHE / "proxies", CACHE / "bin"
 INSIDE = "/srv/proxy"
 """Where a container finds its program."""
+MODULES, LIBRARIES = f"{INSIDE}/modules", f"{INSIDE}/lib"
+"""Where it finds those of a program of Debian's."""
 MADE = CACHE / "controllers"
 ROOTS = "LAB_ROOTS"
 """Environment variable of the lab's own, set before it enters its namespaces: short name of an image → [reference, folder]."""
@@ -136,12 +138,34 @@ def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     return folder
 
 
-def packaged(place: str, program: str, package: str, modules: str) -> tuple[Path, Path, Sequence[Path]]:
-    """A program of Debian's, on PATH or unpacked: it, the folder of its modules (below /usr/lib), and the libraries that this machine lacks. UsageError."""
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """A program of Debian's: its name there, the file, the folder of its modules, and the libraries that this machine lacks."""
+
+    name: str
+    program: Path
+    modules: Path
+    libraries: tuple[Path, ...] = ()
+
+    @property
+    def inside(self) -> str:
+        """Return where a container finds it."""
+        return f"{INSIDE}/{self.name}"
+
+    def files(self, loaded: Iterable[str]) -> dict[str, Path]:
+        """Return what a container is given of it with these modules: the path there → the file."""
+        modules = {f"{MODULES}/mod_{name}.so": self.modules / f"mod_{name}.so" for name in loaded}
+        libraries = {f"{LIBRARIES}/{file.name}": file.resolve() for file in self.libraries}
+        return {self.inside: self.program, **modules, **libraries}
+
+
+def packaged(place: str, program: str, package: str, modules: str) -> Packaged:
+    """A program of Debian's, on PATH or unpacked. `modules`: their folder below /usr/lib. UsageError."""
     if installed := shutil.which(program):
-        return Path(installed).resolve(), Path("/usr/lib") / modules, ()
+        return Packaged(program, Path(installed).resolve(), Path("/usr/lib") / modules)
     root = unpacked(place, program, [package], f"usr/sbin/{program}")
-    return root / "usr/sbin" / program, root / "usr/lib" / modules, sorted(root.glob("usr/lib/*-linux-gnu/*.so.*"))
+    libraries = sorted(root.glob("usr/lib/*-linux-gnu/*.so.*"))
+    return Packaged(program, root / "usr/sbin" / program, root / "usr/lib" / modules, tuple(libraries))
 
 
 @cache

@@ -25,7 +25,6 @@ PROGRAM = "apache2"
 """As Debian calls it."""
 HOME = "/srv/httpd"
 CONFIG = f"{HOME}/httpd.conf"
-MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
 ARGUMENTS = ("httpd", "-D", "FOREGROUND", "-f", CONFIG)
 PORT, STATUS, LOADED, MARK = 8404, "/server-status?auto", "/server-info?config", "LAB_CONFIG"
 """Its own pages, on the pod's loopback, and the variable that tells which configuration its processes run."""
@@ -47,8 +46,7 @@ _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1
 def realise(context: Context) -> Realisation:
     container = context.container
     ports = served_natively(context, "httpd", ARGUMENTS)
-    program, modules, libraries = programs.packaged(container.place, PROGRAM, "apache2-bin", "apache2/modules")
-    inside = f"{programs.INSIDE}/{PROGRAM}"
+    program = programs.packaged(container.place, PROGRAM, "apache2-bin", "apache2/modules")
     members, certificates = led_to(context, ports, "httpd", headers=False)
     data = context.objects.configmaps.get("httpd", {})
     own = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
@@ -61,17 +59,13 @@ def realise(context: Context) -> Realisation:
     marked = text.replace(f"{MARK} -", f"{MARK} {hashlib.sha256(text.encode()).hexdigest()[:16]}")
     files = {_file(name, end): found[f"tls.{end}"] for name, found in certificates.items() for end in ("crt", "key")}
     return Realisation(
-        command=(inside, *ARGUMENTS[1:]),
-        env={"LD_LIBRARY_PATH": LIBRARIES, **container.env},
+        command=(program.inside, *ARGUMENTS[1:]),
+        env={"LD_LIBRARY_PATH": programs.LIBRARIES, **container.env},
         files={CONFIG: f"{marked}\n", **files},
         stop_signal=signal.SIGWINCH,  # graceful stop, the image's own
-        checker=("env", f"LD_LIBRARY_PATH={LIBRARIES}", "sh", "-c", _CHECK, inside, CONFIG),
-        programs={
-            inside: program,
-            **{f"{MODULES}/mod_{name}.so": modules / f"mod_{name}.so" for name in loaded},
-            **{f"{LIBRARIES}/{file.name}": file.resolve() for file in libraries},
-        },
-        about=" ".join(("httpd", programs.version_of(program, r"Apache/(\S+)", tuple(libraries)))),
+        checker=("env", f"LD_LIBRARY_PATH={programs.LIBRARIES}", "sh", "-c", _CHECK, program.inside, CONFIG),
+        programs=program.files(loaded),
+        about=" ".join(("httpd", programs.version_of(program.program, r"Apache/(\S+)", program.libraries))),
     )
 
 
@@ -82,7 +76,7 @@ def _lines(
     yield f"DefaultRuntimeDir {HOME}"
     yield f"PidFile {HOME}/httpd.pid"
     yield "ServerName localhost"
-    yield from (f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in loaded)
+    yield from (f"LoadModule {name}_module {programs.MODULES}/mod_{name}.so" for name in loaded)
     yield from (f"{name} {value}" for name, value in sections["server"].items() if value)
     yield from ("ProxyStatus On", f"Listen 127.0.0.1:{PORT}", f"<VirtualHost 127.0.0.1:{PORT}>", f"SetEnv {MARK} -")
     for page in (LOADED, STATUS):

@@ -22,7 +22,6 @@ from lab.systems.system import Context, Members, Process, ProxySystem, Realisati
 
 HOME = "/srv/lighttpd"
 CONFIG, MARKS, EMPTY = f"{HOME}/lighttpd.conf", f"{HOME}/marks", f"{HOME}/empty"
-MODULES, LIBRARIES = f"{programs.INSIDE}/modules", f"{programs.INSIDE}/lib"
 ARGUMENTS = ("lighttpd", "-D", "-f", CONFIG)
 PORT, COUNTS = 8404, "/server-statistics"
 """Its own pages, on the pod's loopback: the page at `/` is a file that is called after the configuration which is served."""
@@ -38,8 +37,7 @@ _NOBODY = '( "host" => "127.0.0.1", "port" => 1 )'
 def realise(context: Context) -> Realisation:
     container = context.container
     ports = served_natively(context, "lighttpd", ARGUMENTS)
-    program, modules, libraries = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
-    inside = f"{programs.INSIDE}/lighttpd"
+    program = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
     members, certificates = led_to(context, ports, "lighttpd", headers=False)
     refuse_if(
         certificates, "Gateway: spec.listeners", "a certificate cannot be written for lighttpd here", "leave TLS out"
@@ -52,10 +50,10 @@ def realise(context: Context) -> Realisation:
     loaded = ("proxy", "status", *(("accesslog",) if sections["accesslog"] else ()))
     text = "\n".join(_lines(loaded, ports, members, sections))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-    command = (inside, "-m", MODULES, *ARGUMENTS[1:])
+    command = (program.inside, "-m", programs.MODULES, *ARGUMENTS[1:])
     return Realisation(
         command=command,
-        env={"LD_LIBRARY_PATH": LIBRARIES, **container.env},
+        env={"LD_LIBRARY_PATH": programs.LIBRARIES, **container.env},
         files={
             CONFIG: f'{text}\nindex-file.names = ("{mark}")\n',
             f"{MARKS}/{mark}": mark,
@@ -63,13 +61,9 @@ def realise(context: Context) -> Realisation:
             f"{HOME}/health/healthz": "ok\n",
         },
         stop_signal=signal.SIGINT,  # graceful shutdown
-        checker=("env", f"LD_LIBRARY_PATH={LIBRARIES}", "bash", "-c", _CHECK, "bash", *command, "-tt"),
-        programs={
-            inside: program,
-            **{f"{MODULES}/mod_{name}.so": modules / f"mod_{name}.so" for name in loaded},
-            **{f"{LIBRARIES}/{file.name}": file.resolve() for file in libraries},
-        },
-        about=" ".join(("lighttpd", programs.version_of(program, r"lighttpd/(\S+)", tuple(libraries)))),
+        checker=("env", f"LD_LIBRARY_PATH={programs.LIBRARIES}", "bash", "-c", _CHECK, "bash", *command, "-tt"),
+        programs=program.files(loaded),
+        about=" ".join(("lighttpd", programs.version_of(program.program, r"lighttpd/(\S+)", program.libraries))),
     )
 
 
