@@ -240,14 +240,8 @@ class Loop:
             lost: LabError | None = None
             if tried < MOST_BRING_UPS:
                 tried += 1
-                self.observer.bringing_up_anew(slot, faults)
                 try:
-                    systems.lasting.close()
-                    systems.up = self._up(slot, systems.lasting, systems.fresh + 1)
-                    systems.fresh += 1
-                    systems.first.clear()
-                    if slot.reload:  # a reload made the workers that the slot is measured on
-                        systems.renew()
+                    self._up_anew(slot, systems, faults)
                     continue
                 except (StoreError, LostError):
                     raise
@@ -259,6 +253,16 @@ class Loop:
             if lost is not None:
                 raise lost
             return last
+
+    def _up_anew(self, slot: Slot, systems: _Systems, why: Sequence[str]) -> None:
+        """Replace the systems by fresh ones, whose workers a reload made where the slot's are to be. Raises LabError."""
+        self.observer.bringing_up_anew(slot, why)
+        systems.lasting.close()
+        systems.up = self._up(slot, systems.lasting, systems.fresh + 1)
+        systems.fresh += 1
+        systems.first.clear()
+        if slot.reload:
+            systems.renew()
 
     def _keep_all(self, slot: Slot, runs: Sequence[SampleRun], made: Sequence[Measurement]) -> bool:
         """Store what was made of a slot's sides and show it; return whether the slot needs no further attempt."""
