@@ -1,1 +1,1 @@
-"""A benchmark lab for ingress proxies: one tuning step, its baseline, and whether the step mattered."""
+"""A benchmark lab for ingress proxies: it measures whether one tuning step mattered against its baseline."""

@@ -1,4 +1,4 @@
-"""The command line: arguments to a verb of `lab/commands/`, its errors to lines, its result to an exit status.
+"""The command line: it runs a verb of `lab/commands/`, prints errors as lines, and returns the exit status.
 
 Exit status: 0 good; 1 measuring had begun and some cell has no valid sample; 2 wrong usage or a missing prerequisite.
 """
@@ -20,14 +20,21 @@ from lab.model.names import INSIDE
 
 
 class Talk(Console):
-    """stderr. Where its reader has gone (`2>&1 | head`) it falls silent, and what is measured goes on."""
+    """The console of stderr. When its reader has gone (`2>&1 | head`) it falls silent, and the measuring continues."""
 
     def on_broken_pipe(self) -> None:
+        """Discard everything that is printed from now on."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    """
     if INSIDE in os.environ:
         from lab.targets.local.sandbox import namespaces
 
@@ -36,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     talk = Talk(stderr=True)
 
     def verb() -> int:
-        if sys.stdout is None:  # `>&-`: the next file that is opened would get what is printed
+        if sys.stdout is None:  # `>&-`: the next file that is opened would receive the answer
             raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
         if (replaced := new_spelling(arguments)) is not None:
             old, new = map(escape, replaced)
@@ -49,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.verb(options, talk))
 
     def close() -> int:
-        """What the verb's target took is given back, however the verb ended."""
+        """Release what the verb's target took, in whatever way the verb ended."""
         if "lab.targets" in sys.modules:
             from lab import targets
 
@@ -57,28 +64,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     def flush() -> int:
-        """What is printed goes out here, not where the interpreter ends: nobody could tell then that the reader has gone."""
+        """Flush stdout here, where a reader that has gone can still be handled; the interpreter's end is too late."""
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
 
-    status = _told(talk, verb)
-    closed = _told(talk, close)
-    return closed or _told(talk, flush) or status
+    status = _report_errors(talk, verb)
+    closed = _report_errors(talk, close)
+    return closed or _report_errors(talk, flush) or status
 
 
-def _told(talk: Console, function: Callable[[], int]) -> int:
-    """Its exit status; an error becomes a line."""
+def _report_errors(talk: Console, function: Callable[[], int]) -> int:
+    """Call a function and return its exit status; print an error as a line."""
     try:
         return function()
     except RanInsideError as ended:
         return ended.status
     except LabError as error:
-        rest = str(error)[len(error.place) :]
-        talk.print(f"[bold red]{escape(error.place)}[/]{escape(rest)}", highlight=False, soft_wrap=True)
+        text = str(error)[len(error.place) :]
+        talk.print(f"[bold red]{escape(error.place)}[/]{escape(text)}", highlight=False, soft_wrap=True)
         return error.exit_status
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # rich's own end where the reader (`| head`) has gone
+        if isinstance(error.__context__, BrokenPipeError):  # rich exits in this way when the reader (`| head`) has gone
             return 0
         raise
     except KeyboardInterrupt:
@@ -91,8 +98,8 @@ def _told(talk: Console, function: Callable[[], int]) -> int:
         if os.environ.get("LAB_DEBUG"):
             raise
         remedy = "this is a defect of the lab: LAB_DEBUG=1 shows where; what was recorded is kept"
-        said = f"{type(error).__name__}: {escape(str(error))}\n  {remedy}"
-        talk.print(f"[bold red]lab[/]: {said}", highlight=False)
+        message = f"{type(error).__name__}: {escape(str(error))}\n  {remedy}"
+        talk.print(f"[bold red]lab[/]: {message}", highlight=False)
         return 1
 
 

@@ -1,1 +1,1 @@
-"""Numbers of stored runs → what may be said of them. Measures nothing and prints nothing."""
+"""The analysis of stored runs, which makes effects, verdicts and other answers from their numbers."""

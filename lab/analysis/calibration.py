@@ -1,6 +1,7 @@
-"""A calibration as one row per generator: medians over the repeats with their ranges, and what the generator is good for. Pure.
+"""The results of a calibration: the bias of each generator, its ceiling, how it shows a pause, and advice on its use.
 
-Refuses to judge from what was not measured: null. Disturbed measurements count, and are counted (`noisy`).
+Numbers are medians over the repeats with their ranges. The module reads and writes no files. Measurements that were disturbed count
+as well, and `noisy` has their number. Nothing is judged from a measurement that was not made: the result is None instead.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from typing import Literal
 from lab.records.calibration import TOLD, CalibrationRecord, Known, Measured
 
 BIASED = ("floor", "fixed", "bimodal")
-"""Scenarios in which every request has its truth; `floor` also says the least that the generator can show."""
+"""The scenarios in which the true latency of every request is known.
+
+`floor` also shows the smallest latency that the generator can report.
+"""
 AT_RATE = "fixed"
-"""The scenario whose CPU per request is that at a moderate rate."""
+"""The scenario that gives the CPU per request at a moderate rate."""
 VISIBLE = 0.5
-"""A pause is visible if at least this part of the share that it makes wait is reported."""
+"""The least part of the true share of waiting requests that must be reported for a pause to count as visible."""
 EXAGGERATED = 1.5
+"""The part of the true share of waiting requests above which a reported pause counts as exaggerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of the repeats, and their range."""
+    """The median of the repeats, their range, and their number."""
 
     median: float
     low: float
@@ -34,7 +39,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """Reported minus true, in seconds and as a share of the truth. None = fewer than ten requests beyond it."""
+    """The bias of one percentile: reported minus true, in seconds and as a share of the true value.
+
+    Each part is None where no measurement has ten requests beyond the percentile.
+    """
 
     true_s: Spread | None
     reported_s: Spread | None
@@ -44,9 +52,14 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Of a pause of the server: the share of requests that waited for it, as reported and in truth, and what latencies show of it.
+    """The effect of the server's pause on what a generator reports.
 
-    `sight` hidden = coordinated omission.
+    Attributes:
+        reported_share: The share of requests that waited for the pause, as reported.
+        true_share: The true share.
+        dropped: The requests that the generator dropped.
+        sight: How far the latencies show the pause; `hidden` is coordinated omission.
+
     """
 
     reported_share: Spread
@@ -57,9 +70,13 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """As many requests as the generator makes of the lab's own backend, with the server on the same CPU, where they share one.
+    """The most requests per second that a generator makes of the lab's own backend.
 
-    `alone_rps`: what one CPU of its own would give it: 1 / CPU per request.
+    Attributes:
+        achieved_rps: The achieved rate, with the server on the same CPU where the two share one.
+        alone_rps: The rate that a CPU to itself would give the generator: 1 / CPU per request.
+        cpu_per_request_s: The generator's CPU seconds per request.
+
     """
 
     achieved_rps: Spread
@@ -69,9 +86,19 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One generator. `bias`: scenario → p50, p99, p99.9; `cpu_per_request_s`: at the moderate rate.
+    """The results of one generator.
 
-    `noisy`: scenario → disturbed measurements; `failures`: scenario → why nothing was reported.
+    Attributes:
+        known: The generator as it is installed on this machine, or not.
+        bias: Scenario → percentile (p50, p99, p99.9) → its bias.
+        pause: What the generator shows of the pause; None if that was not measured.
+        ceiling: Its ceiling; None if that was not measured.
+        cpu_per_request_s: Its CPU seconds per request at the moderate rate; None if that was not measured.
+        measurements: The number of its measurements.
+        noisy: Scenario → number of disturbed measurements.
+        failures: Scenario → reason why nothing was reported.
+        advice: What to use the generator for; empty if the pause was not measured.
+
     """
 
     known: Known
@@ -86,93 +113,105 @@ class Row:
 
 
 def rows_of(record: CalibrationRecord) -> list[Row]:
-    """Return what a calibration says of each of its generators."""
+    """Return the results of each generator of a calibration, in the record's order."""
     return [
-        _row(known, [one for one in record.measurements if one.generator == known.name]) for known in record.generators
+        _summarise_generator(
+            generator, [measurement for measurement in record.measurements if measurement.generator == generator.name]
+        )
+        for generator in record.generators
     ]
 
 
-def _row(known: Known, mine: Sequence[Measured]) -> Row:
-    def found(scenario: str) -> list[Measured]:
-        return [each for each in mine if each.scenario == scenario and each.reported]
+def _summarise_generator(generator: Known, measurements: Sequence[Measured]) -> Row:
+    def select(scenario: str) -> list[Measured]:
+        return [
+            measurement for measurement in measurements if measurement.scenario == scenario and measurement.reported
+        ]
 
-    pause = _pause(found("pause"))
+    pause = _judge_pause(select("pause"))
     return Row(
-        known=known,
-        bias={name: _biases(those) for name in BIASED if (those := found(name))},
+        known=generator,
+        bias={name: _compute_biases(reported) for name in BIASED if (reported := select(name))},
         pause=pause,
-        ceiling=_ceiling(found("ceiling")),
-        cpu_per_request_s=spread(_costs_s(found(AT_RATE))),
-        measurements=len(mine),
-        noisy=Counter(each.scenario for each in mine if each.noise),
-        failures={each.scenario: each.failure for each in mine if each.failure},
-        advice=_advice(known, pause),
+        ceiling=_summarise_ceiling(select("ceiling")),
+        cpu_per_request_s=spread(_list_costs_s(select(AT_RATE))),
+        measurements=len(measurements),
+        noisy=Counter(measurement.scenario for measurement in measurements if measurement.noise),
+        failures={measurement.scenario: measurement.failure for measurement in measurements if measurement.failure},
+        advice=_advise(generator, pause),
     )
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the median and the range of those that are known."""
-    kept = [value for value in values if value is not None]
-    return Spread(median=median(kept), low=min(kept), high=max(kept), count=len(kept)) if kept else None
+    """Return the median and the range of the values that are not None; None if there are none."""
+    numbers = [value for value in values if value is not None]
+    return Spread(median=median(numbers), low=min(numbers), high=max(numbers), count=len(numbers)) if numbers else None
 
 
-def _certain(values: Iterable[float]) -> Spread:
-    found = spread(values)
-    assert found is not None  # asked for where there are measurements only
-    return found
+def _require_spread(values: Iterable[float]) -> Spread:
+    result = spread(values)
+    assert result is not None  # called only where there are measurements
+    return result
 
 
-def _biases(those: Sequence[Measured]) -> dict[str, Bias]:
-    """Return the differences, taken per measurement, which has a truth of its own."""
-    found: dict[str, Bias] = {}
+def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
+    """Return percentile → bias; each difference is taken within one measurement, against its own truth."""
+    biases: dict[str, Bias] = {}
     for name in TOLD:
         pairs = [
-            (each.reported.latency.quantiles_s[name], each.truth.service.quantiles_s[name])
-            for each in those
-            if each.reported and each.truth
+            (measurement.reported.latency.quantiles_s[name], measurement.truth.service.quantiles_s[name])
+            for measurement in measurements
+            if measurement.reported and measurement.truth
         ]
-        both = [(said, true) for said, true in pairs if said is not None and true is not None]
-        found[name] = Bias(
+        complete = [(reported, true) for reported, true in pairs if reported is not None and true is not None]
+        biases[name] = Bias(
             true_s=spread(true for _, true in pairs),
-            reported_s=spread(said for said, _ in pairs),
-            bias_s=spread(said - true for said, true in both),
-            bias_share=spread((said - true) / true for said, true in both if true > 0),
+            reported_s=spread(reported for reported, _ in pairs),
+            bias_s=spread(reported - true for reported, true in complete),
+            bias_share=spread((reported - true) / true for reported, true in complete if true > 0),
         )
-    return found
+    return biases
 
 
-def _pause(those: Sequence[Measured]) -> Pause | None:
-    told = [
-        (each.reported, each.truth.share_over)
-        for each in those
-        if each.reported and each.truth and each.truth.share_over
+def _judge_pause(measurements: Sequence[Measured]) -> Pause | None:
+    pairs = [
+        (measurement.reported, measurement.truth.share_over)
+        for measurement in measurements
+        if measurement.reported and measurement.truth and measurement.truth.share_over
     ]
-    if not told:
+    if not pairs:
         return None
-    ratio = median(said.latency.share_over / true for said, true in told)
+    ratio = median(reported.latency.share_over / true for reported, true in pairs)
     return Pause(
-        reported_share=_certain(said.latency.share_over for said, _ in told),
-        true_share=_certain(true for _, true in told),
-        dropped=_certain(said.dropped for said, _ in told),
+        reported_share=_require_spread(reported.latency.share_over for reported, _ in pairs),
+        true_share=_require_spread(true for _, true in pairs),
+        dropped=_require_spread(reported.dropped for reported, _ in pairs),
         sight="hidden" if ratio < VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
     )
 
 
-def _ceiling(those: Sequence[Measured]) -> Ceiling | None:
-    cpu, achieved = _costs_s(those), spread(each.reported.achieved_rps for each in those if each.reported)
-    return achieved and Ceiling(achieved, spread(1 / cpu_s for cpu_s in cpu if cpu_s > 0), spread(cpu))
+def _summarise_ceiling(measurements: Sequence[Measured]) -> Ceiling | None:
+    costs_s, achieved = (
+        _list_costs_s(measurements),
+        spread(measurement.reported.achieved_rps for measurement in measurements if measurement.reported),
+    )
+    return achieved and Ceiling(achieved, spread(1 / cpu_s for cpu_s in costs_s if cpu_s > 0), spread(costs_s))
 
 
-def _costs_s(those: Sequence[Measured]) -> list[float]:
-    """Return the CPU seconds per request of each measurement in which they were seen."""
-    told = [(each.cpu_s, each.reported.requests) for each in those if each.reported and each.reported.requests]
-    return [cpu_s / requests for cpu_s, requests in told if cpu_s is not None]
+def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
+    """Return the generator's CPU seconds per request in each measurement that has both numbers."""
+    pairs = [
+        (measurement.cpu_s, measurement.reported.requests)
+        for measurement in measurements
+        if measurement.reported and measurement.reported.requests
+    ]
+    return [cpu_s / requests for cpu_s, requests in pairs if cpu_s is not None]
 
 
-def _advice(known: Known, pause: Pause | None) -> str:
-    """Return what to do with a generator, from what it showed of the pause; nothing where that was not measured."""
-    if not known.installed:
-        return f"not installed: {known.remedy}"
+def _advise(generator: Known, pause: Pause | None) -> str:
+    """Return what to use a generator for, judged by what it showed of the pause; empty where that was not measured."""
+    if not generator.installed:
+        return f"not installed: {generator.remedy}"
     if pause is None:
         return ""
     if pause.sight == "visible":

@@ -1,9 +1,11 @@
-"""The effects of reference runs that were replaced: the only replications of what is published, in one small table (data/reference/history.csv).
+"""The effects of reference runs that were replaced, in one small table (data/reference/history.csv).
+
+They are the only replications of what is published.
 
     a run's folder, replaced  →  a row for each arm, point and metric: effect, 95 % interval, blocks, and where the run is found in git
 
-A run leaves data/reference when a later one takes its place or its room. Its samples are then in git's history alone, and its effects here.
-Refuses to judge: whether two effects agree is asked of the table by whoever reads it.
+A run leaves data/reference when a later one takes its place or its room. Its samples are then only in git's history, and
+its effects are here. The module does not judge whether two effects agree: the reader of the table does.
 """
 
 from __future__ import annotations
@@ -22,48 +24,61 @@ from lab.records.store import RunStore
 
 FILE = "history.csv"
 KEPT = ("rate", "cpu_per_request", "p50", "p99")
-"""Metrics that are kept of every steady load beside an arm's primary one; the rest is in git."""
+"""The metrics that are kept of every steady load, in addition to an arm's primary one; the others are in git."""
 DIGITS = 5
-"""Significant digits of an effect: far below every interval's width, and they keep the table small."""
+"""The significant digits of an effect: far finer than any interval's width, and few enough for a small table."""
 OF_RUN = ("run", "reference", "commit", "created_at", "boot_id", "cpu", "target", "sweep")
 OF_EFFECT = ("arm", "baseline", "point", "metric", "kind", "effect", "low", "high", "blocks", "scheme")
 BY = ("measured_by", "computed_by")
 COLUMNS: tuple[str, ...] = (*OF_RUN, *OF_EFFECT, *BY)
-"""`reference`: the folder that it had in data/reference; `commit`: the last commit in which it lies there; `kind`: `ratio`, or
-`difference` in the metric's own unit (seconds, bytes, counts); `low`, `high`: the 95 % interval, empty below six blocks;
-`scheme`: how the two arms were a pair, empty where each was measured alone; `measured_by`, `computed_by`: commits of the lab.
+"""The columns of the table.
+
+`reference`: the folder that the run had in data/reference; `commit`: the last commit in which it lies there; `kind`:
+`ratio`, or `difference` in the metric's own unit (seconds, bytes, counts); `low`, `high`: the 95 % interval, empty below
+six blocks; `scheme`: how the two arms were a pair, empty where each was solo; `measured_by`, `computed_by`: commits of
+the lab.
 """
 Row = dict[str, str]
 
 
 def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[Row]:
-    """Return the rows of a run: every arm's effects at every point, the A/A twins' among them, of steady and of disturbed loads.
+    """Return the rows of a run: every arm's effects at every point, of steady and of disrupted loads.
 
-    `reference`: its folder's name in data/reference; `commit`: the last one in which it lies there; `computed_by`: the lab's commit that
-    computes the effects now, as rules about which samples count change. An effect that pair and arms alone both have is two rows.
-    UsageError where a file of the run is damaged.
+    The A/A twins' effects are among them. An effect that both the pair and the solo samples have is two rows.
+
+    Args:
+        run: The stored run.
+        reference: Its folder's name in data/reference.
+        commit: The last commit in which it lies there.
+        computed_by: The lab's commit that computes the effects now, as rules about which samples count change.
+
+    Raises:
+        UsageError: A file of the run is damaged.
+
     """
     record, samples = run.record, run.samples()
     facts = record.facts.get("boot_id", ""), record.facts["cpu"]
     origin = record.id, reference, shortened(commit), record.created_at[:16], *facts, record.target, record.sweep
     by = shortened(record.git_commit or ""), shortened(computed_by)
     summaries = [summarise_run(record, samples, run.histogram, disturbed) for disturbed in (False, True)]
-    found: list[Row] = []
-    for row, effect in ((line, one) for summary in summaries for line in summary.rows for one in line.effects):
+    rows: list[Row] = []
+    for row, effect in (
+        (line, line_effect) for summary in summaries for line in summary.rows for line_effect in line.effects
+    ):
         ratio = METRICS[effect.metric].ratio
         if ratio and not effect.primary and effect.metric not in KEPT:
             continue
         for estimate, scheme in ((effect.estimate, effect.scheme), (effect.beside, row.point.scheme)):
             if estimate is not None:
                 ends = estimate.interval or (None, None)
-                shown = (
+                numbers = (
                     "" if value is None else f"{exp(value) if ratio else value:.{DIGITS}g}"
                     for value in (estimate.effect, *ends)
                 )
                 place = row.arm.name, effect.against, row.point.name, effect.metric, "ratio" if ratio else "difference"
-                values = (*origin, *place, *shown, str(estimate.n), scheme or "", *by)
-                found.append(dict(zip(COLUMNS, values, strict=True)))
-    return found
+                values = (*origin, *place, *numbers, str(estimate.n), scheme or "", *by)
+                rows.append(dict(zip(COLUMNS, values, strict=True)))
+    return rows
 
 
 def shortened(commit: str) -> str:
@@ -73,14 +88,17 @@ def shortened(commit: str) -> str:
 
 
 def table_path() -> Path:
-    """Return where the table is: beside the reference runs."""
+    """Return the path of the table, which lies next to the reference runs."""
     return reference_folder() / FILE
 
 
 def add_rows(rows: Sequence[Row]) -> None:
     """Append the rows of runs that the table does not have, and sort it by the time of the run.
 
-    UsageError for a table that cannot be read, StoreError where it cannot be written.
+    Raises:
+        UsageError: The table cannot be read.
+        StoreError: The table cannot be written.
+
     """
     path, have = table_path(), list[Row]()
     if path.is_file():

@@ -1,7 +1,7 @@
-"""Known costs in one run, as pairs show them and as each system alone does, under the same load: does a pair show all of a cost?
+"""A test of pairing with known costs: what pairs show of them against what solo arms show under the same load.
 
-A variant adds so many lines of needless work. Each costs the same, and that there are any at all may cost something once. Refuses to compare
-what was not measured both ways in six blocks.
+Each variant of the test adds a number of lines of needless work. Every line costs the same; having any lines at all may add a fixed cost.
+A variant is compared only where six blocks or more were measured both ways.
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ from lab.stats import paired as stats
 METRIC = "cpu_per_request"
 PREFIX = "extra-work-"
 UNSURE = 0.05
-"""How likely one of the differences between pair and alone lies outside its interval (Bonferroni)."""
+"""The probability that any of the differences between pair and solo lies outside its interval (Bonferroni)."""
 WHOLE = (0.9, 1.1)
-"""The slope of what pairs show, where it is taken for 1."""
+"""The range of the slope in which pairs count as showing all of a cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """One variant of known work against its baseline; log-ratios of CPU per request.
+    """A variant of known work against its baseline, as log-ratios of CPU per request.
 
-    `apart`: the pair's effect less that of the arms alone, block by block, with a wider interval: all variants' but that with most lines,
-    which is there for the slope, are right together with 95 %.
+    Attributes:
+        variant: The variant's name.
+        lines: The number of needless lines.
+        alone: The effect that the solo arms show.
+        pair: The effect that the pair shows.
+        apart: The pair's effect minus the solo effect, block by block. Its confidence is chosen so that these intervals of all variants
+            hold together with 95 %, except that of the variant with the most lines, which serves the slope.
+
     """
 
     variant: str
@@ -39,21 +45,26 @@ class KnownCost:
 
     @property
     def agrees(self) -> bool:
-        """Whether the pair may show what the arms alone do."""
+        """True if pair and solo may show the same effect: the interval of their difference contains 0."""
         low, high = self.apart.interval or (0.0, 0.0)
         return low <= 0 <= high
 
     @property
     def doubt(self) -> float | None:
-        """Half the width of `apart`, as a share of what the pair shows."""
+        """Half the width of the interval of `apart`, as a share of the pair's effect; None if that is not positive."""
         interval = self.apart.interval
         return (interval[1] - interval[0]) / 2 / self.pair.effect if interval and self.pair.effect > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCosts:
-    """Of a run, fewest lines first. `slope`: what pairs show of a line over what the arms alone show of it, block by block; None where in
-    a block these show nothing.
+    """The known costs of a run, the variant with the fewest lines first.
+
+    Attributes:
+        costs: One entry per variant.
+        slope: The cost of a line as pairs show it, divided by its cost as solo arms show it, block by block. None where no block has every
+            variant, or where in some block either cost is not positive.
+
     """
 
     costs: tuple[KnownCost, ...]
@@ -61,61 +72,68 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
+        """True if the slope is near enough to 1 (`WHOLE`) to say that pairs show all of a cost."""
         return self.slope is not None and WHOLE[0] <= self.slope.ratio <= WHOLE[1]
 
 
 Measured = tuple[str, int, dict[int, float], dict[int, float]]
-"""A variant of so many lines, as a pair and alone: block → log-ratio, in blocks that have both."""
+"""A tuple of variant, number of lines, and the log-ratios by block as a pair and solo, in blocks that have both."""
 
 
 def lines(record: RunRecord, arm: str) -> int:
-    """How many needless lines an arm has: its variant's last such knob's number, as one replaces the other."""
-    variant = next(each.variant for each in record.arms if each.name == arm)
+    """Return how many needless lines an arm has; 0 if it has none.
+
+    The number is that of the last such knob of its variant, because a later one replaces an earlier one.
+    """
+    variant = next(run_arm.variant for run_arm in record.arms if run_arm.name == arm)
     numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
     counts = [int(number) for number in numbers if number.isdecimal()]
     return counts[-1] if counts else 0
 
 
 def known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """None where no variant of known work was measured both ways."""
-    measured = sorted(_measured(record, summary), key=lambda one: one[1])
-    surely = 1 - UNSURE / max(1, len(measured) - 1)
+    """Return what pairs and solo arms show of each known cost; None where no such variant was measured both ways."""
+    measured = sorted(_list_measured(record, summary), key=lambda variant: variant[1])
+    confidence = 1 - UNSURE / max(1, len(measured) - 1)
     costs = tuple(
         KnownCost(
             variant=variant,
             lines=count,
-            alone=_estimate(alone),
+            alone=_estimate(solo),
             pair=_estimate(pair),
-            apart=stats.difference([*pair.values()], [*alone.values()], surely),
+            apart=stats.difference([*pair.values()], [*solo.values()], confidence),
         )
-        for variant, count, pair, alone in measured
+        for variant, count, pair, solo in measured
     )
-    return KnownCosts(costs, _slope(measured)) if costs else None
+    return KnownCosts(costs, _estimate_slope(measured)) if costs else None
 
 
-def _measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
-    """Variants of known work whose baseline has none, at a load that a pair and the arms alone had."""
+def _list_measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
+    """Yield the variants of known work whose baseline has none, at a load that was measured as a pair and solo."""
     for row in summary.rows:
         count = lines(record, row.arm.name)
         if not count or row.pair is None or not row.arm.baseline or lines(record, row.arm.baseline):
             continue
-        for other in summary.rows:
-            same = other.point.model_copy(update={"alone": ""}).load == row.point.load
-            if other.arm == row.arm and other.point.alone and same and other.base is not None:
-                pair, alone = (each.log_ratios(METRIC) for each in (row.pair, Pair(other.cell, other.base)))
-                both = sorted(pair.keys() & alone.keys())
-                if len(both) >= stats.MIN_BLOCKS:
-                    pair, alone = ({block: each[block] for block in both} for each in (pair, alone))
-                    yield row.arm.variant, count, pair, alone
+        for solo_row in summary.rows:
+            same_load = solo_row.point.model_copy(update={"alone": ""}).load == row.point.load
+            if solo_row.arm == row.arm and solo_row.point.alone and same_load and solo_row.base is not None:
+                pair, solo = (sides.log_ratios(METRIC) for sides in (row.pair, Pair(solo_row.cell, solo_row.base)))
+                blocks = sorted(pair.keys() & solo.keys())
+                if len(blocks) >= stats.MIN_BLOCKS:
+                    pair, solo = ({block: ratios[block] for block in blocks} for ratios in (pair, solo))
+                    yield row.arm.variant, count, pair, solo
 
 
 def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
     return stats.difference([*logs.values()], [0.0] * len(logs))
 
 
-def _slope(measured: Sequence[Measured]) -> stats.Estimate | None:
-    """In each block least squares through nothing, of both ways; over blocks that have every variant."""
+def _estimate_slope(measured: Sequence[Measured]) -> stats.Estimate | None:
+    """Estimate the ratio of a line's cost as a pair to its cost solo, over the blocks that have every variant.
+
+    In each block both costs are least-squares slopes through the origin; their common denominator cancels.
+    """
     blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))
     pair = [sum(count * expm1(logs[block]) for _, count, logs, _ in measured) for block in blocks]
-    alone = [sum(count * expm1(logs[block]) for _, count, _, logs in measured) for block in blocks]
-    return stats.paired(pair, alone) if blocks and min(*pair, *alone) > 0 else None
+    solo = [sum(count * expm1(logs[block]) for _, count, _, logs in measured) for block in blocks]
+    return stats.paired(pair, solo) if blocks and min(*pair, *solo) > 0 else None

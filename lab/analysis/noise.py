@@ -1,8 +1,8 @@
-"""One variant under several names (A/A) → how much each metric varies here, and what was claimed of differences that are none.
+"""The noise that one variant under several names (A/A) shows: how much each metric varies, how often it is claimed.
 
-Every arm of `aa_arms` is the same variant: the pair that guards, and null arms that are judged against the baseline like any variant,
-so that each of their claims is a false one. Any run with an A/A pair can be read. Refuses to know how it is printed, and to give a
-spread from fewer than six blocks.
+Every arm of `aa_arms` is the same variant: the A/A pair, and null arms that are judged against the baseline like any
+variant. So each claim about a null arm is a false one. Any run with an A/A pair can be read. With fewer than six blocks
+a metric is not judged. The module does not know how its results are printed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,33 @@ from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
 NULL = "-null-"
-"""Before a null arm's number: `ingress-nginx-null-1`."""
+"""The text before a null arm's number: `ingress-nginx-null-1`."""
 BASELINE = "ingress-nginx"
-"""What `just aa` measures unless told otherwise."""
+"""The variant that `just aa` measures unless another is named."""
 PRIMARY = "cpu_per_request"
-"""The primary metric of a null arm whose variant has none that steady loads have: it is judged at every point."""
+"""The primary metric of a null arm whose variant has none of steady loads: it is judged at every point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How much a metric of one variant varies at one point. Seconds and requests per second; `why` empty = it is judged here.
+    """The variation of one metric of one variant at one point, in seconds and requests per second.
 
-    `level` is the mean over the blocks of the pair's first arm, `few` the smallest and the largest of them where they are fewer than six, `cv` its standard deviation over its mean. `sd` is that of one block's
-    log-ratio of two arms (of pairs: over all of this variant's), from `pilot_blocks` - 1 degrees of freedom; `aa` the baseline against itself, None where only variants tell. `scheme`: how the two were a pair, None: each alone. `outliers`: among the pair's blocks. Of the null arms' effects `compared` were judged and `claimed` claimed.
+    Attributes:
+        variant: The variant.
+        point: The load point.
+        metric: The metric.
+        scheme: How the two were a pair; None: each was solo.
+        level: The mean over the blocks of the arm that is compared with.
+        cv: Their standard deviation divided by their mean.
+        sd: The standard deviation of one block's log-ratio of two arms; of pairs, over all pairs of this variant.
+        pilot_blocks: The degrees of freedom of `sd`, plus 1.
+        aa: The baseline against itself; None where only variants were measured.
+        outliers: Whether there are outliers among the blocks.
+        compared: The number of the null arms' effects that were judged.
+        claimed: The number of those that were claimed.
+        why: Why it is not judged here; empty if it is.
+        few: The smallest and the largest block, where there are fewer than six.
+
     """
 
     variant: str
@@ -57,7 +71,14 @@ class Noise:
 
 
 def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
-    """`variant`, its second name, and `nulls` ≥ 0 more, which are compared with it; the direct reference unless it is that itself."""
+    """Return the arms of an A/A run.
+
+    Args:
+        variant: The variant that every arm is.
+        nulls: The number of null arms, ≥ 0, in addition to the variant and its second name.
+        reference: The direct reference, which is added unless it is the variant itself; None: none.
+
+    """
     names = (f"{variant}{NULL}{number + 1}" for number in range(nulls))
     arms = [Arm(variant, variant, "baseline", None), Arm(variant + AGAIN, variant, "again", variant)]
     arms += [Arm(name, variant, "variant", variant) for name in names]
@@ -65,43 +86,57 @@ def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
 
 
 def pairs(arms: Sequence[Arm]) -> list[str]:
-    """The variants that were measured twice."""
+    """Return the variants that were measured twice."""
     return [arm.variant for arm in arms if arm.role == "again"]
 
 
 def noises(summary: Summary) -> tuple[Noise, ...]:
-    """Every metric of what something is compared with, at every steady point, in the table's order and as it was judged there.
+    """Return the noise of every metric of a baseline at every steady point, in the table's order.
 
-    Of the A/A pair and null arms, of pairs those of the variants, too; where a metric was judged as none of them was, of the variants that
-    were.
+    It is that of the A/A pair and of null arms; for pairs also that of variants. If a metric was judged in a way in which
+    none of these was, it is that of the variants that were.
     """
     names = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
-    found: dict[tuple[str, str, str, Scheme | None], list[tuple[Row, Effect]]] = {}
+    groups: dict[tuple[str, str, str, Scheme | None], list[tuple[Row, Effect]]] = {}
     for row in sorted(summary.rows, key=lambda row: (row.arm.role != "again", row.arm.name not in names)):
         for effect in row.effects if row.arm.baseline else ():
-            found.setdefault((row.point.name, row.arm.baseline or "", effect.metric, effect.scheme), []).append(
+            groups.setdefault((row.point.name, row.arm.baseline or "", effect.metric, effect.scheme), []).append(
                 (row, effect)
             )
     return tuple(
-        _noise(rows[point, base], known, names)
-        for (point, base, _, scheme), known in found.items()
-        if known[0][0].arm.role == "again" or (known[0][1].estimate and scheme is None)
+        _measure_noise(rows[point, base], comparisons, names)
+        for (point, base, _, scheme), comparisons in groups.items()
+        if comparisons[0][0].arm.role == "again" or (comparisons[0][1].estimate and scheme is None)
     )
 
 
-def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str]) -> Noise:
-    first, effect = known[0]
-    metric, itself = effect.metric, first.arm.role == "again"
+def _measure_noise(base: Row, comparisons: Sequence[tuple[Row, Effect]], names: Collection[str]) -> Noise:
+    """Return the noise of one metric.
+
+    Args:
+        base: The baseline's row.
+        comparisons: The rows that are compared with it, each with its effect in the metric, the A/A pair's first.
+        names: The names of the null arms.
+
+    """
+    first, effect = comparisons[0]
+    metric, is_aa = effect.metric, first.arm.role == "again"
     values = list(base.cell.known(metric).values())
-    nulls = [one for row, one in known if row.arm.name in names]
-    alike = itself and effect.scheme is None  # a pair's scatter is the machine's, whatever its two sides are
-    # without a pair that guards on one generation (`lab.model.design`), where a value of the others is the mean of several
-    others = [each for each in known if each[0].arm.role != "again"]
-    several = others and first.point.generations > 1 and not first.point.singly
-    told = [effect, *nulls] if alike else [one for _, one in (others if several else known)]
-    sd, degrees = pooled([(one.estimate.sd, one.estimate.n - 1) for one in told if one.estimate])
-    judged = [(one.estimate.p_value or 0.0) <= SURE_P for one in nulls if one.estimate and one.decision.judged]
+    nulls = [null_effect for row, null_effect in comparisons if row.arm.name in names]
+    only_nulls = is_aa and effect.scheme is None  # a pair's variation is the machine's, whatever its two sides are
+    # leave out an A/A pair on one generation (`lab.model.design`), where a value of the other pairs is the mean of several
+    not_aa = [comparison for comparison in comparisons if comparison[0].arm.role != "again"]
+    several = not_aa and first.point.generations > 1 and not first.point.singly
+    used = [effect, *nulls] if only_nulls else [used_effect for _, used_effect in (not_aa if several else comparisons)]
+    sd, degrees = pooled(
+        [(used_effect.estimate.sd, used_effect.estimate.n - 1) for used_effect in used if used_effect.estimate]
+    )
+    judged = [
+        (null_effect.estimate.p_value or 0.0) <= SURE_P
+        for null_effect in nulls
+        if null_effect.estimate and null_effect.decision.judged
+    ]
     return Noise(
         variant=base.arm.variant,
         point=base.point.name,
@@ -111,17 +146,19 @@ def _noise(base: Row, known: Sequence[tuple[Row, Effect]], names: Collection[str
         cv=stdev(values) / fmean(values) if len(values) > 1 else None,
         sd=sd,
         pilot_blocks=degrees + 1,
-        aa=effect.estimate if itself else None,
-        outliers=any(one.estimate is not None and stats.OUTLIERS in one.estimate.notes for one in told),
+        aa=effect.estimate if is_aa else None,
+        outliers=any(
+            used_effect.estimate is not None and stats.OUTLIERS in used_effect.estimate.notes for used_effect in used
+        ),
         compared=len(judged),
         claimed=sum(judged),
-        why=_why(effect),
+        why=_explain_unjudged(effect),
         few=(min(values), max(values)) if 0 < len(values) < stats.MIN_BLOCKS else None,
     )
 
 
-def _why(effect: Effect) -> str:
-    """Why nothing is said of a metric; empty if something is."""
+def _explain_unjudged(effect: Effect) -> str:
+    """Return why a metric is not judged; empty if it is."""
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return effect.note or "no valid block of both arms"
     few = f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
@@ -129,28 +166,32 @@ def _why(effect: Effect) -> str:
 
 
 def suspicious(claimed: int, compared: int) -> bool:
-    """Whether so many claims of null arms, or more, have a chance below 2.5 % where each may be false in 5 %: of 40, six."""
+    """Return whether the null arms have too many claims.
+
+    So many or more have a chance below 2.5 % if each may be false in 5 %: of 40, six.
+    """
     return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
 
 
-def pooled(found: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
-    """(standard deviation of one block's log-ratio, its degrees of freedom) of several estimates' own: √(Σ f·s² / Σ f).
+def pooled(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
+    """Return the pooled (standard deviation of one block's log-ratio, its degrees of freedom): √(Σ f·s² / Σ f).
 
-    (None, 0) where none has one (Box, Hunter & Hunter, Statistics for Experimenters, §3.2).
+    `estimates` are such pairs; (None, 0) is returned if none has a standard deviation (Box, Hunter & Hunter, Statistics
+    for Experimenters, §3.2).
     """
-    known = [(sd, degrees) for sd, degrees in found if sd is not None and degrees > 0]
-    total = sum(degrees for _, degrees in known)
-    return (sqrt(sum(degrees * sd**2 for sd, degrees in known) / total), total) if total else (None, 0)
+    usable = [(sd, degrees) for sd, degrees in estimates if sd is not None and degrees > 0]
+    total = sum(degrees for _, degrees in usable)
+    return (sqrt(sum(degrees * sd**2 for sd, degrees in usable) / total), total) if total else (None, 0)
 
 
-def nulls_text(found: Sequence[Noise]) -> str:
-    """The same of any noise from null arms."""
-    compared, claimed = counted(found)
+def nulls_text(noise: Sequence[Noise]) -> str:
+    """Describe how many null comparisons were claimed."""
+    compared, claimed = counted(noise)
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
-    more = "; that is more: claim nothing here before the machine is quieter" if suspicious(claimed, compared) else ""
-    return text + more if compared else "no null comparison was judged"
+    hint = "; that is more: claim nothing here before the machine is quieter" if suspicious(claimed, compared) else ""
+    return text + hint if compared else "no null comparison was judged"
 
 
-def counted(found: Sequence[Noise]) -> tuple[int, int]:
-    """(null comparisons that were judged, those that were claimed)."""
-    return sum(noise.compared for noise in found), sum(noise.claimed for noise in found)
+def counted(noise: Sequence[Noise]) -> tuple[int, int]:
+    """Return (null comparisons that were judged, those of them that were claimed)."""
+    return sum(item.compared for item in noise), sum(item.claimed for item in noise)

@@ -1,4 +1,4 @@
-"""All committed runs of steady loads → whether any metric depends on the order of points, adjusted over all of them together."""
+"""The order tests of all committed runs, adjusted together: whether any metric depends on the order of points."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunOrder(Record):
 
 
 class OrderReport(Record):
-    """What `selfbench order --json` prints."""
+    """The output of `selfbench order --json`."""
 
     schema_version: Literal[1] = 1
     runs: tuple[RunOrder, ...]
@@ -40,13 +40,13 @@ class OrderReport(Record):
 
 
 def report_of_reference() -> OrderReport:
-    """Read every committed run and test each metric of each arm at each point by what was measured before.
+    """Test in every committed run whether each metric, by arm and point, depends on what was measured before.
 
-    Samples that are invalid, among them those that began with what an earlier load had left and those that were not steady, are left
-    out as they are out of every table.
+    Invalid samples are left out, as they are left out of every table. Among them are samples that were not steady, and samples that began
+    with what an earlier load had left. A run that cannot be read has its error in `fault`.
     """
     runs: list[RunOrder] = []
-    every: list[tuple[str, OrderTest]] = []
+    all_tests: list[tuple[str, OrderTest]] = []
     folder = reference_folder()
     for name in run_names(folder):
         try:
@@ -57,18 +57,18 @@ def report_of_reference() -> OrderReport:
             runs.append(RunOrder(run=name, samples=0, tests=0, fault=str(error)))
             continue
         steady = sum(sample.valid and sample.point.disturbance is None for sample in samples)
-        missing = tuple(f"{one.point}: {one.text}" for one in find_missing_by_order(samples).values())
+        missing = tuple(f"{point.point}: {point.text}" for point in find_missing_by_order(samples).values())
         smallest = tests[0].p_value if tests else None
         runs.append(RunOrder(run=name, samples=steady, tests=len(tests), smallest_p=smallest, missing=missing))
-        every += [(name, test) for test in tests]
-    every.sort(key=lambda item: item[1].p_value)
-    adjusted = adjust([test for _, test in every])
+        all_tests += [(name, test) for test in tests]
+    all_tests.sort(key=lambda item: item[1].p_value)
+    adjusted = adjust([test for _, test in all_tests])
     return OrderReport(
         runs=tuple(runs),
-        tests=len(every),
+        tests=len(all_tests),
         below_5_percent=sum(test.p_value < SURE_P for test in adjusted),
         smallest_holm_p=adjusted[0].holm_p if adjusted else None,
         dependent=tuple(
-            f"{name}: {test.text}" for (name, _), test in zip(every, adjusted, strict=True) if test.holm_p <= SURE_P
+            f"{name}: {test.text}" for (name, _), test in zip(all_tests, adjusted, strict=True) if test.holm_p <= SURE_P
         ),
     )

@@ -1,11 +1,11 @@
-"""What earlier runs teach of one that is about to start: how much its metrics vary here, how long a bring-up takes, which loads need one.
+"""The lessons of earlier runs for one about to start: noise, how long bring-ups take, which loads need a fresh one.
 
-Runs under the same conditions (target, loads, generators, facts) are put together. Without any, what is committed of pairs' scatter
-elsewhere tells (`elsewhere`). Refuses to go by a damaged run, and by one with too few blocks.
+Runs under the same conditions (target, loads, generators, facts) are pooled. Without any, the committed standard
+deviations of pairs elsewhere are used (`elsewhere`). A damaged run is not used, nor one with too few blocks.
 
-A load that leaves so many local ports waiting that the next start cannot be drained needs a fresh bring-up after it. Where a sample recorded
-what loads leave, that decides. Of older samples connections that the proxy opened stand in for TIME_WAIT sockets: each waits 60 s, if the
-proxy closes it. Refuses to say of an older sample which side closed.
+A load that leaves so many local ports waiting that the next start cannot be drained needs a fresh bring-up after it. If a
+sample recorded what loads leave, that decides. In older samples the connections that the proxy opened stand in for
+TIME_WAIT sockets: each waits 60 s, if the proxy closes it. An older sample cannot show which side closed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ from lab.records.tables import RUN
 from lab.stats import paired as stats
 
 POOLED = 10
-"""Earlier runs whose noise is put together."""
+"""The number of earlier runs whose noise is pooled."""
 EACH_ITS_OWN = 0.95
-"""Connections opened per request from which on an older sample does not show who closes them: each request has one of its own then, and
-many backends close those. Below it a proxy keeps some and closes what its pool does not take."""
+"""The connections opened per request beyond which an older sample does not show who closes them.
+
+Each request has a connection for itself then, and many backends close those. Below it a proxy keeps some connections and
+closes those that its pool does not take.
+"""
 LEAST_SAMPLES = 2
-"""Samples of a load on which its leaving too much is known."""
+"""The least number of samples of a load that show that it leaves too much."""
 MAY_DIFFER = (
     "connections",
     "threads",
@@ -54,19 +57,29 @@ MAY_DIFFER = (
     "attempts",
     "singly",
 )
-"""Keys of a point that may differ from the known load's: more connections leave more, and the others decide nothing of it."""
+"""The keys of a point that may differ from the known load's.
+
+More connections leave more, and the other keys do not affect what a load leaves.
+"""
 Load = tuple[str, Point]
 """A variant and a load on it, the load without its name."""
 Schemes = Mapping[str, Scheme | None]
-"""Point → how an effect is come by there: in which kind of pair, None = by solo samples."""
+"""A mapping of point → the kind of pair that gives an effect there; None: solo samples give it."""
 OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
-"""What is forecast where no variant has a primary metric."""
+"""The metrics that are forecast if no variant has a primary metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs teach. `runs`: their ids, the newest first. `manifests`: variant → their digest in the newest. `only_aa`: that one
-    compared nothing but a variant with itself.
+    """The lessons of earlier runs.
+
+    Attributes:
+        runs: Their ids, the newest first.
+        bring_up_s: The median seconds of a bring-up in the newest; None: not known.
+        noises: The noise of each variant, point and metric.
+        manifests: Variant → the digest of its manifests in the newest.
+        only_aa: Whether the newest compared only a variant with itself.
+
     """
 
     runs: tuple[str, ...]
@@ -77,57 +90,72 @@ class Past:
 
     @property
     def id(self) -> str:
-        """The newest's."""
+        """The id of the newest run."""
         return self.runs[0]
 
     @property
     def source(self) -> str:
-        more = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
-        return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{more}"
+        """The runs that the lessons are from, for people."""
+        older = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
+        return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """The noise of one variant, judged or not."""
+        """Return the noise of one variant, judged or not."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:
-        """Whether of each something is known, and it had the manifests with this digest then."""
-        known = all(any(not noise.why for noise in self.of(name)) for name in baselines)
-        return known and all(self.manifests.get(name) == digest for name, digest in baselines.items())
+        """Return whether noise of each baseline (name → digest of its manifests) is known with these manifests."""
+        complete = all(any(not noise.why for noise in self.of(name)) for name in baselines)
+        return complete and all(self.manifests.get(name) == digest for name, digest in baselines.items())
 
 
 def past_runs(record: RunRecord) -> Iterator[Past]:
-    """The other runs under a run's conditions with blocks enough, the newest first: its target, loads, generators, and facts but for the boot."""
+    """Yield the lessons of each other run under a run's conditions that has enough blocks, the newest first.
+
+    The conditions are target, loads, generators, and facts except the boot.
+    """
     conditions = record.target, record.points, record.generators
     for name in reversed(run_names()):
-        with suppress(LabError):  # a damaged run is no guide; it is reported when it is asked for
+        with suppress(LabError):  # a damaged run is not used; it is reported when the user opens it
             run = RunStore.open(name)
-            there = run.record
-            alike = (there.target, there.points, there.generators) == conditions and there.blocks >= stats.MIN_BLOCKS
-            if name != record.id and alike and not differing(record.facts, there.facts) and (samples := run.samples()):
-                yield past_of(there, samples, summarise_run(there, samples, run.histogram))
+            old = run.record
+            alike = (old.target, old.points, old.generators) == conditions and old.blocks >= stats.MIN_BLOCKS
+            if name != record.id and alike and not differing(record.facts, old.facts) and (samples := run.samples()):
+                yield past_of(old, samples, summarise_run(old, samples, run.histogram))
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
-    """What a run of these samples teaches."""
-    taken = bring_ups_s(samples)
-    nulls, tried = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
-    only_aa = bool(nulls) and len(nulls) == len(tried)
+    """Return the lessons of one run."""
+    durations = bring_ups_s(samples)
+    nulls, variants = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
+    only_aa = bool(nulls) and len(nulls) == len(variants)
     digests = {name: variant.manifests_sha256 for name, variant in record.variants.items()}
-    return Past((record.id,), median(taken) if taken else None, noises(summary), digests, only_aa)
+    return Past((record.id,), median(durations) if durations else None, noises(summary), digests, only_aa)
 
 
 def best_past(record: RunRecord) -> Past | None:
-    """All that know the noise of what is compared with, as it is now, pooled; else the newest that knows of any; else the newest."""
+    """Return the best lessons for a run.
+
+    They are all those pooled that cover the noise of its baselines with the present manifests; else the newest that know
+    any noise; else the newest.
+    """
     baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
-    found = list(islice(past_runs(record), POOLED))
-    telling = (past for past in found if any(not noise.why for noise in past.noises))
-    covering = [past for past in found if past.covers(baselines)]
-    return together(covering) if covering else next(telling, next(iter(found), None))
+    newest = list(islice(past_runs(record), POOLED))
+    with_noise = (past for past in newest if any(not noise.why for noise in past.noises))
+    covering = [past for past in newest if past.covers(baselines)]
+    return together(covering) if covering else next(with_noise, next(iter(newest), None))
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What earlier runs say of one that is about to start: what they teach, the bring-ups that its loads make certain, how long it takes."""
+    """The forecast for a run that is about to start.
+
+    Attributes:
+        past: The lessons of earlier runs; None without any.
+        fresh: The bring-ups that its loads make certain.
+        duration_s: How many seconds it takes.
+
+    """
 
     past: Past | None
     fresh: PlannedAnew
@@ -135,7 +163,14 @@ class Forecast:
 
 
 def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
-    """`bring_up_s`: of one, where no earlier run tells; `past`: the earlier runs to go by, None: the best ones."""
+    """Forecast a run.
+
+    Args:
+        record: The record of the run.
+        bring_up_s: The seconds of one bring-up, if no earlier run shows it.
+        past: The earlier runs to use; None: the best ones.
+
+    """
     planned, past = record.plan(), past or best_past(record)
     if past is not None and past.bring_up_s is not None:
         bring_up_s = past.bring_up_s
@@ -144,15 +179,15 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 
 def together(pasts: Sequence[Past]) -> Past:
-    """The newest, with the noise of all."""
+    """Return the newest of several lessons, with the noise of all pooled."""
     groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
     for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
         groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
-    made: list[Noise] = []
-    for first, *others in groups.values():
-        sd, degrees = pooled([(each.sd, each.pilot_blocks - 1) for each in (first, *others)])
-        made.append(replace(first, sd=sd, pilot_blocks=degrees + 1))
-    return replace(pasts[0], noises=tuple(made), runs=tuple(run for past in pasts for run in past.runs))
+    merged: list[Noise] = []
+    for first, *older in groups.values():
+        sd, degrees = pooled([(noise.sd, noise.pilot_blocks - 1) for noise in (first, *older)])
+        merged.append(replace(first, sd=sd, pilot_blocks=degrees + 1))
+    return replace(pasts[0], noises=tuple(merged), runs=tuple(run for past in pasts for run in past.runs))
 
 
 def judged_at(
@@ -162,45 +197,53 @@ def judged_at(
     asked: bool = False,
     schemes: Schemes | None = None,
 ) -> list[Noise]:
-    """Of one variant's noise, what carries an effect in `metric` at each point where one is judged; None: OF_A_BASELINE.
+    """Return the noise of the metric that carries an effect at each point, where it is judged.
 
-    `asked`: that very metric, whatever carries it elsewhere. `schemes`: point → how the effect is come by there; None: any way.
+    Args:
+        noise: The noise of one variant.
+        points: The points of the sweep.
+        metric: The primary metric; None: OF_A_BASELINE.
+        asked: Whether to use exactly this metric, whatever carries it at a point.
+        schemes: Point → the kind of pair that gives the effect there; None: any.
+
     """
-    found: list[Noise] = []
+    judged: list[Noise] = []
     for point in points:
-        fitting = [each for each in noise if each.point == point.name]
+        fitting = [candidate for candidate in noise if candidate.point == point.name]
         if schemes is not None:
-            fitting = [each for each in fitting if each.scheme == schemes[point.name]]
-        here = {each.metric: each for each in fitting}
-        why = {name: each.why for name, each in here.items() if each.why}
+            fitting = [candidate for candidate in fitting if candidate.scheme == schemes[point.name]]
+        by_metric = {candidate.metric: candidate for candidate in fitting}
+        reasons = {name: candidate.why for name, candidate in by_metric.items() if candidate.why}
         given = (metric,) if asked and metric else None
-        wanted = given or (OF_A_BASELINE if metric is None else (carrier(metric, point, points, why),))
-        found += [here[name] for name in wanted if name in here and not here[name].why]
-    return found
+        metrics = given or (OF_A_BASELINE if metric is None else (carrier(metric, point, points, reasons),))
+        judged += [by_metric[name] for name in metrics if name in by_metric and not by_metric[name].why]
+    return judged
 
 
 def elsewhere(target: str, variants: Iterable[str], points: Sequence[Point]) -> list[Noise]:
-    """What is committed of pairs' scatter, as if it were of these variants at these points.
+    """Return the committed standard deviations of pairs, as if they were of these variants at these points.
 
-    CPU per request in a pair scatters as the levels of this very system on this target say, where these are known.
+    For CPU per request in a pair it is that of this very system on this target, if its variance components are known.
     """
-    found: list[Noise] = []
+    noise: list[Noise] = []
     committed = scatter_elsewhere()
     for variant, point in product(variants, points):
-        for one in (each for each in committed if each.load == point.scheme):
-            sd, pilot = one.sd, one.rounds
-            known = levels.known(target, {variant}, one.scheme) if one.scheme else None
-            if known is not None and one.metric == "cpu_per_request":
-                sd, pilot = levels.scatter(known, point.generations, point.duration_s, point.singly)
-            found.append(Noise(variant, point.name, one.metric, one.scheme, None, None, sd, pilot, None, False, 0, 0))
-    return found
+        for deviation in (candidate for candidate in committed if candidate.load == point.scheme):
+            sd, pilot = deviation.sd, deviation.rounds
+            component = levels.known(target, {variant}, deviation.scheme) if deviation.scheme else None
+            if component is not None and deviation.metric == "cpu_per_request":
+                sd, pilot = levels.scatter(component, point.generations, point.duration_s, point.singly)
+            noise.append(
+                Noise(variant, point.name, deviation.metric, deviation.scheme, None, None, sd, pilot, None, False, 0, 0)
+            )
+    return noise
 
 
 # -- fresh bring-ups -----------------------------------------------------------------------------------------
 
 
 def share_left(sample: Sample) -> float | None:
-    """Return the share of local ports that wait in TIME_WAIT after a sample's load; None where it does not show that."""
+    """Return the share of local ports that wait in TIME_WAIT after a sample's load; None if it does not show that."""
     if (end := sample.leftovers.get("end")) is not None:
         return None if end.unseen else ports_taken(end).share
     opened = sample.counters.get(OPENED)
@@ -210,11 +253,14 @@ def share_left(sample: Sample) -> float | None:
 
 
 def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
-    """Return the solo loads each of whose samples left too many ports waiting, LEAST_SAMPLES of them or more → the least share left."""
+    """Return solo load → the least share of ports that it left waiting, for loads that always left too many.
+
+    A load needs LEAST_SAMPLES samples or more.
+    """
     shares: dict[Load, list[float | None]] = {}
     for sample in samples:
         if sample.valid and sample.pair is None and sample.point.disturbance is None:
-            shares.setdefault((sample.variant, _nameless(sample.point)), []).append(share_left(sample))
+            shares.setdefault((sample.variant, _strip_name(sample.point)), []).append(share_left(sample))
     least = {
         load: min(share or 0.0 for share in lefts) for load, lefts in shares.items() if len(lefts) >= LEAST_SAMPLES
     }
@@ -222,9 +268,15 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
 
 
 def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
-    """Count the starts in a plan that cannot be drained, because the load before them in their bring-up leaves too much.
+    """Count the starts in a plan that cannot be drained.
 
-    `shares`: what loads are known to leave at least (`leaving_loads`), from these `runs`.
+    The load before them in their bring-up leaves too many ports waiting.
+
+    Args:
+        planned: The plan.
+        shares: The least that loads are known to leave (`leaving_loads`).
+        runs: The runs that showed it.
+
     """
     count, loads = 0, dict[str, None]()
     for before, after in pairwise(planned.slots):
@@ -232,7 +284,7 @@ def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str
             leaving = [
                 side
                 for side in before.sides
-                if any(share * _part_left(side, load) >= PORT_SHARE for load, share in shares.items())
+                if any(share * _find_part_left(side, load) >= PORT_SHARE for load, share in shares.items())
             ]
             count += bool(leaving)
             loads |= dict.fromkeys(f"{side.arm.variant} at {side.point.name}" for side in leaving)
@@ -240,60 +292,67 @@ def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str
 
 
 def known_anew(planned: Plan, target: str) -> PlannedAnew:
-    """Count a plan's certain fresh bring-ups by all runs of its variants on this target, one's own and the committed ones."""
+    """Count a plan's certain fresh bring-ups by all stored runs of its variants on a target.
+
+    They are the user's runs and the committed ones.
+    """
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):
         return PlannedAnew()
     slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
     shares, runs = dict[Load, float](), list[str]()
-    for run in _runs_of({slot.arm.variant for slot in slots}, target):
+    for run in _find_runs({slot.arm.variant for slot in slots}, target):
         parts = [
-            ((slot.arm.variant, point.name), _part_left(slot, (slot.arm.variant, _nameless(point))))
+            ((slot.arm.variant, point.name), _find_part_left(slot, (slot.arm.variant, _strip_name(point))))
             for point, slot in product(run.record.points, slots)
         ]
         enough = any(part >= PORT_SHARE for _, part in parts)
         alike = {place for place, part in parts if part and enough}
-        with suppress(LabError):  # as above
-            of_run = leaving_loads(run.samples(partial(_is_alone_of, alike))) if alike else {}
+        with suppress(LabError):  # a damaged run is not used
+            of_run = leaving_loads(run.samples(partial(_is_solo_sample, alike))) if alike else {}
             if planned_anew(planned, of_run).count:
                 shares |= {load: min(share, shares.get(load, share)) for load, share in of_run.items()}
                 runs.append(run.record.id)
     return planned_anew(planned, shares, runs)
 
 
-def _is_alone_of(loads: Set[tuple[str, str]], sample: Sample) -> bool:
+def _is_solo_sample(loads: Set[tuple[str, str]], sample: Sample) -> bool:
     """Return whether a sample is of one of these variants and points, and of no pair."""
     return sample.pair is None and (sample.variant, sample.point.name) in loads
 
 
-def _runs_of(variants: Set[str], target: str) -> Iterator[RunStore]:
-    """Yield the stored steady runs on a target that have one of the variants. Their run.json is searched before it is parsed."""
-    spelled = [f'"{each}"' for variant in variants for each in spellings(variant)]
+def _find_runs(variants: Set[str], target: str) -> Iterator[RunStore]:
+    """Yield the stored steady runs on a target that have one of the variants.
+
+    The text of their run.json is searched before it is parsed.
+    """
+    spelled = [f'"{spelling}"' for variant in variants for spelling in spellings(variant)]
     for folder in (runs_folder(), reference_folder()):
         for name in run_names(folder):
             text = readable(folder / name / RUN)
-            if f'"target": "{target}"' in text and any(each in text for each in spelled):
+            if f'"target": "{target}"' in text and any(spelling in text for spelling in spelled):
                 with suppress(LabError):
                     run = RunStore.open(str(folder / name))
-                    if run.record.target == target and not any(one.disturbance for one in run.record.points):
+                    if run.record.target == target and not any(point.disturbance for point in run.record.points):
                         yield run
 
 
-def _nameless(point: Point) -> Point:
+def _strip_name(point: Point) -> Point:
     return point.model_copy(update={"name": ""})
 
 
-def _part_left(slot: Slot, load: Load) -> float:
-    """Return the part of what a known load leaves waiting that a slot's load leaves at least: it is that load, or one of more connections.
+def _find_part_left(slot: Slot, load: Load) -> float:
+    """Return the least part that a slot's load leaves waiting of what a known load leaves.
 
-    0 where it is another. A shorter load leaves less in proportion at most, since connections are opened fastest while ports are free; of a pair each side
-    has half of the time, or what the other leaves it of the machine.
+    It is 0 if the slot's load is neither that load, nor one with more connections. A shorter load leaves at least its
+    proportional part, since connections are opened fastest while ports are free. Each side of a pair has half of the time,
+    or the part of the machine that the other side leaves it.
     """
-    variant, other = load
-    point = _nameless(slot.point)
-    if slot.arm.variant != variant or point.connections < other.connections:
+    variant, known_load = load
+    point = _strip_name(slot.point)
+    if slot.arm.variant != variant or point.connections < known_load.connections:
         return 0.0
-    if point.model_copy(update={name: getattr(other, name) for name in MAY_DIFFER}) != other:
+    if point.model_copy(update={name: getattr(known_load, name) for name in MAY_DIFFER}) != known_load:
         return 0.0
-    lasts_s, other_s = (each.duration_s + each.warmup_s for each in (point, other))
-    return min(1.0, lasts_s / other_s) * (0.5 if slot.against else 1.0)
+    lasts_s, known_s = (timed.duration_s + timed.warmup_s for timed in (point, known_load))
+    return min(1.0, lasts_s / known_s) * (0.5 if slot.against else 1.0)

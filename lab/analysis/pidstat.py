@@ -1,9 +1,9 @@
-"""Usage per process and thread, second by second, as `pidstat -u -r -h` shows it: a usage.parquet → two tables and a summary.
+"""The usage per process and thread, second by second, as `pidstat -u -r -h` shows it: two tables and a summary.
 
-What a row says is the increase since the look before it, per second of the time between them, from the same clock
-ticks that pidstat reads: 1 % is one tick of 100 in a second, 100 % is one CPU. Of shares that a usage table
-does not hold (guests, and memory where the machine's is not known) the cells are null. Refuses nothing: an empty
-table gives empty tables. The columns are those of data/published/nds_pidstat.csv.
+They are made from a usage.parquet. A row has the increase since the look before it, per second of the time between them,
+from the same clock ticks that pidstat reads: 1 % is one tick of 100 in a second, 100 % is one CPU. Cells are null where a
+usage table does not have the number: guests, and memory if the machine's is not known. An empty table gives empty tables.
+The columns are those of data/published/nds_pidstat.csv.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from __future__ import annotations
 import polars as pl
 
 LEAST_S = 0.5
-"""Looks closer together than this say nothing in clock ticks of 10 ms: the last one of a sample comes when it ends."""
+"""The least seconds between two looks: closer ones show nothing in clock ticks of 10 ms.
+
+The last look of a sample comes when it ends, so it may be closer.
+"""
 
 KEY = ["role", "pid", "tid"]
 HEAD = ["t_s", *KEY, "title"]
@@ -20,17 +23,27 @@ MEMORY_COLUMNS = ("minflt_per_s", "majflt_per_s", "vsz_kib", "rss_kib", "mem_per
 
 
 def cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
-    """`t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU."""
-    return _seconds(usage).select(*HEAD, *_cpu())
+    """Return the CPU usage of each second.
+
+    Columns: `t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU.
+    """
+    return _split_seconds(usage).select(*HEAD, *_compute_cpu())
 
 
 def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
-    """As `cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory."""
-    return _seconds(usage).select(*HEAD, *_memory(memory_bytes))
+    """Return the memory usage of each second.
+
+    Columns as `cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory
+    (`memory_bytes`; None: not known).
+    """
+    return _split_seconds(usage).select(*HEAD, *_compute_memory(memory_bytes))
 
 
 def summary(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
-    """One row per process and thread, as pidstat's `Average:` lines: rates over the whole time, sizes as their mean."""
+    """Return one row per process and thread, as pidstat's `Average:` lines.
+
+    Rates are over the whole time, sizes are the mean. `memory_bytes`: the machine's memory; None: not known.
+    """
     looks = usage.group_by(KEY, maintain_order=True).agg(
         pl.len().alias("looks"),
         pl.col("title").last(),
@@ -39,24 +52,27 @@ def summary(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFram
         pl.col("vsz_bytes", "rss_bytes").mean(),
     )
     spans = looks.filter(pl.col("t_s_more") >= LEAST_S).rename({"t_s_more": "span_s"})
-    return spans.select(*KEY, "title", "span_s", *_cpu(), *_memory(memory_bytes))
+    return spans.select(*KEY, "title", "span_s", *_compute_cpu(), *_compute_memory(memory_bytes))
 
 
 _COUNTED = ("user_s", "system_s", "minflt", "majflt")
 
 
-def _seconds(usage: pl.DataFrame) -> pl.DataFrame:
-    """Each look with what was added since the one before (`…_more`, `span_s`), without first looks and hasty ones."""
+def _split_seconds(usage: pl.DataFrame) -> pl.DataFrame:
+    """Return each look with the increase since the one before (`…_more`, `span_s`).
+
+    The first look of each process is left out, and a last look that came too soon.
+    """
     last = pl.col("t_s").last().over(KEY)
     before = pl.col("t_s").shift().over(KEY)
     hasty = (pl.col("t_s") == last) & (last - before < LEAST_S)
     steady = usage.sort("t_s", maintain_order=True).filter(~hasty.fill_null(value=False))
-    more = [(pl.col(name) - pl.col(name).shift().over(KEY)).alias(f"{name}_more") for name in _COUNTED]
+    increases = [(pl.col(name) - pl.col(name).shift().over(KEY)).alias(f"{name}_more") for name in _COUNTED]
     span = (pl.col("t_s") - pl.col("t_s").shift().over(KEY)).alias("span_s")
-    return steady.with_columns(*more, span).filter(pl.col("span_s") > 0).sort("t_s", "role", "pid", "tid")
+    return steady.with_columns(*increases, span).filter(pl.col("span_s") > 0).sort("t_s", "role", "pid", "tid")
 
 
-def _cpu() -> list[pl.Expr]:
+def _compute_cpu() -> list[pl.Expr]:
     def percent(name: str) -> pl.Expr:
         return 100 * pl.col(f"{name}_more") / pl.col("span_s")
 
@@ -68,7 +84,7 @@ def _cpu() -> list[pl.Expr]:
     ]
 
 
-def _memory(memory_bytes: int | None) -> list[pl.Expr]:
+def _compute_memory(memory_bytes: int | None) -> list[pl.Expr]:
     share = 100 * pl.col("rss_bytes") / memory_bytes if memory_bytes else pl.lit(None, pl.Float64)
     return [
         (pl.col("minflt_more") / pl.col("span_s")).alias("minflt_per_s"),

@@ -1,6 +1,7 @@
-"""A run's samples → its summary, by one path: cells (`aggregate`), effects and decisions (`judge`), what has to be said (`explain`).
+"""The summary of a run, made from its samples in three steps: cells, effects with decisions, notes.
 
-Refuses to say which of two rows matters more, and to bring steady loads and disturbed ones into one table: a ratio is no difference.
+The steps are those of `aggregate`, `judge` and `explain`. The module does not weigh one row against another. Steady loads and disrupted ones are never in one table, as a ratio is no
+difference.
 """
 
 from __future__ import annotations
@@ -29,9 +30,20 @@ def summarise_run(
     disturbed: bool = False,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """`summarise` of a stored run: plan, primary metrics (or the one that its blocks were planned for) and snippets are those it recorded.
+    """Summarise a stored run by what it recorded: its plan, primary metrics and snippets.
 
-    `seconds_of`: what a sustained sample did second by second; None: its effects within the sample are not shown.
+    If its blocks were planned for a named metric, that is the primary one.
+
+    Args:
+        record: The run's record.
+        samples: All its samples.
+        histogram_of: Called once per counted sample of a steady load.
+        disturbed: Whether to summarise the disrupted loads instead of the steady ones.
+        seconds_of: What a sustained sample did second by second; None: its effects within the sample are not shown.
+
+    Raises:
+        MeasuringError: Samples do not belong together.
+
     """
     ran = {arm.name: record.variants[arm.variant] for arm in record.arms}
     variants = {arm.name: ran[arm.name] for arm in record.arms if arm.role == "variant"}
@@ -39,7 +51,7 @@ def summarise_run(
         record.plan(),
         samples,
         histogram_of,
-        _asked(record, disturbed),
+        _read_questions(record, disturbed),
         {name: variant.snippet for name, variant in variants.items()},
         disturbed,
         {name: variant.knobs for name, variant in ran.items()},
@@ -78,92 +90,104 @@ def summarise(
     plan: Plan,
     samples: Sequence[Sample],
     histogram_of: HistogramOf,
-    asked: Asked,
+    questions: Asked,
     snippets: Mapping[str, str] | None = None,
     disturbed: bool = False,
     knobs: Mapping[str, Sequence[str]] | None = None,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """Every cell of the plan as a row, measured or not, of steady loads or of `disturbed` ones.
+    """Summarise every cell of a plan as a row, measured or not.
 
-    `histogram_of` is called once per counted sample. `snippets`: arm → what to apply, for its verdict. `knobs`: arm → those of its variant;
-    None: how soon ports run out is not asked. MeasuringError when samples do not belong together.
+    Args:
+        plan: The plan.
+        samples: All samples of the run.
+        histogram_of: Called once per counted sample of a steady load.
+        questions: The questions that the run was to answer.
+        snippets: Arm → what to apply, for its verdict.
+        disturbed: Whether to summarise the disrupted loads instead of the steady ones.
+        knobs: Arm → the knobs of its variant; None: port exhaustion is not computed.
+        seconds_of: As for `summarise_run`.
+
+    Raises:
+        MeasuringError: Samples do not belong together.
+
     """
     cells = cells_of(plan, samples, histogram_of, disturbed)
-    places, missing = _places(cells, disturbed), find_missing_by_order(samples)
+    places, missing = _list_places(cells, disturbed), find_missing_by_order(samples)
     rows = [
         Row(
             cells.at(arm.name, point),
             cells.at(arm.baseline, point) if arm.baseline else None,
-            own,
+            effects,
             cells.pair(arm.name, point),
-            missing=found if (found := missing.get(point.name)) and found.concerns(arm) else None,
+            missing=at_point if (at_point := missing.get(point.name)) and at_point.concerns(arm) else None,
         )
-        for (arm, point), own in zip(places, Effects(cells, asked, missing).table(places), strict=True)
+        for (arm, point), effects in zip(places, Effects(cells, questions, missing).table(places), strict=True)
     ]
     order = "" if disturbed else order_note(run_order_tests(cells, samples))
     notes = (*general_notes(rows, disturbed), *filter(None, [order]))
     if knobs is not None:
         loaded = [(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
-        rows = [replace(row, exhaustion=found) for row, found in zip(rows, exhaustions_of(loaded), strict=True)]
+        rows = [replace(row, exhaustion=ports) for row, ports in zip(rows, exhaustions_of(loaded), strict=True)]
     for number, row in enumerate(rows):
         if seconds_of is not None and row.point.sustained and row.base is not None:
             thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
             settled = tuple(map(thirds.settle, row.effects)) if thirds else row.effects
             rows[number] = replace(row, thirds=thirds, effects=settled)
     return Summary(
-        target=next((one.target for one in samples if (one.point.disturbance is not None) is disturbed), None),
+        target=next((sample.target for sample in samples if (sample.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
         rows=tuple(replace(row, notes=tuple(dict.fromkeys(notes_of(row)))) for row in rows),
         notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
-        primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in asked.primary.items()},
+        primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in questions.primary.items()},
     )
 
 
 def null_arms(arms: Sequence[Arm]) -> list[Arm]:
-    """Those that are compared with their own variant and are not the A/A pair's."""
+    """Return the arms that are compared with their own variant, without the A/A pair's."""
     variant_of = {arm.name: arm.variant for arm in arms}
     return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]
 
 
 def decided(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
-    """(arm, point, metric) → the effect, as the run's table has it."""
-    found: dict[tuple[str, str, str], Effect] = {}
+    """Return (arm, point, metric) → the effect as the run's table has it."""
+    table_effects: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
-        places = _places(cells, disturbed)
-        effects = Effects(cells, _asked(record, disturbed), find_missing_by_order(samples))
+        places = _list_places(cells, disturbed)
+        effects = Effects(cells, _read_questions(record, disturbed), find_missing_by_order(samples))
         table = zip(places, effects.table(places), strict=True)
-        found |= {(arm.name, point.name, one.metric): one for (arm, point), row in table for one in row}
-    return found
+        table_effects |= {
+            (arm.name, point.name, effect.metric): effect for (arm, point), row in table for effect in row
+        }
+    return table_effects
 
 
-def _asked(record: RunRecord, disturbed: bool) -> Asked:
-    """What was fixed beforehand: by the run's design, and by each variant's hypothesis."""
+def _read_questions(record: RunRecord, disturbed: bool) -> Asked:
+    """Return what was fixed beforehand: by the run's design, and by each variant's hypothesis."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
-    asked = design.planned_for.asked if design.planned_for and not disturbed else None
+    metric = design.planned_for.asked if design.planned_for and not disturbed else None
     return Asked(
-        primary={name: asked or variant.primary_metric for name, variant in variants.items()},
+        primary={name: metric or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
         solo={(place.arm, place.point): place.solo_decides for place in design.places if not place.against},
         worth=record.worth,
     )
 
 
-def _places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
-    """Of a table's rows, in their order: reference, baselines each with its A/A, variants."""
+def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
+    """Return the places of a table's rows in order: reference, baselines each with its A/A arm, variants."""
     arms = {arm.name: arm for arm in cells.plan.arms}
     ranked: list[tuple[int, int, bool, Arm]] = []
     for arm in arms.values():
-        first = (
-            arms.get(arm.baseline or "", arm) if arm.role == "again" else arm
-        )  # an A/A arm follows the arm it repeats
+        # an A/A arm follows the arm it repeats
+        first = arms.get(arm.baseline or "", arm) if arm.role == "again" else arm
         rank = {"reference": 0, "variant": 2}.get(first.role, 1)
         ranked.append((rank, list(arms).index(first.name), first is not arm, arm))
-    ranked.sort(key=lambda each: each[:3])
+    ranked.sort(key=lambda entry: entry[:3])
     points = [point for point in cells.plan.points if (point.disturbance is not None) is disturbed]
     return [
         (arm, point)

@@ -1,7 +1,7 @@
-"""What a disturbed sample looked like over time: its requests in bins of 100 ms, its events as marks, its probes, its transfers.
+"""The timeline of a disrupted sample: requests in bins of 100 ms, events as marks, probes, transfers.
 
-Pure: frames of `lab.model.requests` and `lab.model.events` in, frames out; seconds since `zero_s` (epoch). Refuses to judge:
-what counts as an outage or a stale answer is `lab.records.outcomes`' affair.
+Frames of `lab.model.requests` and `lab.model.events` go in, and frames come out; times are seconds since `zero_s` (epoch).
+The module does not judge: `lab.records.outcomes` decides what counts as an outage or a stale answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.records import incidents as happenings
 
 BIN_S = 0.1
 NO_ANSWER = ("connect", "read", "write", "timeout", "other")
-"""Ways to fail without a status, as the requests' `error` column has them; `status` stands for a wrong one."""
+"""The ways to fail without a status, as in the requests' `error` column; `status` stands for a wrong one."""
 
 BINS_SCHEMA = {
     "t_s": pl.Float64,  # where the bin begins
@@ -48,37 +48,48 @@ ROWS = {
     "reloads": ("Reload", "Reloaded"),
     "connections": ("Cut",),
 }
-"""Row of marks → the kinds of `lab.model.events` in it, from top to bottom. Single probes and transfers have figures of their own."""
+"""Row of marks → the kinds of `lab.model.events` in it, from top to bottom.
+
+Single probes and transfers have figures for themselves.
+"""
 
 
 def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
-    """Columns of BINS_SCHEMA, every bin from the first due request to the last done one; empty ones have rates of 0.
+    """Return the columns of BINS_SCHEMA for every bin, from the first due request to the last done one.
 
-    `right`: by request, what did not fail though it may be no good answer (`lab.records.outcomes.right`); None = good ones alone.
+    Empty bins have rates of 0.
+
+    Args:
+        requests: The log of requests.
+        zero_s: The zero of the times (epoch).
+        width_s: The width of a bin in seconds.
+        right: By request: whether it did not fail, though it may be no good answer (`lab.records.outcomes.right`); None:
+            only good answers did not fail.
+
     """
     if requests.is_empty():
         return pl.DataFrame(schema=BINS_SCHEMA)
     failed = pl.when(pl.col("right")).then(None).when(pl.col("error") != "").then(pl.col("error"))
     well = good(requests)
-    known = requests.with_columns(well, right=well if right is None else right).with_columns(
-        due=_bin("due_s", zero_s, width_s),
-        done=_bin("done_s", zero_s, width_s),
+    timed = requests.with_columns(well, right=well if right is None else right).with_columns(
+        due=_locate_bin("due_s", zero_s, width_s),
+        done=_locate_bin("done_s", zero_s, width_s),
         failed=failed.otherwise(pl.lit("status")),
         latency_s=pl.when(pl.col("good")).then(pl.col("done_s") - pl.col("due_s")),
     )
-    first, last = known.select(pl.min("due"), pl.max("done").alias("last")).row(0)
+    first, last = timed.select(pl.min("due"), pl.max("done").alias("last")).row(0)
     every = pl.DataFrame({"bin": range(first, max(first, last) + 1)}, schema={"bin": pl.Int64})
-    due = known.group_by(pl.col("due").alias("bin")).agg(
+    by_due = timed.group_by(pl.col("due").alias("bin")).agg(
         due_rps=pl.len() / width_s,
         p50_s=pl.col("latency_s").median(),
         max_s=pl.col("latency_s").max(),
         **{kind: (pl.col("failed") == kind).sum() for kind in FAILED},
     )
-    done = known.filter("good").group_by(pl.col("done").alias("bin")).agg(good_rps=pl.len() / width_s)
+    by_done = timed.filter("good").group_by(pl.col("done").alias("bin")).agg(good_rps=pl.len() / width_s)
     counts = ["due_rps", "good_rps", *FAILED]
     return (
-        every.join(due, on="bin", how="left")
-        .join(done, on="bin", how="left")
+        every.join(by_due, on="bin", how="left")
+        .join(by_done, on="bin", how="left")
         .with_columns(pl.col(counts).fill_null(0), t_s=pl.col("bin") * width_s)
         .sort("bin")
         .select(*BINS_SCHEMA)
@@ -86,30 +97,33 @@ def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: p
     )
 
 
-def _bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
-    # A nanosecond more: a time that stands exactly at a bin's begin must not fall into the one before by rounding.
+def _locate_bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
+    # A millionth of a bin is added: a time exactly at a bin's begin must not fall into the bin before by rounding.
     return ((pl.col(column) - zero_s) / width_s + 1e-6).floor().cast(pl.Int64)
 
 
-def across(several: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Bins of several blocks on one zero → t_s, low_rps, high_rps: the least and most good answers per second of any."""
-    if not several:
+def across(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the least and most good answers per second of several blocks' bins: columns t_s, low_rps, high_rps.
+
+    The bins must be on one zero; only those that every block has are kept.
+    """
+    if not frames:
         return pl.DataFrame(schema={"t_s": pl.Float64, "low_rps": pl.Float64, "high_rps": pl.Float64})
-    every = pl.concat([frame.select(pl.col("t_s").round(6), "good_rps") for frame in several])
+    every = pl.concat([frame.select(pl.col("t_s").round(6), "good_rps") for frame in frames])
     grouped = every.group_by("t_s").agg(low_rps=pl.min("good_rps"), high_rps=pl.max("good_rps"), blocks=pl.len())
-    return grouped.filter(pl.col("blocks") == len(several)).drop("blocks").sort("t_s")
+    return grouped.filter(pl.col("blocks") == len(frames)).drop("blocks").sort("t_s")
 
 
 def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Columns of MARKS_SCHEMA, in the order of time; `text`: who said it of what, for people."""
+    """Return the columns of MARKS_SCHEMA in the order of time; `text` is who reported what, for people."""
     row = {kind: row for row, kinds in ROWS.items() for kind in kinds}
-    who = pl.concat_str(["role", "object"], separator=" ").str.strip_chars()
+    origin = pl.concat_str(["role", "object"], separator=" ").str.strip_chars()
     return (
         events.filter(pl.col("kind").is_in(list(row)))
         .with_columns(
             t_s=pl.col("at_s") - zero_s,
             row=pl.col("kind").replace_strict(row, return_dtype=pl.String),
-            text=pl.concat_str([who, "detail"], separator=": ").str.strip_chars(": ") + pl.format(" ({})", "source"),
+            text=pl.concat_str([origin, "detail"], separator=": ").str.strip_chars(": ") + pl.format(" ({})", "source"),
         )
         .sort("t_s")
         .select(*MARKS_SCHEMA)
@@ -117,13 +131,16 @@ def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
 
 def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Every single attempt that was told (`lab.records.incidents`) as columns of PROBES_SCHEMA."""
-    told = happenings.probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
-    return told.drop_nulls("took_s").select(*PROBES_SCHEMA)
+    """Return the columns of PROBES_SCHEMA for every recorded probe (`lab.records.incidents`)."""
+    recorded = happenings.probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
+    return recorded.drop_nulls("took_s").select(*PROBES_SCHEMA)
 
 
 def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Every large body, also those that failed or were broken off (`lab.records.incidents`), as columns of TRANSFERS_SCHEMA. MeasuringError."""
+    """Return the columns of TRANSFERS_SCHEMA for every large body (`lab.records.incidents`).
+
+    Those that failed or were broken off are included. MeasuringError as there.
+    """
     until_s = pl.col("at_s") - zero_s
-    told = happenings.transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
-    return told.select(*TRANSFERS_SCHEMA)
+    recorded = happenings.transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
+    return recorded.select(*TRANSFERS_SCHEMA)

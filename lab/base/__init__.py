@@ -1,1 +1,1 @@
-"""What every package may use: errors with a remedy, files that are whole or not there, quantities and durations."""
+"""Helpers that every package may use: errors with a remedy, complete files, quantities and durations."""

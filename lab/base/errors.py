@@ -1,7 +1,7 @@
-"""Errors a user can act on: the place, the fault, the remedy, and the exit status that goes with them.
+"""Errors a user can act on: the place, the fault, the remedy and the exit status.
 
-Refuses to be a catch-all: a defect in the lab itself is not one of these and keeps its traceback
-(`LAB_DEBUG=1`) or becomes one line asking for a report.
+A defect in the lab itself is not one of these: it keeps its traceback (`LAB_DEBUG=1`) or becomes one line that
+asks for a report.
 """
 
 import difflib
@@ -9,7 +9,10 @@ from collections.abc import Collection, Iterable
 
 
 class LabError(Exception):
-    """`place: fault`, then the remedy on a line of its own. `exit_status` is what the command ends with."""
+    """An error a user can act on, printed as `place: fault` and then the remedy on a separate line.
+
+    `exit_status` is the status that the command ends with.
+    """
 
     exit_status = 2
 
@@ -19,13 +22,19 @@ class LabError(Exception):
 
 
 class UsageError(LabError):
-    """Wrong usage, bad input or a missing prerequisite: nothing was started (exit 2)."""
+    """The error for wrong usage, bad input or a missing prerequisite: nothing was started (exit 2)."""
 
 
 class NotMeasurableError(UsageError):
-    """What this machine or target cannot show (README, "How to read a table", 6): a row "not measurable: <what>" of the table, not a number.
+    """The error for a variant or load that this machine or target cannot measure.
 
-    `what` is short: `cores`, `open files`, `host-wide`; `why` is the fault in words. Asked for alone it is an error like any other wrong usage.
+    It becomes a row "not measurable: <what>" of the table, without a number (README, "How to read a table", 6).
+    Where the user requested nothing else, it is an error like any other wrong usage.
+
+    Attributes:
+        what: A short name: `cores`, `open files`, `host-wide`.
+        why: The fault as a sentence.
+
     """
 
     def __init__(self, what: str, place: str, fault: str, remedy: str = "") -> None:
@@ -34,54 +43,76 @@ class NotMeasurableError(UsageError):
 
 
 class MeasuringError(LabError):
-    """Something failed once measuring had begun; what was recorded is kept (exit 1)."""
+    """The error for a failure after measuring had begun: recorded samples are kept (exit 1)."""
 
     exit_status = 1
 
 
 class StartError(MeasuringError):
-    """A container's program ends whenever it is started, or a controller makes nothing of its objects: it refuses what it is told."""
+    """The error for a program that rejects its configuration.
+
+    Its container ends at every start, or a controller makes nothing of its objects.
+    """
 
 
 class NodeRefusesError(StartError):
-    """A node does not take a setting: what it cannot show, whatever runs on it."""
+    """The error for a setting that a node does not accept: not measurable there, independent of what runs on it."""
 
 
 class LostError(MeasuringError):
-    """What the run goes on with is gone (the cluster, the generator's pod, the right to measure there): it stops here.
+    """The error for a lost prerequisite of the run: the cluster, the generator's pod or the right to measure there.
 
-    Unlike any other fault it says nothing about the variant, so nothing is recorded, and `--resume` measures it.
+    The run stops. In contrast to other faults it shows nothing about the variant, so nothing is recorded and
+    `--resume` measures the sample again.
     """
 
 
 class ImageError(LostError):
-    """A container's `image` cannot be had: the next variant lacks it, too."""
+    """The error for a container's `image` that cannot be fetched: the next variant would fail the same way."""
 
     def __init__(self, image: str, place: str, fault: str, remedy: str = "") -> None:
         self.image = image
         super().__init__(place, fault, remedy)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy that names the nearest known name, or lists them all when none is near.
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a remedy that suggests the nearest valid name, or lists all of them when none is near.
 
     >>> did_you_mean("keepalvie", ["keepalive", "direct"])
     "did you mean 'keepalive'?"
     """
-    choices = sorted(known)
+    choices = sorted(names)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     if near:
         return f"did you mean '{near[0]}'?"
     return f"known: {', '.join(choices)}" if choices else "none are known"
 
 
-def refuse_unknown(name: object, known: Collection[object], place: str, fault: str) -> None:
-    """UsageError of this place and fault, with the nearest known name, where `name` is none of them."""
-    if name not in known:
-        raise UsageError(place, fault, did_you_mean(str(name), map(str, known)))
+def refuse_unknown(name: object, names: Collection[object], place: str, fault: str) -> None:
+    """Refuse a name that is not among the valid ones; the error suggests the nearest.
+
+    Raises:
+        UsageError: `name` is not in `names`; the error carries `place` and `fault`.
+
+    """
+    if name not in names:
+        raise UsageError(place, fault, did_you_mean(str(name), map(str, names)))
 
 
-def refuse_if(wrong: object, place: str, fault: str, remedy: str = "", what: str = "") -> None:
-    """UsageError of this place and fault where something is wrong; NotMeasurableError where `what` cannot be shown then."""
-    if wrong:
+def refuse_if(condition: object, place: str, fault: str, remedy: str = "", what: str = "") -> None:
+    """Refuse the request when the condition is true.
+
+    Args:
+        condition: Any value; only its truth counts.
+        place: The place of the error.
+        fault: The fault of the error.
+        remedy: The remedy of the error.
+        what: What is not measurable then, in short (see `NotMeasurableError`); empty for plain wrong usage.
+
+    Raises:
+        NotMeasurableError: The condition is true and `what` is given.
+        UsageError: The condition is true and `what` is empty.
+
+    """
+    if condition:
         raise NotMeasurableError(what, place, fault, remedy) if what else UsageError(place, fault, remedy)

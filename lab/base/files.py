@@ -1,6 +1,6 @@
-"""Files written whole or not at all, and their failures as errors with place and remedy.
+"""Durable writes (a file appears complete or not at all), tolerant reads, and the folders of runs.
 
-Refuses to go on after a failed write: what cannot be recorded must not be measured.
+A failed write raises an error with its place and a remedy, because what cannot be recorded must not be measured.
 """
 
 from __future__ import annotations
@@ -23,18 +23,26 @@ Model = TypeVar("Model", bound=BaseModel)
 OWN_FAULTS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 )
-"""What the lab's own machine lacks (space, descriptors, memory, processes): says nothing about what is measured."""
+"""The error numbers for what the lab's machine lacks (space, descriptors, memory, processes).
+
+Such an error shows nothing about the measured system.
+"""
 
 
 class StoreError(MeasuringError):
-    """Something could not be recorded; the run stops, since what cannot be recorded must not be measured."""
+    """The error for a failed write: the run stops, since what cannot be recorded must not be measured."""
 
 
 @contextmanager
 def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
-    """Turn a failed write into an error with its place and a remedy; what is recorded stays as it is.
+    """Turn an OSError of the block into a StoreError with its place and a remedy.
 
-    `setting` is the environment variable that says where the place is.
+    What was recorded before stays as it is.
+
+    Args:
+        place: The place of the error where the OSError names no file.
+        setting: The environment variable that points to the place.
+
     """
     try:
         yield
@@ -59,19 +67,22 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 @contextmanager
 def written_to(option: str, path: Path) -> Iterator[None]:
-    """Turn what keeps `path` from being written into a UsageError of the option that named it."""
+    """Turn a failed write of `path` into a UsageError of the option that named the path."""
     try:
         yield
     except BrokenPipeError:
         raise
     except (OSError, StoreError) as error:
-        why = error.strerror or error if isinstance(error, OSError) else error.fault
-        raise UsageError(option, f"{path} cannot be written: {why}", "name a place that can") from None
+        reason = error.strerror or error if isinstance(error, OSError) else error.fault
+        raise UsageError(option, f"{path} cannot be written: {reason}", "name a place that can") from None
 
 
 @contextmanager
 def own_faults(place: str) -> Iterator[None]:
-    """Turn an OSError that is this machine's own lack into a StoreError; any other is left to the caller."""
+    """Turn an OSError that this machine's shortage causes into a StoreError; let any other pass.
+
+    `OWN_FAULTS` lists these errors; `place` is the error's place where the OSError names no file.
+    """
     try:
         yield
     except OSError as error:
@@ -82,7 +93,17 @@ def own_faults(place: str) -> Iterator[None]:
 
 
 def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> None:
-    """UsageError unless so much can be written below `folder`; `setting` is the environment variable that says where that is."""
+    """Create the folder where it does not exist, and refuse it unless it has room for so many bytes.
+
+    Args:
+        folder: The folder.
+        need_bytes: The bytes that must be free.
+        setting: The environment variable that points to the folder.
+
+    Raises:
+        UsageError: The folder cannot be written, or too little space is free.
+
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe-{os.getpid()}"
@@ -105,23 +126,35 @@ def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> 
 
 
 def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[str, Any] | None = None) -> Model:
-    """A JSON record; UsageError with the remedy when it cannot be read or is not what the model says. `context`: pydantic's."""
+    """Read a JSON record.
+
+    Args:
+        path: The file.
+        model: The model of the record.
+        remedy: The remedy of the error.
+        context: The validation context of pydantic.
+
+    Raises:
+        UsageError: The file cannot be read, or does not fit the model.
+
+    """
     try:
         return model.model_validate_json(path.read_bytes(), context=context)
     except OSError as error:
         raise UsageError(str(path), f"cannot be read: {error.strerror}", remedy) from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(str(path), f"damaged: {where + ': ' if where else ''}{first['msg']}", remedy) from None
+        key = ".".join(str(part) for part in first["loc"])
+        raise UsageError(str(path), f"damaged: {key + ': ' if key else ''}{first['msg']}", remedy) from None
 
 
 def json_bytes(record: BaseModel) -> bytes:
+    """Return a record as indented JSON with a final newline."""
     return record.model_dump_json(indent=1).encode() + b"\n"
 
 
 def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
-    """Bytes, or a table as Parquet, that are on the disk afterwards."""
+    """Write bytes, or a table as Parquet, and flush them to the disk."""
     with open(path, "wb") as handle:
         if isinstance(content, bytes):
             handle.write(content)
@@ -132,7 +165,7 @@ def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a reader sees the old text or the new one."""
+    """Replace a file atomically: a reader sees the old content or the new one."""
     partial = path.with_name(f".{path.name}.partial")
     write_synced(partial, content)
     partial.rename(path)
@@ -140,8 +173,17 @@ def replace(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def whole_folder(final: Path, what: str) -> Iterator[Path]:
-    """A folder to write into, of a `what` (`sample`), which has its name once all is written, or never. StoreError, also where one is there."""
+def whole_folder(final: Path, kind: str) -> Iterator[Path]:
+    """Yield a scratch folder that is renamed to `final` when the block ends without an error.
+
+    Args:
+        final: The folder's name once everything is written.
+        kind: The kind of folder (`sample`), for the error.
+
+    Raises:
+        StoreError: The folder cannot be written, or `final` exists already.
+
+    """
     partial = final.with_name(f".{final.name}.partial")
     with writing(final):
         shutil.rmtree(partial, ignore_errors=True)
@@ -149,13 +191,13 @@ def whole_folder(final: Path, what: str) -> Iterator[Path]:
         yield partial
         sync(partial)
         if final.exists():
-            raise FileExistsError(errno.EEXIST, f"a {what} of that name exists", str(final))
+            raise FileExistsError(errno.EEXIST, f"a {kind} of that name exists", str(final))
         partial.rename(final)
         sync(final.parent)
 
 
 def sync(folder: Path) -> None:
-    """Make the folder's own entries (new names, renames) durable."""
+    """Flush the folder's entries (new names, renames) to the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -164,14 +206,26 @@ def sync(folder: Path) -> None:
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Files of a generator, by name, into its scratch folder. StoreError when there is no room for them."""
+    """Write a generator's files into its scratch folder.
+
+    Args:
+        folder: The scratch folder.
+        texts: The text of each file, by file name.
+
+    Raises:
+        StoreError: The files cannot be written, for example because the disk is full.
+
+    """
     with writing(folder, "TMPDIR"):
         for name, text in texts.items():
             (folder / name).write_text(text)
 
 
 def readable(path: Path | str) -> str:
-    """The text of a file; empty where there is none, or it is not ours to read, as of a process that has ended."""
+    """Return the text of a file, or an empty text where it does not exist or may not be read.
+
+    The files of a process in `/proc` vanish, for example, when the process ends.
+    """
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -179,10 +233,10 @@ def readable(path: Path | str) -> str:
 
 
 def runs_folder() -> Path:
-    """`data/runs` of this checkout, or where LAB_RUNS says."""
+    """Return the folder of the user's runs: LAB_RUNS, or `data/runs` of this checkout."""
     return Path(os.environ.get("LAB_RUNS") or Path(__file__).parents[2] / "data" / "runs").absolute()
 
 
 def reference_folder() -> Path:
-    """`data/reference` of this checkout, or where LAB_REFERENCE says."""
+    """Return the folder of the reference runs: LAB_REFERENCE, or `data/reference` of this checkout."""
     return Path(os.environ.get("LAB_REFERENCE") or Path(__file__).parents[2] / "data" / "reference").absolute()

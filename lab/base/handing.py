@@ -1,6 +1,8 @@
-"""A user's file that may be readable once only (a pipe, `<(…)`): read once, and handed on to the process that goes on with our arguments.
+"""Input files that can be read only once (a pipe, `<(…)`), and their handover to a child process.
 
-By an inherited descriptor of a nameless file, whose number is in the environment: nothing is left behind, however it ends.
+The lab may start itself again with the same arguments, and the child could not read a pipe a second time. So the
+content goes to the child through an inherited descriptor of an anonymous file, whose number is in the environment.
+Nothing is left behind, whichever way the process ends.
 """
 
 from __future__ import annotations
@@ -14,28 +16,40 @@ from contextlib import contextmanager
 from lab.base.errors import UsageError
 
 HANDED = "LAB_HANDED"
-"""Environment variable: the descriptor's number."""
+"""The environment variable that holds the descriptor's number."""
 
 STDIN = "-"
 
 
 def again(verb: str, option: str = "--configmap") -> str:
-    """How what a command prints is handed to the verb (with what else it was given) instead of a file: what a remedy's pipe ends in."""
+    """Return the command that reads the file from standard input, for the end of a pipe in a remedy.
+
+    Args:
+        verb: The verb, with the other arguments it was given.
+        option: The option that takes the file.
+
+    """
     return f"scripts/shell just {verb} {option} -"
 
 
-def read_once(path: str, into: str) -> bytes:
-    """What was handed on to us, else the file's content, of `-` the standard input's. UsageError when it cannot be read.
+def read_once(path: str, reader: str) -> bytes:
+    """Return the content that the parent process handed over, or else that of the file or standard input.
 
-    `into`: see `again`.
+    Args:
+        path: A file, or `-` for standard input.
+        reader: The command that reads the file, for the end of a pipe in a remedy (see `again`).
+
+    Raises:
+        UsageError: The file or standard input cannot be read.
+
     """
     if (number := os.environ.pop(HANDED, None)) is not None:
         descriptor = int(number)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
-        raise UsageError("standard input", "is closed", f"send it the file: … | {into}")
+        raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
     if path == STDIN and sys.stdin.isatty():
-        raise UsageError(path, "is the terminal", f"send it the file: … | {into}")
+        raise UsageError(path, "is the terminal", f"send it the file: … | {reader}")
     try:
         if path == STDIN:
             return sys.stdin.buffer.read()
@@ -49,7 +63,10 @@ def read_once(path: str, into: str) -> bytes:
 
 @contextmanager
 def handing_on(content: bytes) -> Iterator[None]:
-    """What `read_once` gets in a process started meanwhile with `descriptors` left open."""
+    """Hand content to the processes that are started within the context; `read_once` returns it there.
+
+    Such a process must inherit the open descriptors that `descriptors` lists.
+    """
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
@@ -61,5 +78,5 @@ def handing_on(content: bytes) -> Iterator[None]:
 
 
 def descriptors() -> list[int]:
-    """Those that a process must inherit for it."""
+    """Return the descriptors that a child process must inherit to receive the content; empty if there is none."""
     return [int(os.environ[HANDED])] if HANDED in os.environ else []

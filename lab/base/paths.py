@@ -1,4 +1,4 @@
-"""Paths in what a program tells as JSON: `circuit_breakers.thresholds.0.max_connections`."""
+"""Lookup of dotted paths in decoded JSON, such as `circuit_breakers.thresholds.0.max_connections`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from typing import Any
 
 
 def at(tree: Any, path: str) -> Any:
-    """What lies there, a number being a place in a list; None where nothing does.
+    """Return the value at a dotted path of decoded JSON, or None where the path does not exist.
 
     >>> at({"a": [{"b": 1}]}, "a.0.b")
     1
+
+    Args:
+        tree: Lists, dicts and scalars.
+        path: Keys joined by dots; a number is an index into a list.
+
     """
     for step in filter(None, path.split(".")):
         if isinstance(tree, list):

@@ -1,6 +1,7 @@
-"""Kubernetes quantities as exact numbers (`200m` → 1/5, `64Mi` → 67108864), and Go's durations as seconds (`1m30s` → 90).
+"""Parsers of Kubernetes quantities (`200m` → 1/5, `64Mi` → 67108864) and Go durations (`1m30s` → 90).
 
-Refuses what the API server refuses (`64MB`, `1.5.0`); rounds nothing: whoever needs whole units says which way.
+Quantities are exact numbers: nothing is rounded, so a caller that needs whole units chooses the direction.
+What the API server refuses (`64MB`, `1.5.0`) is refused here, too.
 """
 
 from __future__ import annotations
@@ -19,22 +20,28 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9
 
 
 def quantity(text: str) -> Fraction:
-    """ValueError with the text for anything else.
+    """Parse a Kubernetes quantity into an exact number.
 
     >>> quantity("200m"), quantity("64Mi"), quantity("1e3")
     (Fraction(1, 5), Fraction(67108864, 1), Fraction(1000, 1))
+
+    Raises:
+        ValueError: The text is no quantity; the message quotes it.
+
     """
-    found = _FORM.fullmatch(text.strip())
-    if found is None:
+    match = _FORM.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"expected a quantity such as 200m, 1 or 64Mi, got {text!r}")
-    number, exponent, suffix = found.groups()
+    number, exponent, suffix = match.groups()
     if suffix in _BINARY:
         return Fraction(number) * 1024 ** _BINARY[suffix]
     return Fraction(number) * Fraction(10) ** int(exponent or _DECIMAL.get(suffix, 0))
 
 
 def seconds(text: str) -> float | None:
-    """A duration as Go writes it, which OpenShift's router and its operator read; None for what is none, or has a sign.
+    """Parse a Go duration into seconds; return None for other text and for a duration with a sign.
+
+    OpenShift's router and its operator read durations in this form.
 
     >>> seconds("1m30s")
     90.0
@@ -45,20 +52,23 @@ def seconds(text: str) -> float | None:
 
 
 def share(text: str) -> float | None:
-    """`5%` and `0.05` → 0.05; None for what is no number of 0 or more."""
-    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
-    return float(found[1]) / (100 if found[2] else 1) if found else None
+    """Parse a share, written as `5%` or `0.05`, into 0.05; return None for anything but a number of 0 or more."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
+    return float(match[1]) / (100 if match[2] else 1) if match else None
 
 
-def number(place: str, least: int, most: int) -> Callable[[str], int]:
-    """A converter of an option's text. UsageError of `place`."""
+def number(place: str, minimum: int, maximum: int) -> Callable[[str], int]:
+    """Return a converter from an option's text to a whole number within the range, both ends included.
+
+    The converter raises a UsageError of `place` for any other text.
+    """
 
     def convert(text: str) -> int:
         if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
-            raise UsageError(place, f'expected a whole number, got "{text}"', f"from {least} to {most}")
+            raise UsageError(place, f'expected a whole number, got "{text}"', f"from {minimum} to {maximum}")
         value = int(text)
-        if not least <= value <= most:
-            raise UsageError(place, f"expected {least} to {most}, got {value}", "choose a number in that range")
+        if not minimum <= value <= maximum:
+            raise UsageError(place, f"expected {minimum} to {maximum}, got {value}", "choose a number in that range")
         return value
 
     return convert

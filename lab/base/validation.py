@@ -1,4 +1,7 @@
-"""Files of settings as models, what every model of a file has, and pydantic's complaints in our words: `key.path: expected …, got …`, unknown keys with the nearest known one."""
+"""Validation of settings files by pydantic models, with faults as `key.path: expected …, got …`.
+
+An unknown key is reported together with the nearest valid one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,18 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_toml(path: Path, place: str, example: str) -> dict[str, Any]:
-    """FileNotFoundError where it is not there; UsageError where it cannot be read, or is not TOML: `example` shows the form."""
+    """Read a TOML file.
+
+    Args:
+        path: The file.
+        place: The place of the errors.
+        example: A file or folder that shows the form; the remedy names it.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        UsageError: The file cannot be read, or is not TOML.
+
+    """
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -34,7 +48,20 @@ def validated(
     *parts: type[BaseModel],
     context: Mapping[str, Any] | None = None,
 ) -> Model:
-    """A table as its model; UsageError with every fault. `schema`: the file that lists every key; `parts`: the models in it."""
+    """Validate a decoded table and return it as an instance of the model.
+
+    Args:
+        model: The model of the whole table.
+        table: The decoded content of the file.
+        place: The place of the error.
+        schema: The file that lists every key; the remedy names it.
+        parts: Models nested in `model`, whose keys count when the nearest valid key is searched.
+        context: The validation context of pydantic.
+
+    Raises:
+        UsageError: The table is not valid; the error lists every fault.
+
+    """
     try:
         return model.model_validate(table, context=context)
     except ValidationError as error:
@@ -42,36 +69,51 @@ def validated(
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """For a model's own validator: ValueError with what the first broken rule says, as (whether it is broken, what to say)."""
-    for broken, said in rules:
+    """Refuse a value that breaks a rule, from within a model's validator.
+
+    Args:
+        rules: Pairs of whether the rule is broken, and the message for that case.
+
+    Raises:
+        ValueError: A rule is broken; the message is that of the first one.
+
+    """
+    for broken, message in rules:
         if broken:
-            raise ValueError(said)
+            raise ValueError(message)
 
 
 class Record(BaseModel):
-    """What is read from a file, or written into one: refuses keys that it does not know, and is not changed."""
+    """The base of everything read from or written to a file: unknown keys are refused, instances are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def faults(error: ValidationError, *models: type[BaseModel], tags: Collection[str] = ()) -> list[str]:
-    """One text per fault; the nearest key is looked for among those of `models`. `tags` of a union are no part of a key's path."""
-    known = {field.alias or name for model in models for name, field in model.model_fields.items()}
-    found = []
+    """Return one text per distinct fault of a validation error.
+
+    Args:
+        error: The error of pydantic.
+        models: The models whose keys are candidates for the nearest valid key.
+        tags: Names of a union's members, which pydantic puts into the path of a key and which are left out of it.
+
+    """
+    names = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    messages = []
     for item in error.errors():
-        where = ".".join(
+        path = ".".join(
             str(part)
             for part in item["loc"]
             if not str(part).startswith(("constrained", "list[", "literal", "float", "int")) and part not in tags
         )
         if item["type"] == "extra_forbidden":
             key = str(item["loc"][-1])
-            nearest = "it is a key of another part of the file" if key in known else did_you_mean(key, known)
-            found.append(f"{where}: unknown key: {nearest}")
+            nearest = "it is a key of another part of the file" if key in names else did_you_mean(key, names)
+            messages.append(f"{path}: unknown key: {nearest}")
         elif item["type"] == "value_error":
-            found.append(item["msg"].removeprefix("Value error, "))
+            messages.append(item["msg"].removeprefix("Value error, "))
         else:
-            found.append(
-                f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}".removeprefix(": ")
+            messages.append(
+                f"{path}: {item['msg'][0].lower()}{item['msg'][1:]}, got {item['input']!r}".removeprefix(": ")
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(messages))

@@ -1,6 +1,7 @@
-"""The verbs of the command line, a file each (or a few that belong together): what they take and what they print.
+"""Verbs of the command line, one module each or a few related ones: their arguments, and what they print.
 
-`verbs` has the table of them. These files and `lab/__main__.py` are the only ones that parse arguments and print; only `__main__` exits.
+`verbs` has the table of them. Only these modules and `lab/__main__.py` parse arguments and print.
+Only `__main__` exits.
 """
 
 from __future__ import annotations
@@ -23,24 +24,27 @@ if TYPE_CHECKING:
     from lab.report.grid import Part
 
 Run = Callable[[argparse.Namespace, Console], int]
-"""(options, where to talk: stderr) → exit status. Answers go to stdout."""
+"""The type of functions that run a verb: they take the options and the console of stderr, and return the exit status.
+
+Answers go to stdout.
+"""
 Takes = Mapping[str, Mapping[str, Any]]
-"""Argument → argparse's own words for it."""
+"""The arguments of a verb, each with the keyword arguments of argparse's `add_argument`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb, or one of the words that may follow one.
+    """A verb, or a subcommand of one.
 
     Attributes:
-        about: What it is for.
-        run: What it does; None: one of its words has to follow.
-        takes: Its own arguments.
-        shared: Those of OPTIONS that it takes.
-        words: Word → what that is.
-        metavar: What its words are called.
-        more: What argparse's own parser of it is made with.
-        add: Adds further arguments.
+        about: A short description, for the help.
+        run: The function that runs it; None if a subcommand must follow.
+        takes: The arguments that belong to it.
+        shared: The arguments that it takes from OPTIONS.
+        words: The subcommands by name.
+        metavar: The name of its subcommands in the help.
+        more: Keyword arguments for argparse's parser of it.
+        add: A function that adds further arguments to its parser.
 
     """
 
@@ -55,7 +59,10 @@ class Verb:
 
 
 class RanInsideError(Exception):
-    """The same command has run in its target's namespaces, and ended with `status`: there is nothing more to do here."""
+    """The signal that the same command has run in its target's namespaces: this process has nothing more to do.
+
+    `status` is the exit status of that command.
+    """
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -66,46 +73,60 @@ class RanInsideError(Exception):
 
 BLOCKS_MOST = 1000
 K6_OUT = ("summary", "csv", "json")
-"""`lab.generators.k6.Out`, said again because naming it would load polars for `--help`."""
+"""The values of `lab.generators.k6.Out`, repeated here because importing them would load polars for `--help`."""
 
 
 def variant_name(text: str) -> str:
-    """The type of an argument that names a variant, by any of its names: the present one."""
+    """Convert the name of a variant in an argument, old or new, into the present name."""
     from lab.model.variants.naming import present_name
 
     return present_name(text)
 
 
 def arm_name(text: str) -> str:
-    """The same of an arm of a run."""
+    """Convert the name of a run's arm in an argument, old or new, into the present name."""
     from lab.model.variants.naming import present_arm
 
     return present_arm(text)
 
 
 def fraction(place: str, text: str) -> float:
-    """`5%` or `0.05` → 0.05, more than 0 and less than 1. UsageError."""
+    """Parse a share, written as `5%` or `0.05`, into 0.05.
+
+    Raises:
+        UsageError: The text is no share, or not more than 0 and less than 1; `place` is the error's place.
+
+    """
     value = share(text)
     if value is None:
         raise UsageError(place, f"expected a share, got '{text}'", "as 5% or 0.05")
     if not 0 < value < 1:
-        meant = "%" not in text and 1 <= value < 100
-        near = f"did you mean {text.strip()}%?" if meant else "more than 0 and less than 100%, as 5% or 0.05"
+        is_percent = "%" not in text and 1 <= value < 100
+        near = f"did you mean {text.strip()}%?" if is_percent else "more than 0 and less than 100%, as 5% or 0.05"
         raise UsageError(place, f"{text} is no share of that kind", near)
     return value
 
 
-def word_of(place: str, what: str, known: Collection[str]) -> Callable[[str], str]:
-    """A converter of an option's text that takes these words alone. UsageError of `place`."""
+def word_of(place: str, noun: str, names: Collection[str]) -> Callable[[str], str]:
+    """Return a converter of an option's text that accepts only certain names.
+
+    The converter raises a UsageError for any other text.
+
+    Args:
+        place: The place of the error.
+        noun: What a name stands for (`metric`), for the error.
+        names: The accepted names.
+
+    """
 
     def convert(text: str) -> str:
-        refuse_unknown(text, known, place, f"unknown {what} '{text}'")
+        refuse_unknown(text, names, place, f"unknown {noun} '{text}'")
         return text
 
     return convert
 
 
-def _resolve(text: str) -> Resolve:
+def _parse_resolve(text: str) -> Resolve:
     from lab.experiments.bench.request import parse_resolve
 
     return parse_resolve(text)
@@ -120,7 +141,7 @@ STORED: Mapping[str, Any] = {
     "metavar": "RUN",
     "help": "by its name in data/runs, or its folder (data/reference/…: the committed ones)",
 }
-"""A run that is there."""
+"""The argument that names a stored run."""
 OPTIONS: Takes = {
     "--target": {"help": "where it runs, of those that `just doctor` tries (default: local)"},
     "--context": {"metavar": "NAME", "help": "of --target remote: the kubeconfig's context, never the current one"},
@@ -140,7 +161,7 @@ OPTIONS: Takes = {
         " out; effects are shown in each third of it; loads that end by a number of requests, or are disturbed, stay as they are",
     },
     "--resolve": {
-        "type": _resolve,
+        "type": _parse_resolve,
         "metavar": "5%[,METRIC]",
         "help": "as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
         " by the noise that an earlier run found here (see aa)",
@@ -151,52 +172,65 @@ OPTIONS: Takes = {
         "help": "the effect from which on it is worth knowing (default: 2%%): where the interval lies within it, it is the same",
     },
 }
-"""What several verbs take, each under its name, and argparse's words for it."""
+"""The arguments that several verbs take, with the keyword arguments of argparse's `add_argument`."""
 TARGETED = ("--target", "--context")
 MEASURING = (*TARGETED, "--blocks", "--seed", "--plan", "--json")
-"""What every verb takes that measures a run."""
+"""The arguments of every verb that measures a run."""
 
 
 def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
-    """UsageError: one of the two says how many."""
+    """Refuse `--blocks` together with `--resolve`, since both determine the number of blocks.
+
+    Raises:
+        UsageError: Both are given.
+
+    """
     if options.resolve and options.blocks:
         raise UsageError("--resolve", "chooses the number of blocks that --blocks names", "leave one of them out")
 
 
 GO_ON = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
-"""What may stand beside `--resume`: where and how, not what is measured."""
+"""The options that may accompany `--resume`: they say where and how to measure, not what."""
 
 
 def given(options: argparse.Namespace) -> dict[str, Any]:
-    """Option → its value, of those that were given."""
+    """Return the options that were given, with their values."""
     return {
         name: value for name, value in vars(options).items() if value is not None and value is not False and value != []
     }
 
 
 def of_its_own(options: argparse.Namespace) -> set[str]:
-    """The options given that make another run: one that goes on has its own."""
+    """Return the given options that define a new run; a resumed run has them already."""
     return given(options).keys() - GO_ON
 
 
 def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
-    """The command line in one form however it was typed, for the record: options with a value, flags, then what is in `names`.
+    """Return the command line for the record, in one form however it was typed.
 
-    The cluster's context is no part of it: another machine has another name for it.
+    The order is: options with a value, flags, positional arguments. The cluster's context is left out, since other
+    machines have other names for it.
+
+    Args:
+        options: The parsed options.
+        names: The option with the positional arguments; empty for none.
+
     """
-    words = {name: value if isinstance(value, list) else [value] for name, value in given(options).items()}
-    named = words.pop(names, [])
-    told = {name.replace("_", "-"): words[name] for name in words if name not in ("argv", "verb", "context")}
-    valued = [f"--{name}={each}" for name, values in told.items() for each in values if each is not True]
-    flags = [f"--{name}" for name, values in told.items() if values == [True]]
-    return ("lab", options.argv[0], *valued, *flags, *(["--", *named] if named else []))
+    values_of = {name: value if isinstance(value, list) else [value] for name, value in given(options).items()}
+    positional = values_of.pop(names, [])
+    by_option = {
+        name.replace("_", "-"): values_of[name] for name in values_of if name not in ("argv", "verb", "context")
+    }
+    valued = [f"--{name}={value}" for name, values in by_option.items() for value in values if value is not True]
+    flags = [f"--{name}" for name, values in by_option.items() if values == [True]]
+    return ("lab", options.argv[0], *valued, *flags, *(["--", *positional] if positional else []))
 
 
 # -- answers -------------------------------------------------------------------------------------------------
 
 
 class _Piped(Console):
-    """Leaves a reader that has gone to us: rich would end the lab there."""
+    """A console that raises BrokenPipeError when its reader has gone, where rich would end the lab."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -204,7 +238,10 @@ class _Piped(Console):
 
 @contextmanager
 def answer() -> Iterator[Console]:
-    """Where to print the answer, `print` included. What nobody reads any more (`| head`) is not printed, and the verb goes on."""
+    """Yield the console for the answer; also wrap `print` in it.
+
+    When the reader has gone (`| head`), the rest of the answer is not printed, and the verb continues.
+    """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)
 
@@ -213,9 +250,17 @@ def print_answer(
     options: argparse.Namespace,
     page: Callable[[], Sequence[Part]],
     as_json: Callable[[], str],
-    below: Iterable[str] = (),
+    footer: Iterable[str] = (),
 ) -> None:
-    """As `--json` or `--markdown` say, else for people, who get the lines `below`, too."""
+    """Print an answer in the form that `--json` or `--markdown` requests, or else as text for people.
+
+    Args:
+        options: The parsed options.
+        page: Returns the answer for people and for Markdown.
+        as_json: Returns the answer as JSON.
+        footer: Lines that follow the text for people.
+
+    """
     from lab.report.markdown import markdown
     from lab.report.terminal import show
 
@@ -226,5 +271,5 @@ def print_answer(
             print(markdown(page()), end="")
         else:
             show(out, page())
-            for line in below:
+            for line in footer:
                 out.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`aa`: a variant against itself: the noise of this machine, and how many blocks resolve how much."""
+"""The verb `aa`: a variant against itself, for the noise of this machine and the blocks that an effect needs."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ BLOCKS = 10
 NULLS, NULLS_MOST = 1, 20
 
 
-def _aa(options: argparse.Namespace, talk: Console) -> int:
+def _run_aa(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.naming import is_variant
     from lab.records.store import RunStore, run_names
 
-    name = options.subject  # a variant has no slash in its name, and comes first
+    name = options.subject  # a variant has no slash in its name, and takes precedence over a run
     is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
     stored = name if is_run else None
     if stored or options.resume:
-        others = of_its_own(options) - {"subject"}
-        other_place = stored and (options.target or options.plan or options.resume)
-        if others or other_place or (options.subject and options.subject != stored):
+        extra = of_its_own(options) - {"subject"}
+        target_given = stored and (options.target or options.plan or options.resume)
+        if extra or target_given or (options.subject and options.subject != stored):
             verb = "goes on with" if options.resume else "prints"
             raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
     if stored:
-        return _print(options, _with_pair(RunStore.open(stored)))
+        return _print(options, _require_pair(RunStore.open(stored)))
     if options.sweep is not None:
         from lab.records.sweep_files import load_sweep
 
@@ -44,7 +44,7 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
             remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
             raise UsageError("--sweep", fault, remedy)
     if options.resume:
-        _with_pair(RunStore.open(options.resume))
+        _require_pair(RunStore.open(options.resume))
 
     target = inside(options, target_of(options))
 
@@ -66,14 +66,19 @@ def _aa(options: argparse.Namespace, talk: Console) -> int:
     return store if isinstance(store, int) else _print(options, store)
 
 
-def _with_pair(run: RunStore) -> RunStore:
-    """The run; UsageError where it has no steady A/A pair."""
+def _require_pair(run: RunStore) -> RunStore:
+    """Return the run.
+
+    Raises:
+        UsageError: The run has no steady A/A pair.
+
+    """
     from lab.analysis.noise import pairs
 
     twins = pairs(run.record.arms)
     if not twins or all(point.disturbance is not None for point in run.record.points):
-        why = "every load in it is disturbed" if twins else "nothing in it was measured twice"
-        raise UsageError(run.record.id, f"has no steady A/A pair: {why}", "`just aa` measures one")
+        reason = "every load in it is disturbed" if twins else "nothing in it was measured twice"
+        raise UsageError(run.record.id, f"has no steady A/A pair: {reason}", "`just aa` measures one")
     return run
 
 
@@ -90,13 +95,17 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     summary = summarise_run(record, samples, run.histogram)
     report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
     again = f"just aa {pairs(record.arms)[0]}{rerun.load(record)} --blocks {max(BLOCKS, record.blocks)}"
-    advice = noise_tables.advise(report, _example(report), again)
+    advice = noise_tables.advise(report, _choose_example(report), again)
     print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
 
 
-def _example(report: Report) -> Example:
-    """A variant with one knob whose hypothesis is about this load and whose baseline this is; else any, by a metric judged here."""
+def _choose_example(report: Report) -> Example:
+    """Return an example of a command that resolves an effect.
+
+    Its variant has one knob, its hypothesis is about this load, and its baseline is the measured variant. If there is
+    none, the example is a placeholder with a metric that is judged here.
+    """
     from lab.analysis import rerun
     from lab.analysis.noise import pairs
     from lab.analysis.past import judged_at
@@ -105,26 +114,26 @@ def _example(report: Report) -> Example:
     from lab.report.tables.noise import Example
 
     base = next((noise.variant for noise in report.judged), pairs(report.record.arms)[0])
-    points, rest = report.record.points, rerun.load(report.record)
-    own = [noise for noise in report.noises if noise.variant == base]
+    points, load = report.record.points, rerun.load(report.record)
+    noises = [noise for noise in report.noises if noise.variant == base]
     overlays = [overlay for name in variant_names() if (overlay := load_overlay(name)).baseline == base]
-    for overlay in sorted(overlays, key=lambda overlay: overlay.study is None):  # what somebody advises comes first
+    for overlay in sorted(overlays, key=lambda overlay: overlay.study is None):  # published advice comes first
         if len(overlay.own_knobs) != 1:
             continue
         knob = load_knob(overlay.own_knobs[0])
         metric = overlay.primary_metric or knob.primary_metric
-        found = judged_at(own, points, metric)
-        if knob.sweep == report.record.sweep and not knob.needs and found:
-            return Example(f"just bench {overlay.name}{rest} --resolve {{}}", tuple(found))
-    metric = next((each.metric for each in own if not each.why and each.metric == "cpu_per_request"), None)
-    metric = metric or next((each.metric for each in own if not each.why), "cpu_per_request")
-    command = f"just bench {base}+KNOB{rest} --resolve {{}},{metric}"
-    return Example(command, tuple(judged_at(own, points, metric, asked=True)))
+        judged = judged_at(noises, points, metric)
+        if knob.sweep == report.record.sweep and not knob.needs and judged:
+            return Example(f"just bench {overlay.name}{load} --resolve {{}}", tuple(judged))
+    metric = next((noise.metric for noise in noises if not noise.why and noise.metric == "cpu_per_request"), None)
+    metric = metric or next((noise.metric for noise in noises if not noise.why), "cpu_per_request")
+    command = f"just bench {base}+KNOB{load} --resolve {{}},{metric}"
+    return Example(command, tuple(judged_at(noises, points, metric, asked=True)))
 
 
 AA = Verb(
     "measure a variant against itself: this machine's noise, and what it can resolve",
-    _aa,
+    _run_aa,
     {
         "subject": {
             "nargs": "?",

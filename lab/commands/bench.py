@@ -1,4 +1,4 @@
-"""`bench`: variants against their baselines; `study`: all variants of a publication in one run, and its tables in the published shape."""
+"""The verbs `bench` (variants against their baselines) and `study` (all variants of a publication in one run)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lab.experiments.ablation.plan import Owned
 
 _LONG = 200_000
-"""Characters of settings above which what reads them takes so long that it is said."""
+"""The number of characters of settings from which reading them takes so long that a line announces it."""
 RENDERED = (
     "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
     " are invalid as knob-not-applied"
@@ -47,16 +47,16 @@ _OF_A_NEW_RUN = {
         "every key is judged by what is always worth knowing, 2 %",
     ),
 }
-"""Option → why it does not go with --resume, and with --configmap."""
+"""The reasons why an option does not go with --resume, and why it does not go with --configmap."""
 
 
-def _bench(options: argparse.Namespace, talk: Console) -> int:
+def _run_bench(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
     refuse_blocks_beside_resolve(options)
-    for name, (resumed, of_keys) in _OF_A_NEW_RUN.items():
+    for name, (with_resume, with_configmap) in _OF_A_NEW_RUN.items():
         if getattr(options, name) is not None and (options.resume or options.configmap):
-            raise UsageError(f"--{name}", resumed if options.resume else of_keys, "leave it out")
+            raise UsageError(f"--{name}", with_resume if options.resume else with_configmap, "leave it out")
     if options.resume and of_its_own(options) - {"configmap"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
@@ -64,7 +64,7 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
         fault = "every key is measured in the sweep of its own hypothesis, at the length that stands there"
         raise UsageError("--sustained", fault, "leave it out")
     if options.configmap:
-        return _configmap(options, talk)
+        return _bench_configmap(options, talk)
     if not options.variants and not options.resume:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
@@ -90,8 +90,8 @@ def _bench(options: argparse.Namespace, talk: Console) -> int:
     return store if isinstance(store, int) else finish(options, store)
 
 
-def _configmap(options: argparse.Namespace, talk: Console) -> int:
-    """An ablation whose knobs are the keys of a file."""
+def _bench_configmap(options: argparse.Namespace, talk: Console) -> int:
+    """Run an ablation whose knobs are the keys of a file."""
     from lab.experiments.ablation.folder import unmeasurable
     from lab.experiments.configmap import knobs, reading, split
 
@@ -102,8 +102,9 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
-    into = again("bench")
-    given = reading.read(place, content := read_once(options.configmap, into), into)  # complain before anything starts
+    reader = again("bench")
+    # Complain before anything starts.
+    given = reading.read(place, content := read_once(options.configmap, reader), reader)
 
     with handing_on(content):
         target = inside(options, options.target)
@@ -113,14 +114,14 @@ def _configmap(options: argparse.Namespace, talk: Console) -> int:
         if (size := sum(map(len, given.data.values()))) > _LONG:
             slow = "nginx tries them for every arm, which for thousands of maps takes it minutes"
             say(talk, "reading", f"{size // 1000} kB of settings: {slow}")
-        asked = split.split(place, given, elsewhere=elsewhere)
-        found, notes = knobs.written(asked, manifests, partial(unmeasurable, target, manifests))
-        return found, [*notes, RENDERED] if elsewhere else notes
+        parts = split.split(place, given, elsewhere=elsewhere)
+        owned, notes = knobs.written(parts, manifests, partial(unmeasurable, target, manifests))
+        return owned, [*notes, RENDERED] if elsewhere else notes
 
     return ablate(options, talk, target, place, recorded(options, "variants"), build)
 
 
-def _study(options: argparse.Namespace, talk: Console) -> int:
+def _run_study(options: argparse.Namespace, talk: Console) -> int:
     from lab.studies.study_files import load_study, study_keys
 
     if options.key is None:
@@ -148,22 +149,22 @@ def _study(options: argparse.Namespace, talk: Console) -> int:
     say(talk, "question", file.question)
     print_plan(talk, prepared, 0)
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
-    took = format_duration(prepared.design.duration_s)
+    duration = format_duration(prepared.design.duration_s)
     place = rerun.place(target.name)
-    longer = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
-    beside = {change.question: change.command(options.quick, place) for change in file.changes}
-    for question, command in beside.items():
+    quick_form = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
+    related = {change.question: change.command(options.quick, place) for change in file.changes}
+    for question, command in related.items():
         say(talk, "beside it", f"{question} {command}")
-    say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {took}{longer}\n")
+    say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {duration}{quick_form}\n")
     if options.plan:
-        return answer_plan(options, [(prepared, 0)], beside=beside)
+        return answer_plan(options, [(prepared, 0)], related=related)
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     return 1 if store is None else finish(options, store)
 
 
 BENCH = Verb(
     "measure variants against their baselines",
-    _bench,
+    _run_bench,
     {
         "variants": {"nargs": "*", **VARIANT},
         "--sweep": {"help": "the loads (default: quick, or the variant's own where the system is disturbed)"},
@@ -191,7 +192,7 @@ BENCH = Verb(
 )
 STUDY = Verb(
     "run a study's variants at published scale and print its tables",
-    _study,
+    _run_study,
     {
         "key": {"nargs": "?", "metavar": "KEY", "help": "which study; `just list` shows them"},
         "--quick": {"action": "store_true", "help": "the shortened load"},

@@ -1,4 +1,4 @@
-"""`capacity`: how many proxies of which size, from what requests cost in a measured run."""
+"""The verb `capacity`: how many proxies of which size, from what requests cost in a measured run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)", re.ASCII)
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 
-def _capacity(options: argparse.Namespace, _talk: Console) -> int:
+def _run_capacity(options: argparse.Namespace, _talk: Console) -> int:
     from lab.analysis.capacity.answer import Wanted, answer
     from lab.model.pages import PAGES
     from lab.report.json.answers import CAPACITY
@@ -41,20 +41,28 @@ def _capacity(options: argparse.Namespace, _talk: Console) -> int:
     if len(options.run or ()) > 1:
         raise UsageError("--run", "is given twice", "name one run: an answer goes by one")
     resumption, run = RESUMPTION[options.handshakes], options.run[0] if options.run else None
-    wanted = Wanted(rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant)
-    found = answer(run, wanted, options.cores)
-    print_answer(options, lambda: page(found), lambda: CAPACITY.dumps(found))
+    demand = Wanted(rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant)
+    capacity = answer(run, demand, options.cores)
+    print_answer(options, lambda: page(capacity), lambda: CAPACITY.dumps(capacity))
     return 0
 
 
 def rate(text: str | None) -> float:
-    """`1M`, `250k`, `1.5M`, `12_000`, `12,000` → requests per second; UsageError."""
+    """Parse a rate, such as `1M`, `250k`, `1.5M`, `12_000` or `12,000`, into requests per second.
+
+    Args:
+        text: The value of `--rate`; None if it was left out.
+
+    Raises:
+        UsageError: The rate is missing, is no rate, is 0, or is larger than `RATE_MOST`.
+
+    """
     if text is None:
         raise UsageError("--rate", "is missing", RATE_REMEDY)
-    found = RATE_FORM.fullmatch(text)
-    if found is None:
+    match = RATE_FORM.fullmatch(text)
+    if match is None:
         raise UsageError("--rate", f'expected a rate, got "{text}"', RATE_REMEDY)
-    value = float(re.sub("[_,]", "", found[1])) * UNITS[found[2]]
+    value = float(re.sub("[_,]", "", match[1])) * UNITS[match[2]]
     if not 0 < value <= RATE_MOST:
         raise UsageError("--rate", f"expected more than 0 and at most {RATE_MOST:,.0f}, got {text}", RATE_REMEDY)
     return value
@@ -62,7 +70,7 @@ def rate(text: str | None) -> float:
 
 CAPACITY = Verb(
     "how many proxies of which size, from what requests cost in a measured run",
-    _capacity,
+    _run_capacity,
     {
         "--rate": {"metavar": "RATE", "help": f"{RATE_REMEDY}, of all proxies together"},
         "--tls": {

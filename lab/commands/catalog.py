@@ -1,6 +1,6 @@
-"""The catalogue: which variants, knobs, sweeps and studies there are, as tables for people, data for programs, a table for the README.
+"""The catalog of variants, knobs, sweeps and studies: tables for people, data for programs, tables for the README.
 
-Refuses to hold a list of its own: everything comes from the folders.
+Everything comes from the folders; there is no separate list.
 """
 
 from __future__ import annotations
@@ -29,28 +29,33 @@ from lab.systems import stand_ins
 from lab.systems.table import speak
 
 ARMS = 3
-"""A variant, its baseline, and that again."""
+"""The number of arms of one variant: itself, its baseline, and the baseline again."""
 
 LAST_COLUMN_WIDTH = 30
 FACTS = 18
-"""Characters before a fact's value."""
+"""The number of characters before the value of a fact."""
 LONGEST_VALUE = 30
-"""Characters of a setting's value that a person is shown; programs get all of it."""
+"""The maximum number of characters of a setting's value that people see; programs get the full value."""
 
 
-def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
-    """Variants, knobs, sweeps and studies with all that their files say; nothing is rendered. `words`: as `print_list`."""
-    found = {
+def as_json(terms: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the catalog with everything in the files of its entries; nothing is rendered.
+
+    Args:
+        terms: The words that an entry must contain, as in `print_list`.
+
+    """
+    catalog = {
         "variants": [overlay.model_dump(mode="json", exclude={"resources", "below"}) for overlay in _overlays()],
         "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
         "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
     }
-    return {kind: [each for each in listed if _has(str(each), words)] for kind, listed in found.items()}
+    return {kind: [entry for entry in entries if _has_all(str(entry), terms)] for kind, entries in catalog.items()}
 
 
 def show_json(name: str) -> dict[str, Any]:
-    """One variant with its objects, its diff from the baseline and what applies it elsewhere."""
+    """Return a variant with its objects, its diff from the baseline, and the text that applies it elsewhere."""
     variant = variants.load_variant(name)
     return {
         **variant.model_dump(mode="json"),
@@ -59,21 +64,29 @@ def show_json(name: str) -> dict[str, Any]:
         "diff": variants.diff(variant),
         "apply": variants.config_snippet(variant),
         "openshift": openshift.commands(variants.openshift_patches(variant)),
-        "stand_ins": [each.model_dump(mode="json") for each in stand_ins.stand_ins_of(variant.manifests)],
+        "stand_ins": [stand_in.model_dump(mode="json") for stand_in in stand_ins.stand_ins_of(variant.manifests)],
     }
 
 
-def print_list(console: Console, words: Sequence[str] = ()) -> None:
-    """Variants, then the knobs that can be put on them, then the sweeps and the studies; only those with all of these words.
+def print_list(console: Console, terms: Sequence[str] = ()) -> None:
+    """Print the variants, the knobs that can be put on them, the sweeps and the studies.
 
-    UsageError where nothing has them.
+    Args:
+        console: The console.
+        terms: The words that an entry must contain, all of them and in any case; empty for all entries.
+
+    Raises:
+        UsageError: No entry contains them.
+
     """
     overlays, knobs, sweeps, studies = _overlays(), _knobs(), _sweeps(), _studies()
-    titles = (f"{each.title} (the reference of every run)" if each.reference else each.title for each in overlays)
+    titles = (
+        f"{overlay.title} (the reference of every run)" if overlay.reference else overlay.title for overlay in overlays
+    )
     tables = {
         ("VARIANT", "BASELINE", "KNOBS", "STUDY", "WHAT"): [
-            (each.name, each.baseline or "", "\n".join(each.own_knobs), each.study or "", title)
-            for each, title in zip(overlays, titles, strict=True)
+            (overlay.name, overlay.baseline or "", "\n".join(overlay.own_knobs), overlay.study or "", title)
+            for overlay, title in zip(overlays, titles, strict=True)
         ],
         ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"): [
             (knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in knobs
@@ -82,31 +95,31 @@ def print_list(console: Console, words: Sequence[str] = ()) -> None:
             (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in sweeps
         ],
         ("STUDY", "VARIANTS", "SWEEP", "QUESTION"): [
-            (each.key, str(len(each.file.variants)), each.file.sweep, each.file.question) for each in studies
+            (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question) for study in studies
         ],
     }
-    shown = {heads: [row for row in rows if _has(" ".join(row), words)] for heads, rows in tables.items()}
-    if not any(shown.values()):
-        raise UsageError("list", f"nothing has '{' '.join(words)}' in it", "`just list` alone shows all")
-    for heads, rows in shown.items():
+    matches = {heads: [row for row in rows if _has_all(" ".join(row), terms)] for heads, rows in tables.items()}
+    if not any(matches.values()):
+        raise UsageError("list", f"nothing has '{' '.join(terms)}' in it", "`just list` alone shows all")
+    for heads, rows in matches.items():
         if rows:
             _print_table(console, heads, rows)
     knob = knobs[0].name if knobs else "KNOB"
     tips = [f"Any knob goes on any variant it fits: just bench VARIANT+{knob}"]
     tips += [f"By itself it stands on the root of its system: just bench {knob}"]
-    tips += [] if words else ["Only what has some words in it: just list keep-alive"]
+    tips += [] if terms else ["Only what has some words in it: just list keep-alive"]
     console.print(*tips, sep="\n", highlight=False, soft_wrap=True)
 
 
-def _has(text: str, words: Sequence[str]) -> bool:
-    return all(word.lower() in text.lower() for word in words)
+def _has_all(text: str, terms: Sequence[str]) -> bool:
+    return all(term.lower() in text.lower() for term in terms)
 
 
 def print_show(console: Console, name: str) -> None:
-    """One variant: what it is, its knobs and what they claim, how it is read back, and its diff from the baseline."""
+    """Print a variant: its knobs with their hypotheses, its read-backs, and its diff from the baseline."""
     variant = variants.load_variant(name)
-    own, text = variant.own_knobs, variants.diff(variant)
-    lines = _facts(
+    own_knobs, text = variant.own_knobs, variants.diff(variant)
+    lines = _format_facts(
         console,
         variant.name,
         variant.title,
@@ -117,10 +130,12 @@ def print_show(console: Console, name: str) -> None:
             "measured in the first, the middle and the last block of every run" if variant.reference else None,
         ),
         ("to measure by", variant.only_to_measure_by or None),
-        ("inherits", ", ".join(knob.name for knob in variant.knobs if knob.name not in own)),
+        ("inherits", ", ".join(knob.name for knob in variant.knobs if knob.name not in own_knobs)),
     )
-    for knob in sorted((knob for knob in variant.knobs if knob.name in own), key=lambda knob: own.index(knob.name)):
-        lines += _facts(
+    for knob in sorted(
+        (knob for knob in variant.knobs if knob.name in own_knobs), key=lambda knob: own_knobs.index(knob.name)
+    ):
+        lines += _format_facts(
             console,
             f"\nknob {knob.name}",
             knob.title,
@@ -133,54 +148,54 @@ def print_show(console: Console, name: str) -> None:
     if variant.readback:
         lines += [
             "\nread back before every sample counts",
-            *(hung(console, f"  {speak(each)}", 4) for each in variant.readback),
+            *(hung(console, f"  {speak(check)}", 4) for check in variant.readback),
         ]
-    lines += [hung(console, line, 4) for line in _stand_in_lines(variant)]
+    lines += [hung(console, line, 4) for line in _format_stand_ins(variant)]
     if patches := variants.openshift_patches(variant):
         lines += ["", *openshift.snippet(patches).splitlines()]
     if text:
         lines.append("")
     else:
-        objects = (f"  {each['kind']} {each['metadata']['name']}" for each in variant.manifests)
+        objects = (f"  {obj['kind']} {obj['metadata']['name']}" for obj in variant.manifests)
         lines += ["\nobjects", *objects]
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    # Colours for a person; the diff as it is for a pipe.
+    # In color for people, unchanged for a pipe.
     if text and console.is_terminal:
         console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
     elif text:
         console.out(text, end="", highlight=False)
 
 
-def _stand_in_lines(variant: variants.Variant) -> Iterator[str]:
-    """Yield what runs in the place of the variant's programs, target by target, and how it differs from them."""
-    for each in stand_ins.stand_ins_of(variant.manifests):
-        if variant.only_on and not set(each.targets) & set(variant.only_on):
+def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
+    """Yield which programs replace those of the variant, target by target, and how they differ from them."""
+    for stand_in in stand_ins.stand_ins_of(variant.manifests):
+        if variant.only_on and not set(stand_in.targets) & set(variant.only_on):
             continue
         yield ""
-        where = f", where its image is not to be had: {each.ran}" if each.shown_by else f": {each.ran}"
-        yield f"runs on {each.on} in the place of {each.named}{where}"
-        for setting in each.setting:
+        program = f", where its image is not to be had: {stand_in.ran}" if stand_in.shown_by else f": {stand_in.ran}"
+        yield f"runs on {stand_in.on} in the place of {stand_in.named}{program}"
+        for setting in stand_in.setting:
             given = setting.value_in(variant.manifests)
             value = setting.named if given is None else given
-            said, own = (
+            new, default = (
                 text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…" for text in (value, setting.stand_in)
             )
-            yield f"  set and read back  {setting.name}={said} (its own default: {own}): {setting.changes}"
-        for difference in each.unequal:
+            yield f"  set and read back  {setting.name}={new} (its own default: {default}): {setting.changes}"
+        for difference in stand_in.unequal:
             yield f"  cannot be equal    {difference.what}; {difference.why}"
 
 
-def _facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
-    """What it is, and a line for each fact that is known."""
+def _format_facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
+    """Return the title of a variant or knob, and a line for each fact that has a value."""
     begins = [""] * name.startswith("\n")
     head = hung(console, f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
-    known = [(fact, value) for fact, value in facts if value]
-    return [*begins, head, *(hung(console, f"  {fact:<15} {value}", FACTS) for fact, value in known)]
+    stated = [(fact, value) for fact, value in facts if value]
+    return [*begins, head, *(hung(console, f"  {fact:<15} {value}", FACTS) for fact, value in stated)]
 
 
 def readme_table() -> str:
-    """The README's table of variants, in Markdown."""
+    """Return the README's table of variants, in Markdown."""
     rows = [
         (
             f"`{overlay.name}`",
@@ -195,7 +210,7 @@ def readme_table() -> str:
 
 
 def readme_studies() -> str:
-    """The README's table of studies, in Markdown."""
+    """Return the README's table of studies, in Markdown."""
     rows = [
         (f"`{key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
         for key, file in ((study.key, study.file) for study in _studies())
@@ -204,7 +219,7 @@ def readme_studies() -> str:
 
 
 def readme_disturbances() -> str:
-    """The README's table of sweeps in which something is done to the system, in Markdown; how long is the load's own time."""
+    """Return the README's table of sweeps with disruptions, in Markdown; durations are those of the loads alone."""
     rows: list[tuple[str, ...]] = []
     for name, sweep in _sweeps():
         points = sweep.expanded()
@@ -216,9 +231,9 @@ def readme_disturbances() -> str:
 
 
 def _overlays() -> list[Overlay]:
-    """Every overlay, a baseline before what stands on it."""
-    found = {name: variants.chain(name) for name in variants.variant_names()}
-    return [found[name][-1] for name in sorted(found, key=lambda name: [overlay.name for overlay in found[name]])]
+    """Return every overlay, a baseline before the overlays that build on it."""
+    chains = {name: variants.chain(name) for name in variants.variant_names()}
+    return [chains[name][-1] for name in sorted(chains, key=lambda name: [overlay.name for overlay in chains[name]])]
 
 
 def _knobs() -> list[Knob]:
@@ -234,13 +249,16 @@ def _studies() -> list[study_files.Study]:
 
 
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns of words. Only the last one breaks, so that names stay whole and can be copied, however narrow the terminal."""
+    """Print a table of which only the last column breaks.
+
+    Names stay complete and can be copied, however narrow the terminal is.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     width = LAST_COLUMN_WIDTH
     for index, head in enumerate(heads[:-1]):
-        words = [word for row in rows for word in row[index].split("\n")]
-        table.add_column(head, no_wrap=True, justify="right" if all(word.isdigit() for word in words) else "left")
-        width += max(len(word) for word in [head, *words]) + 2
+        items = [item for row in rows for item in row[index].split("\n")]
+        table.add_column(head, no_wrap=True, justify="right" if all(item.isdigit() for item in items) else "left")
+        width += max(len(item) for item in [head, *items]) + 2
     table.add_column(heads[-1])
     for row in rows:
         table.add_row(*map(escape, row))

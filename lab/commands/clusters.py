@@ -1,4 +1,4 @@
-"""`up`, `down`: a cluster to measure on, made or prepared, and removed again; `with`: a command in the client's place, beside a variant that is up.
+"""The verbs `up` and `down` (clusters to measure on), and `with` (a command next to a running variant).
 
 `lab/targets/provision` has the ways to get a cluster.
 """
@@ -16,18 +16,18 @@ from lab.commands.measuring import inside, settle
 from lab.targets.provision import PROVIDERS, Provider
 
 
-def _up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
-    settle()  # what was begun is undone, as with Ctrl-C
+def _run_up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
+    settle()  # SIGTERM then undoes what was begun, as Ctrl-C does
     provider.up(options, talk)
     return 0
 
 
-def _down(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
+def _run_down(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
     provider.down(options, talk)
     return 0
 
 
-def _with(options: argparse.Namespace, talk: Console) -> int:
+def _run_with(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
     from lab.targets.common.process import run_beside
 
@@ -42,7 +42,7 @@ UP = Verb(
     "get a cluster ready to measure on",
     None,
     words={
-        name: Verb(provider.ABOUT, partial(_up, provider), add=provider.up_arguments)
+        name: Verb(provider.ABOUT, partial(_run_up, provider), add=provider.up_arguments)
         for name, provider in PROVIDERS.items()
     },
     metavar="CLUSTER",
@@ -51,14 +51,14 @@ DOWN = Verb(
     "remove it, with everything that the lab made for it",
     None,
     words={
-        name: Verb(provider.ABOUT, partial(_down, provider), add=provider.down_arguments)
+        name: Verb(provider.ABOUT, partial(_run_down, provider), add=provider.down_arguments)
         for name, provider in PROVIDERS.items()
     },
     metavar="CLUSTER",
 )
 WITH = Verb(
     "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)",
-    _with,
+    _run_with,
     {
         "variant": VARIANT,
         "command": {"nargs": argparse.REMAINDER, "metavar": "CMD", "help": "e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'"},

@@ -1,4 +1,4 @@
-"""`export`: a run for other tools, as tables, as OpenMetrics, or a sample's verbatim output."""
+"""The verb `export`: a run for other tools, as tables, as OpenMetrics, or as a sample's verbatim output."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SUFFIXES: Mapping[str, AnyFormat] = {
     ".prom": "openmetrics",
     ".om": "openmetrics",
 }
-"""Of --output: which format it asks for by its name."""
+"""The format that the name of the --output file implies, by its suffix."""
 
 
-def _export(options: argparse.Namespace, talk: Console) -> int:
+def _run_export(options: argparse.Namespace, talk: Console) -> int:
     output = Path(options.output) if options.output else None
     form: AnyFormat = options.format or (SUFFIXES.get(output.suffix, "csv") if output else "csv")
     if options.what in VERBATIM:
@@ -62,11 +62,11 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
     run = RunStore.open(options.run)
     samples = run.samples()
     if options.sample is not None:
-        known = {sample.id: sample for sample in samples}
-        refuse_unknown(options.sample, known, "--sample", f"no sample '{options.sample}' in {run.record.id}")
-        samples = [known[options.sample]]
+        by_id = {sample.id: sample for sample in samples}
+        refuse_unknown(options.sample, by_id, "--sample", f"no sample '{options.sample}' in {run.record.id}")
+        samples = [by_id[options.sample]]
     if options.what in VERBATIM:
-        _verbatim(run, samples[0], options.what, output)
+        _export_verbatim(run, samples[0], options.what, output)
         return 0
 
     def write(out: IO[bytes]) -> None:
@@ -81,18 +81,22 @@ def _export(options: argparse.Namespace, talk: Console) -> int:
     return 0
 
 
-def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> None:
-    """`raw`: both streams as they came, stderr only to stderr. k6's own: as it wrote it, unpacked unless the file ends in .gz."""
-    if what == "raw":
+def _export_verbatim(run: RunStore, sample: Sample, kind: str, output: Path | None) -> None:
+    """Export a sample's output unchanged.
+
+    With `raw`, both streams are written, and stderr goes only to stderr. With k6's own output, its file is written,
+    unpacked unless the output's name ends in .gz.
+    """
+    if kind == "raw":
         stdout, stderr = (text.encode("utf-8", "surrogateescape") for text in run.raw(sample))
         _write(output, lambda out: out.write(stdout))
         sys.stderr.buffer.write(stderr)
         sys.stderr.flush()
         return
-    content, packed = _k6(run, sample, what)
+    content, packed = _read_k6(run, sample, kind)
     keep = packed and output is not None and output.suffix == ".gz"
     if packed and not keep:
-        try:  # as far as it goes: of a k6 that was killed the file has no end
+        try:  # as far as possible: the file of a k6 that was killed has no end
             content = zlib.decompressobj(wbits=31).decompress(content)
         except zlib.error as error:
             remedy = "restore it from a copy; `--what raw` prints what k6 said"
@@ -100,11 +104,11 @@ def _verbatim(run: RunStore, sample: Sample, what: str, output: Path | None) -> 
     _write(output, lambda out: out.write(content))
 
 
-def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
-    """(content, whether it is gzipped)."""
+def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
+    """Return a file that k6 wrote, and whether it is gzipped."""
     from lab.generators.k6 import OUTPUTS, SUMMARY
 
-    names = [SUMMARY] if what == "k6-summary" else [name for name, _ in OUTPUTS.values()]
+    names = [SUMMARY] if kind == "k6-summary" else [name for name, _ in OUTPUTS.values()]
     for name in names:
         if (content := run.left(sample, name)) is not None:
             return content, name.endswith(".gz")
@@ -120,7 +124,12 @@ def _k6(run: RunStore, sample: Sample, what: str) -> tuple[bytes, bool]:
 
 
 def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
-    """A file that appears whole or not at all; what is no file (a pipe, /dev/stdout) is written as it is. UsageError."""
+    """Write a file that appears complete or not at all; write directly to what is no file (a pipe, /dev/stdout).
+
+    Raises:
+        UsageError: The file cannot be written.
+
+    """
     if output is None:
         write(sys.stdout.buffer)
         sys.stdout.flush()
@@ -142,7 +151,7 @@ def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
 
 EXPORT = Verb(
     "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said",
-    _export,
+    _run_export,
     {
         "run": STORED,
         "--format": {

@@ -1,4 +1,4 @@
-"""`gate`: for CI: has the candidate become worse than the baseline by more than is allowed?"""
+"""The verb `gate`, for CI: whether the candidate is worse than the baseline by more than the bound."""
 
 from __future__ import annotations
 
@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
-"""In which a change may claim, whatever it is about."""
+"""The metric in which a change may claim an effect, whatever the change is about."""
 CUT = 2
-"""The exit status where it was not measured to its end: 1 is a regression's alone."""
+"""The exit status of a measurement that did not finish; 1 stands for a regression alone."""
 
 
 def own_unit(text: str) -> tuple[str, float]:
-    """`gap_s=0.5` → ("gap_s", 0.5). UsageError for what is no outcome, or has no worse."""
+    """Parse a bound in the metric's own unit: `gap_s=0.5` into ("gap_s", 0.5).
+
+    Raises:
+        UsageError: The metric is no outcome, or neither direction of it is worse; or the value is not 0 or more.
+
+    """
     name, sign, number = text.partition("=")
     try:
         value = float(number)
@@ -43,39 +48,42 @@ def own_unit(text: str) -> tuple[str, float]:
     if not sign or not isfinite(value) or value < 0:
         fault = f"expected METRIC=VALUE with a value of 0 or more, got '{text}'"
         raise UsageError("--max-more", fault, "as failed=10 or gap_s=0.5, in seconds, bytes or counts")
-    known = {metric for metric in DIFFERENCES if METRICS[metric].better != "neither"}
+    names = {metric for metric in DIFFERENCES if METRICS[metric].better != "neither"}
     if name not in DIFFERENCES:
-        raise UsageError("--max-more", f"unknown outcome '{name}'", did_you_mean(name, known))
-    if name not in known:
+        raise UsageError("--max-more", f"unknown outcome '{name}'", did_you_mean(name, names))
+    if name not in names:
         raise UsageError(
-            "--max-more", f"more or less {name} is neither better nor worse", f"known: {', '.join(sorted(known))}"
+            "--max-more", f"more or less {name} is neither better nor worse", f"known: {', '.join(sorted(names))}"
         )
     return name, value
 
 
-def _gate(options: argparse.Namespace, talk: Console) -> int:
-    """The gate's status. 1 is a regression's alone: 2 for whatever else goes wrong, and whether its answer was read does not matter."""
+def _run_gate(options: argparse.Namespace, talk: Console) -> int:
+    """Run the gate and return its status: 1 for a regression alone, 2 for anything else that goes wrong.
+
+    The status is the same whether or not the answer was read.
+    """
     if options.against is not None:
-        return _measured(options, talk)
-    return _judged(options, lambda: _found(options))
+        return _gate_against(options, talk)
+    return _print_gate(options, lambda: _gate_runs(options))
 
 
-def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
-    """Print what was found, as asked for; the gate's status."""
+def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
+    """Print the result in the requested form, and return the gate's status."""
     from lab.report.json.runs import describe_gate
     from lab.report.json.shape import dumps
     from lab.report.tables.gate import page, xml
 
     strict = options.strict
     try:
-        found = find()
-        _write_junit(options, lambda: xml(found, strict))
+        result = find()
+        _write_junit(options, lambda: xml(result, strict))
         try:
             with answer():
-                print_answer(options, lambda: page(found, strict), lambda: dumps(describe_gate(found, strict)))
+                print_answer(options, lambda: page(result, strict), lambda: dumps(describe_gate(result, strict)))
                 sys.stdout.flush()
         except OSError as error:
-            # What the buffer still holds would fail once more where the lab ends.
+            # The text that the buffer still holds would fail once more when the lab ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             fault = f"its answer cannot be written: {error.strerror}"
             raise UsageError("gate", fault, "free some space, and ask again") from None
@@ -86,7 +94,7 @@ def _judged(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
             raise
         fault = f"{type(error).__name__}: {error}"
         raise UsageError("gate", fault, "this is a defect of the lab: LAB_DEBUG=1 shows where") from None
-    return found.exit_status(strict)
+    return result.exit_status(strict)
 
 
 def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
@@ -95,8 +103,8 @@ def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
             Path(options.junit).write_bytes(xml())
 
 
-def _measured(options: argparse.Namespace, talk: Console) -> int:
-    """Of a git ref and of the checkout, in pairs."""
+def _gate_against(options: argparse.Namespace, talk: Console) -> int:
+    """Measure the checkout's variants in pairs with their state at a git ref, and judge the result."""
     from lab.experiments.against_ref import commit_of
     from lab.model.variants.variants import load_variant
     from lab.records.sweep_files import load_sweep
@@ -106,7 +114,7 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("--again", fault, "leave it out")
     if not options.names:
         raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
-    bounds = _bounds(options)
+    bounds = _build_bounds(options)
     options.names = [variant_name(name) for name in options.names]
     for name in options.names:  # complain before anything starts
         load_variant(name)
@@ -125,9 +133,9 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
         if same and pairs:
             say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
         if not pairs:
-            return _nothing_changed(options, same)
+            return _report_unchanged(options, same)
 
-        def prepared_of(names: Sequence[str], seed: int | None) -> Prepared:
+        def prepare(names: Sequence[str], seed: int | None) -> Prepared:
             request = bench.Request(
                 tuple(names),
                 options.sweep or DEFAULT_SWEEP,
@@ -141,48 +149,48 @@ def _measured(options: argparse.Namespace, talk: Console) -> int:
             )
             return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
 
-        prepared = prepared_of([*pairs], options.seed)
+        prepared = prepare([*pairs], options.seed)
         print_plan(talk, prepared, 0)
         if options.plan:
             return answer_plan(options, [(prepared, 0)])
         keep()
 
-    def judged(ready: Prepared) -> Gate | None:
+    def judge(ready: Prepared) -> Gate | None:
         store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
         return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
-    if (found := judged(prepared)) is None:
+    if (result := judge(prepared)) is None:
         return CUT
-    if close := found.to_measure_again:
-        why = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
-        say(talk, "again", f"{', '.join(one.name for one in close)}: {why}")
-        of_close = {one.row.other.arm for one in close}
-        again = prepared_of([name for name in pairs if name in of_close], None)
+    if close := result.to_measure_again:
+        reason = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
+        say(talk, "again", f"{', '.join(check.name for check in close)}: {reason}")
+        close_arms = {check.row.other.arm for check in close}
+        again = prepare([name for name in pairs if name in close_arms], None)
         print_plan(talk, again, 0)
-        if (second := judged(again)) is None:
+        if (second := judge(again)) is None:
             return CUT
-        found = confirmed(found, second)
-    last = found
-    return _judged(options, lambda: last)
+        result = confirmed(result, second)
+    last = result
+    return _print_gate(options, lambda: last)
 
 
-def _nothing_changed(options: argparse.Namespace, same: Sequence[str]) -> int:
-    """Say that there is nothing to measure, in the form that was asked for; 0."""
+def _report_unchanged(options: argparse.Namespace, same: Sequence[str]) -> int:
+    """Report in the requested form that there is nothing to measure, and return 0."""
     from lab.report.json.shape import dumps
     from lab.report.tables.gate import UNCHANGED
 
-    said = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
-    told = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": said, "unchanged": same}
+    message = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
+    data = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": message, "unchanged": same}
     _write_junit(options, lambda: UNCHANGED)
     with answer():
         if options.json:
-            print(dumps(told))
+            print(dumps(data))
         else:
-            print(f"### Passed\n\n{said}" if options.markdown else said)
+            print(f"### Passed\n\n{message}" if options.markdown else message)
     return 0
 
 
-def _found(options: argparse.Namespace) -> Gate:
+def _gate_runs(options: argparse.Namespace) -> Gate:
     for name in ("target", "sweep", "blocks", "seed", "plan"):
         if getattr(options, name):
             raise UsageError(
@@ -199,27 +207,27 @@ def _found(options: argparse.Namespace) -> Gate:
 
     from lab.analysis.gate.gate import confirmed, gate
 
-    bounds = _bounds(options)
+    bounds = _build_bounds(options)
     if options.again and (len(options.again) != len(options.names) or {*options.again} & {*options.names}):
         fault = f"expected as many runs as are gated ({len(options.names)}), and others, got {' '.join(options.again)}"
         raise UsageError("--again", fault, "as `just gate RUN --again RUN --max-regression 5%`")
 
-    found = gate(compared(options.names, bounds.more), bounds, options.arm)
+    result = gate(compared(options.names, bounds.more), bounds, options.arm)
     if not options.again:
-        return found
-    return confirmed(found, gate(compared(options.again, bounds.more), bounds, options.arm))
+        return result
+    return confirmed(result, gate(compared(options.again, bounds.more), bounds, options.arm))
 
 
-def _bounds(options: argparse.Namespace) -> Bounds:
+def _build_bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.judge.gate import Bounds
 
-    least = WORTH if options.against is not None and not options.max_more else None
-    return Bounds(options.max_regression or least, dict(options.max_more), tuple(options.metric))
+    default = WORTH if options.against is not None and not options.max_more else None
+    return Bounds(options.max_regression or default, dict(options.max_more), tuple(options.metric))
 
 
 GATE = Verb(
     "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved",
-    _gate,
+    _run_gate,
     {
         "names": {
             "nargs": "*",

@@ -1,4 +1,4 @@
-"""`knee`: the highest rate that a variant serves as it should."""
+"""The verb `knee`: the highest rate that a variant serves within the conditions."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from lab.records.store import RunStore
 
 
-def _latency(text: str) -> str:
-    found = seconds(text.strip())
-    if found is None or not 0 < found <= 120:
+def _parse_latency(text: str) -> str:
+    value = seconds(text.strip())
+    if value is None or not 0 < value <= 120:
         remedy = "write 20ms or 0.5s, up to 120s"
         raise UsageError("--p99", f'expected a duration with its unit, got "{text}"', remedy)
     return text.strip()
 
 
-def _duration(text: str) -> float:
+def _parse_duration(text: str) -> float:
     try:
-        found = float(text.removesuffix("s"))
+        value = float(text.removesuffix("s"))
     except ValueError:
-        found = nan
-    if not 1 <= found <= 3600:
+        value = nan
+    if not 1 <= value <= 3600:
         raise UsageError("--duration", f'expected seconds, got "{text}"', "from 1 to 3600")
-    return found
+    return value
 
 
-def _precision(text: str) -> str:
+def _parse_precision(text: str) -> str:
     if not 0.01 <= (share(text) or 0.0) <= 0.5:
         raise UsageError("--precision", f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%")
     return text
 
 
-def _knee(options: argparse.Namespace, talk: Console) -> int:
+def _run_knee(options: argparse.Namespace, talk: Console) -> int:
     from lab.generators import generator
 
     if options.resume and of_its_own(options):
@@ -60,29 +60,29 @@ def _knee(options: argparse.Namespace, talk: Console) -> int:
 
     target = inside(options, target_of(options))
     from lab.commands.progress import Trials
-    from lab.experiments import knee as seeking
+    from lab.experiments import knee as experiment
 
     if options.resume:
-        prepared, run = seeking.resume(options.resume, target)
+        prepared, run = experiment.resume(options.resume, target)
     else:
         command = recorded(options, "variants")
-        prepared, run = seeking.prepare(options.variants, target, command, **_asked(options)), None
+        prepared, run = experiment.prepare(options.variants, target, command, **_search_settings(options)), None
     _print_plan(talk, prepared, run)
     if options.plan:
         return answer_plan(options, [(prepared, done_samples(run))])
 
-    def searched(store: RunStore) -> None:
+    def search(store: RunStore) -> None:
         chosen = next(iter(prepared.chosen.values()))
-        seeking.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
+        experiment.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
 
     resume = resume_command(options, "knee", prepared.record.id)
-    store = measure(talk, prepared, run, target, resume, searched)
+    store = measure(talk, prepared, run, target, resume, search)
     return 1 if store is None else print_knee(options, store, keep=True)
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """What was said of the search; the rest is as `prepare` has it."""
-    given = {
+def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of the search that were given; the others keep the defaults of `prepare`."""
+    settings = {
         "generator": options.generator,
         "connections": options.connections,
         "duration_s": options.duration,
@@ -94,7 +94,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         "accept_encoding": options.accept_encoding,
         "keepalive": False if options.close else None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
@@ -123,7 +123,14 @@ def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None
 
 
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
-    """A search's result; the exit status: 0 when every knee was found. `keep`: write it beside the run, too."""
+    """Print a search's result, and return the exit status: 0 when every knee was found.
+
+    Args:
+        options: The parsed options.
+        run: The search.
+        keep: Whether to write the result into the folder of the run, too.
+
+    """
     from lab.analysis.knee.report import report_of
     from lab.records.tables import KNEE as RECORD
     from lab.report.tables.knee import page
@@ -137,14 +144,14 @@ def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -
 
 KNEE = Verb(
     "the highest rate that a variant serves as it should, and who is the limit there",
-    _knee,
+    _run_knee,
     {
         "variants": {"nargs": "*", **VARIANT},
-        "--p99": {"type": _latency, "metavar": "50ms", "help": "the longest p99 that will do (default: 50ms)"},
+        "--p99": {"type": _parse_latency, "metavar": "50ms", "help": "the longest p99 that will do (default: 50ms)"},
         "--generator": {"help": "of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"},
         "--connections": {"type": number("--connections", 1, 100_000), "help": "default: 100"},
         "--duration": {
-            "type": _duration,
+            "type": _parse_duration,
             "metavar": "SECONDS",
             "help": "of a trial (default: 10, with wrk2 itself 32)",
         },
@@ -154,7 +161,7 @@ KNEE = Verb(
             "help": "the first rate (default: 100, or as many as connections where the generator takes no fewer)",
         },
         "--precision": {
-            "type": _precision,
+            "type": _parse_precision,
             "metavar": "5%",
             "help": "how near the answer's two ends lie (default: 5%%)",
         },

@@ -1,4 +1,4 @@
-"""`list`, `show`, `doctor`: what there is to measure, what a variant changes, what this machine lacks."""
+"""The verbs `list`, `show` and `doctor`: what can be measured, what a variant changes, what this machine lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.commands import VARIANT, Verb
 STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 
 
-def _list(options: argparse.Namespace, talk: Console) -> int:
+def _run_list(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import catalog
 
     if options.json:
@@ -23,7 +23,7 @@ def _list(options: argparse.Namespace, talk: Console) -> int:
     return 0
 
 
-def _show(options: argparse.Namespace, talk: Console) -> int:
+def _run_show(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import catalog
 
     if options.json:
@@ -33,31 +33,39 @@ def _show(options: argparse.Namespace, talk: Console) -> int:
     return 0
 
 
-def _doctor(options: argparse.Namespace, talk: Console) -> int:
+def _run_doctor(options: argparse.Namespace, talk: Console) -> int:
     return doctor(Console(), as_json=options.json)
 
 
 def doctor(console: Console, as_json: bool = False) -> int:
-    """Show every finding, a line each, and whether each target can run here; 0 when the default one can, else 2. Repairs nothing."""
+    """Print every finding as a line, and whether each target can run here; repair nothing.
+
+    Returns:
+        The exit status: 0 when the default target can run here, else 2.
+
+    """
     from lab.report.terminal import hung
     from lab.targets import prerequisites
 
     findings, targets = prerequisites.checks(), prerequisites.TARGETS
     missing = {
-        target: [each.check for each in findings if not each.ok and target in each.needed_by] for target in targets
+        target: [finding.check for finding in findings if not finding.ok and target in finding.needed_by]
+        for target in targets
     }
     if as_json:
         console.print_json(data=[{**asdict(finding), "status": finding.status} for finding in findings])
         return 2 if missing["local"] else 0
-    needed = ["all" if {*each.needed_by} == {*targets} else ", ".join(each.needed_by) for each in findings]
-    wide, wider = max(len(each.check) for each in findings), max(map(len, needed))
+    needed = ["all" if {*finding.needed_by} == {*targets} else ", ".join(finding.needed_by) for finding in findings]
+    check_width, needed_width = max(len(finding.check) for finding in findings), max(map(len, needed))
     console.print(
-        f"{'check':<{wide}}  {'needed by':<{wider}}  status    found, and the remedy", style="bold", soft_wrap=True
+        f"{'check':<{check_width}}  {'needed by':<{needed_width}}  status    found, and the remedy",
+        style="bold",
+        soft_wrap=True,
     )
-    for finding, by in zip(findings, needed, strict=True):
-        head = f"{finding.check:<{wide}}  {by:<{wider}}  "
-        said = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found
-        line = hung(console, f"{head}{finding.status:<8}  {said}", 8)
+    for finding, needed_by in zip(findings, needed, strict=True):
+        head = f"{finding.check:<{check_width}}  {needed_by:<{needed_width}}  "
+        text = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found
+        line = hung(console, f"{head}{finding.status:<8}  {text}", 8)
         line.stylize(STYLES[finding.status], len(head), len(head) + len(finding.status))
         console.print(line, soft_wrap=True, highlight=False)
     console.print()
@@ -69,9 +77,9 @@ def doctor(console: Console, as_json: bool = False) -> int:
 
 LIST = Verb(
     "variants, knobs, sweeps and studies",
-    _list,
+    _run_list,
     {"words": {"nargs": "*", "metavar": "WORD", "help": "only what has all of these words in it (default: all)"}},
     ("--json",),
 )
-SHOW = Verb("a variant: its knobs, read-backs and manifest diff", _show, {"variant": VARIANT}, ("--json",))
-DOCTOR = Verb("try every prerequisite and say how to get what is missing", _doctor, shared=("--json",))
+SHOW = Verb("a variant: its knobs, read-backs and manifest diff", _run_show, {"variant": VARIANT}, ("--json",))
+DOCTOR = Verb("try every prerequisite and say how to get what is missing", _run_doctor, shared=("--json",))

@@ -1,4 +1,4 @@
-"""`maintain`: upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks."""
+"""The verb `maintain`: upkeep of the lab's files, namely committed runs, generated texts, manifests and notebooks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _validate_overlays(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
-    """Become Jupyter."""
+    """Replace this process by Jupyter."""
     jupyter = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={ROOT / 'notebooks'}", *options.arguments]
     os.execv(sys.executable, jupyter)
 
@@ -103,7 +103,7 @@ MAINTAIN = Verb(
             "the studies' notebooks in Jupyter, from the committed runs",
             _open_notebooks,
             {"arguments": {"nargs": "*", "metavar": "ARG", "help": "for Jupyter, for example --no-browser"}},
-            # All of its arguments are Jupyter's, those that begin with a dash, too: no option of ours is looked for.
+            # All arguments belong to Jupyter, also those with a dash: the parser must not look for options.
             more={"prefix_chars": "+", "add_help": False},
         ),
     },

@@ -1,4 +1,4 @@
-"""What every verb that measures does: go where its target measures, print the plan, measure it, print the result."""
+"""Functions for every verb that measures: enter the target, print the plan, measure it, print the result."""
 
 from __future__ import annotations
 
@@ -31,15 +31,20 @@ if TYPE_CHECKING:
 
 
 BUSIEST = 3
-"""Other processes that are named."""
+"""The maximum number of other processes that are named."""
 EACH = 3
-"""Points that the plan names one by one."""
+"""The maximum number of points whose detectable effects are listed one by one."""
 LONG_S = 300.0
-"""Who is to wait for longer is told how not to."""
+"""The duration in seconds from which the plan suggests how to make it shorter."""
 
 
 def target_of(options: argparse.Namespace) -> str | None:
-    """`--target`, or that of the run to `--resume`. UsageError when both are named and differ."""
+    """Return the name of the target: `--target`, or that of the run to `--resume`; None for the default.
+
+    Raises:
+        UsageError: Both are given and differ.
+
+    """
     if not options.resume:
         return options.target
     from lab.records.store import RunStore
@@ -51,9 +56,13 @@ def target_of(options: argparse.Namespace) -> str | None:
 
 
 def inside(options: argparse.Namespace, name: str | None) -> Target:
-    """Return the target of that name (None: the default one), where it measures: in its own namespaces, if it has some.
+    """Return the target of that name (None for the default), inside its namespaces if it has any.
 
-    Where the lab was not there yet, it has been now, and RanInsideError is raised. There SIGTERM ends it as cleanly as Ctrl-C does.
+    Inside, SIGTERM ends the lab as cleanly as Ctrl-C.
+
+    Raises:
+        RanInsideError: The lab was outside of the namespaces; the same command has run inside in the meantime.
+
     """
     from lab.targets import entered
 
@@ -65,25 +74,28 @@ def inside(options: argparse.Namespace, name: str | None) -> Target:
 
 
 def settle() -> None:
-    """Let SIGTERM end the lab as cleanly as Ctrl-C."""
+    """Make SIGTERM end the lab as cleanly as Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
-    """What goes on with a run or an ablation, at the same context; one that is gone on with is named as it was."""
-    at = f" --context {options.context}" if options.context else ""
-    return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{at}"
+    """Return the command that continues a run or an ablation, on the same cluster context.
+
+    A run that is being resumed keeps the name or path by which the user named it.
+    """
+    context = f" --context {options.context}" if options.context else ""
+    return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{context}"
 
 
 def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
-    """Return how it is found out what a target carries for two sides at once; None where only a plan was asked for."""
+    """Return the function that probes concurrent loads on a target, or None where only a plan is requested."""
     from lab.experiments.bench.probing import pair_trials
 
     return None if options.plan else partial(pair_trials, partial(say, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:
-    """How many of a run's slots need no further measurement."""
+    """Return the number of a run's slots that need no further measurement; 0 for no run."""
     from lab.model.samples import cell, settled
 
     if run is None:
@@ -95,9 +107,19 @@ def done_samples(run: RunStore | None) -> int:
 def plan_and_measure(
     options: argparse.Namespace, talk: Console, target: Target, request: Request, names: str, verb: str = "bench"
 ) -> RunStore | int:
-    """Print the plan of what is asked for, or of the run to `--resume`, and measure it; the exit status where that is all.
+    """Print the plan of the request, or of the run to `--resume`, and measure it.
 
-    `names`: the option with what is measured; `verb`: the one whose `--resume` goes on with it.
+    Args:
+        options: The parsed options.
+        talk: The console of stderr.
+        target: The target.
+        request: The request.
+        names: The option with the names of what is measured.
+        verb: The verb whose `--resume` continues the run.
+
+    Returns:
+        The measured run, or the exit status if only the plan was requested or the run was interrupted.
+
     """
     from lab.experiments import bench
 
@@ -121,9 +143,19 @@ def measure(
     resume: str,
     search: Callable[[RunStore], None] | None = None,
 ) -> RunStore | None:
-    """Measure what `run` (None = a new one) does not hold yet; None when interrupted. However it ends, what goes on with it is said.
+    """Measure what is still missing of a run, and print how to continue if it is interrupted or fails.
 
-    `resume`: the command that goes on with it; `search`: measures a search for the knee, whose plan grows meanwhile.
+    Args:
+        talk: The console of stderr.
+        prepared: The prepared run.
+        run: The stored run to continue; None for a new one.
+        target: The target.
+        resume: The command that continues the run.
+        search: The function that measures a search for the knee, whose plan grows; None for other runs.
+
+    Returns:
+        The measured run, or None when it was interrupted.
+
     """
     from lab.commands.progress import Terminal
     from lab.experiments import bench
@@ -133,18 +165,18 @@ def measure(
     from lab.records.store import RunStore
     from lab.targets.common.sampler import HOST_PROC, busiest
 
-    found = busiest() if search is None and HOST_PROC in os.environ else {}
-    if sum(found.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; nothing where the lab cannot see it
-        each = (f"{name} {cpus:.1f}" for name, cpus in islice(found.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
+    cpus_used = busiest() if search is None and HOST_PROC in os.environ else {}
+    if sum(cpus_used.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; empty where the lab cannot see it
+        named = (f"{name} {cpus:.1f}" for name, cpus in islice(cpus_used.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
         lost = "samples may be lost: stop it, or wait"
-        bears = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
-        used = f"{sum(found.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(each)})"
-        say(talk, "busy", f"what is not the lab's uses {used}: {bears}\n")
+        consequence = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
+        used = f"{sum(cpus_used.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(named)})"
+        say(talk, "busy", f"what is not the lab's uses {used}: {consequence}\n")
 
-    def say_resume(what: str) -> None:
-        kept = "sample" if search is None else "trial"
-        said = f"\n{what}; every complete {kept} is kept. Go on with:\n  {resume}"  # a line of its own can be copied
-        talk.print(said, markup=False, highlight=False, soft_wrap=True)
+    def say_resume(event: str) -> None:
+        unit = "sample" if search is None else "trial"
+        message = f"\n{event}; every complete {unit} is kept. Go on with:\n  {resume}"  # alone on its line
+        talk.print(message, markup=False, highlight=False, soft_wrap=True)
 
     begun = False
     try:
@@ -157,8 +189,8 @@ def measure(
             if search is not None:
                 search(store)
             else:
-                with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as watching:
-                    Loop(target, prepared.variants, prepared.chosen, store, watching, roundtrip.measure).measure()
+                with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as observer:
+                    Loop(target, prepared.variants, prepared.chosen, store, observer, roundtrip.measure).measure()
     except KeyboardInterrupt:
         if not begun:
             raise
@@ -172,18 +204,26 @@ def measure(
 
 
 def say(talk: Console, head: str, text: str) -> None:
-    """One line of a plan."""
+    """Print one line of a plan: a head and a text."""
     talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
-    """A line each, with what would help."""
+    """Print a line for each variant that is left out, with its remedy."""
     for item in missing:
         say(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
 
 
 def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
-    """What is to be measured, how long that takes, and what it resolves. `may_be_less`: nobody asked for so many blocks."""
+    """Print what will be measured, how long that takes, and which effects it can detect.
+
+    Args:
+        talk: The console of stderr.
+        prepared: The prepared run.
+        done: The number of slots that are measured already.
+        may_be_less: Whether the number of blocks is a default, which the user may lower.
+
+    """
     from lab.experiments.bench.design import UNKNOWN
     from lab.model.metrics import about
     from lab.report.loads import disturbance_text, load_text
@@ -202,25 +242,25 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
     say(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
-    held = format_blocks(len({block for one in design.places if one.arm in references for block in one.blocks}))
-    say(talk, "arms", ", ".join(measured) + (f"; in {held}: {', '.join(references)}" if references else ""))
+    blocks = format_blocks(len({block for place in design.places if place.arm in references for block in place.blocks}))
+    say(talk, "arms", ", ".join(measured) + (f"; in {blocks}: {', '.join(references)}" if references else ""))
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
         say(talk, "knee", str(record.at_knee))
     paired: dict[str, int] = {}
-    for one in design.places:
-        if one.against and role_of[one.arm] == "variant":
-            paired[one.point] = max(len(one.blocks), paired.get(one.point, 0))
+    for place in design.places:
+        if place.against and role_of[place.arm] == "variant":
+            paired[place.point] = max(len(place.blocks), paired.get(place.point, 0))
     for point in record.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        disturbed = disturbance_text(point) if point.disturbance is not None else ""
-        done_to_it = "nothing is done (control)" if point.control else disturbed
-        words = [f"{point.name}: {name}, {load_text(point)}", done_to_it]
-        words += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
+        disruption = disturbance_text(point) if point.disturbance is not None else ""
+        action = "nothing is done (control)" if point.control else disruption
+        parts = [f"{point.name}: {name}, {load_text(point)}", action]
+        parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)
-        words += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
-        say(talk, "point", "; ".join(filter(None, words)))
+        parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
+        say(talk, "point", "; ".join(filter(None, parts)))
     for variant in record.variants.values():
         if variant.unpaired:
             say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
@@ -228,11 +268,11 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
         say(talk, "probe", str(probe))
     if prepared.to_probe:
         rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in prepared.to_probe)
-        then = "if not, the rate is lowered, or arms are measured one after the other"
+        otherwise = "if not, the rate is lowered, or arms are measured one after the other"
         say(
             talk,
             "probe",
-            f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {then}",
+            f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {otherwise}",
         )
     if design.fixed_workers:
         names = ", ".join(design.fixed_workers)
@@ -243,33 +283,33 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
         )
     slots, pairs = len(record.slots), len(record.pairs)
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
-    many = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+    many = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
     samples = f"{many} in {design.blocks} block{'s' if design.blocks != 1 else ''}"
     say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {record.seed}")
-    if chosen_for := design.planned_for:
-        wanted = f"{100 * chosen_for.effect:g}% in {about(chosen_for.metric).title} at {chosen_for.point}"
-        said = f"so many blocks, because then {wanted} is found with {chosen_for.power:.0%} probability"
-        say(talk, "chosen", f"{said}, by the noise of {chosen_for.from_run}")
+    if planned_for := design.planned_for:
+        effect = f"{100 * planned_for.effect:g}% in {about(planned_for.metric).title} at {planned_for.point}"
+        text = f"so many blocks, because then {effect} is found with {planned_for.power:.0%} probability"
+        say(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
     share = 1 - done / slots if slots else 0
     long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
     say(talk, "duration", f"about {format_duration(design.duration_s * share)}{shorter}")
     if fresh := design.fresh.count:
-        where = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
-        known = ", ".join(design.fresh.runs[-3:])
-        say(talk, "anew", f"{fresh} more bring-ups within blocks, {where} (known from {known})")
+        reason = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
+        runs = ", ".join(design.fresh.runs[-3:])
+        say(talk, "anew", f"{fresh} more bring-ups within blocks, {reason} (known from {runs})")
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for promise in design.promised:
         by_metric.setdefault(about(promise.metric).title, []).append((promise.effect, promise.point))
     effects: list[str] = []
-    for metric, found in by_metric.items():
-        ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(found), max(found)))
-        several = [f"{' to '.join(ends)} in {metric} at {len(found)} points"]
-        each = [f"{effect:.1%} in {metric} at {point}" for effect, point in found]
-        effects += each if len(each) <= EACH else several
-    said = f"effects from {', '.join(effects)}" if effects else "nothing"
-    by = design.promised_by
-    say(talk, "resolves", f"{by if by == UNKNOWN else f'{said} ({by})'}\n")
+    for metric, promises in by_metric.items():
+        ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promises), max(promises)))
+        summary = [f"{' to '.join(ends)} in {metric} at {len(promises)} points"]
+        details = [f"{effect:.1%} in {metric} at {point}" for effect, point in promises]
+        effects += details if len(details) <= EACH else summary
+    text = f"effects from {', '.join(effects)}" if effects else "nothing"
+    source = design.promised_by
+    say(talk, "resolves", f"{source if source == UNKNOWN else f'{text} ({source})'}\n")
 
 
 def answer_plan(
@@ -277,26 +317,40 @@ def answer_plan(
     ready: Iterable[tuple[Prepared, int]],
     ablation: AblationRecord | None = None,
     left_out: Sequence[NotMeasured] = (),
-    beside: Mapping[str, str] | None = None,
+    related: Mapping[str, str] | None = None,
 ) -> int:
-    """What `--plan` ends in, its sentences said: `--json` has it as data, too. `ready`: each run, and how many of its slots are done. 0."""
+    """Print the plans as JSON if `--json` is given, and return 0; their text is printed already.
+
+    Args:
+        options: The parsed options.
+        ready: The prepared runs, each with the number of slots that are measured already.
+        ablation: The record of the ablation that the runs belong to, if any.
+        left_out: What is not measurable.
+        related: Related questions, each with the command that answers it.
+
+    """
     from lab.report.json.answers import PLAN, plan_run
 
     if options.json:
         runs = [plan_run(prepared.record, done) for prepared, done in ready]
-        asked = [{"question": question, "command": command} for question, command in (beside or {}).items()]
-        whole = {"ablation": ablation, "runs": runs, "left_out": left_out, "beside": asked}
+        questions = [{"question": question, "command": command} for question, command in (related or {}).items()]
+        data = {"ablation": ablation, "runs": runs, "left_out": left_out, "beside": questions}
         with answer():
-            print(PLAN.dumps(**whole, duration_s=sum(run["duration_s"] for run in runs)))
+            print(PLAN.dumps(**data, duration_s=sum(run["duration_s"] for run in runs)))
     return 0
 
 
 def finish(
-    options: argparse.Namespace, run: RunStore, below: Sequence[Part] = (), more: Sequence[Sequence[Part]] = ()
+    options: argparse.Namespace, run: RunStore, extra: Sequence[Part] = (), tables: Sequence[Sequence[Part]] = ()
 ) -> int:
-    """A run that has just been measured: its page is written beside it, with `more` on it; its result is printed, for people with `below`.
+    """Print the result of a run that was just measured, write its HTML page, and return the exit status.
 
-    The exit status.
+    Args:
+        options: The parsed options.
+        run: The run.
+        extra: Parts that follow the result, for people.
+        tables: Tables to add to the page.
+
     """
     from lab.report.html.run import write
     from lab.report.result import Result
@@ -305,11 +359,11 @@ def finish(
 
     result = Result(run)
     status = print_result(options, run, result)
-    if below and not options.json:
+    if extra and not options.json:
         with answer() as out:
-            show(out, below)
+            show(out, extra)
     try:
-        page = str(write(result, run.folder, [study_page(result), *more]))
+        page = str(write(result, run.folder, [study_page(result), *tables]))
     except UsageError as error:  # a full disk must not make a measured run fail
         page = f"no page: {error.fault}; {error.remedy}"
     Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)
@@ -317,9 +371,10 @@ def finish(
 
 
 def print_result(options: argparse.Namespace, run: RunStore, result: Result | None = None) -> int:
-    """What a run says: a sentence per variant, its tables, and where the rest is; the exit status.
+    """Print a run's result (a sentence per variant, and its tables), and return the exit status.
 
-    All notes and what the systems hold are shown where `options.notes` says so; Markdown and JSON have everything.
+    With `options.notes`, people also see all notes and what the systems hold; Markdown and JSON always have
+    everything.
     """
     from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
@@ -335,8 +390,8 @@ def print_result(options: argparse.Namespace, run: RunStore, result: Result | No
         elif getattr(options, "markdown", False):
             print(markdown([*result.page(), *result.more(), *study_page(result)]), end="")
         else:
-            every = getattr(options, "notes", False)
-            show(out, [*result.page("" if every else f"just table {shlex.quote(name)} --notes")])
-            show(out, [*(result.more() if every else []), *study_page(result)])
+            full = getattr(options, "notes", False)
+            show(out, [*result.page("" if full else f"just table {shlex.quote(name)} --notes")])
+            show(out, [*(result.more() if full else []), *study_page(result)])
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if result.complete else 1

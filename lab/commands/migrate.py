@@ -1,4 +1,4 @@
-"""`migrate`: what the successors of ingress-nginx do with your settings, what they cost, and which traps lie in between."""
+"""The verb `migrate`: what the successors of ingress-nginx do with your settings, their costs, and the traps."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 SWEEP = "migrate"
 
 
-def _migrate(options: argparse.Namespace, talk: Console) -> int:
-    """Measured is ingress-nginx with the file against each, as shipped and with its settings, in one run."""
+def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
+    """Print the plan of a migration, and measure it in one run unless `--plan` is given.
+
+    The run compares ingress-nginx with the file against each successor, as shipped and with its settings.
+    """
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
     files = [options.configmap, *options.ingress]
@@ -33,12 +36,18 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
 
     load_sweep(options.sweep)  # complain before anything is written
     places = ["standard input" if name == STDIN else name for name in files]
-    content, *others = [read_once(name, INGRESS_INTO if at else INTO) for at, name in enumerate(files)]
-    found = plan(places[0], content, list(zip(places[1:], others, strict=True)), options.to)
-    whole = page(found.place, found.given, found.unknown, found.notes, found.migrations)
+    content, *ingresses = [read_once(name, INGRESS_INTO if index else INTO) for index, name in enumerate(files)]
+    migration_plan = plan(places[0], content, list(zip(places[1:], ingresses, strict=True)), options.to)
+    full_page = page(
+        migration_plan.place,
+        migration_plan.given,
+        migration_plan.unknown,
+        migration_plan.notes,
+        migration_plan.migrations,
+    )
     if options.plan:
-        _write(options, talk, found)
-        print_answer(options, lambda: whole, lambda: MIGRATION.dumps(found))
+        _write_manifests(options, talk, migration_plan)
+        print_answer(options, lambda: full_page, lambda: MIGRATION.dumps(migration_plan))
         return 0
     with handing_on(content):
         target = inside(options, options.target)
@@ -49,10 +58,10 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.result import Result
     from lab.report.tables.migration import costs, happened, walked
 
-    _write(options, talk, found)
+    _write_manifests(options, talk, migration_plan)
     with new_manifests(SWEEP) as (manifests, keep):
         target.check()
-        ours, names, notes = variants(found, manifests, target)
+        baseline, names, notes = variants(migration_plan, manifests, target)
         for note in notes:
             say(talk, "note", note)
         request = bench.Request(
@@ -62,7 +71,7 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
             options.seed,
             label=SWEEP,
             manifests=manifests,
-            against=(ours,),
+            against=(baseline,),
             sustained=options.sustained,
         )
         prepared = bench.prepare(request, target, recorded(options), trials(options, talk))
@@ -71,24 +80,24 @@ def _migrate(options: argparse.Namespace, talk: Console) -> int:
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
-    told = Result(store).told
-    cost = [*costs(told), *happened(told)]
-    return finish(options, store, [*cost, *walked(found.migrations)], [cost, whole])
+    summary = Result(store).told
+    cost = [*costs(summary), *happened(summary)]
+    return finish(options, store, [*cost, *walked(migration_plan.migrations)], [cost, full_page])
 
 
-def _write(options: argparse.Namespace, talk: Console, found: Plan) -> None:
-    """The manifests, where `--out` asks for them."""
+def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: Plan) -> None:
+    """Write the manifests, if `--out` is given."""
     from lab.experiments.migration.folder import take_away
 
     if options.out:
-        for note in take_away(Path(options.out), found.migrations):
+        for note in take_away(Path(options.out), migration_plan.migrations):
             say(talk, "note", note)
         say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
 
 
 MIGRATE = Verb(
     "what ingress-nginx's successors do with your settings, and the traps in between",
-    _migrate,
+    _run_migrate,
     {
         "--configmap": {
             "metavar": "FILE",

@@ -1,4 +1,4 @@
-"""What a person sees while a run is measured: a bar with the time left, and a line per sample; of a search, per trial. All on stderr."""
+"""The display of a run's progress on stderr: a bar with the time left, and a line per sample or trial."""
 
 from __future__ import annotations
 
@@ -24,43 +24,48 @@ from lab.stats.units import format_rate, format_seconds
 from lab.targets.readback import Reading
 
 SOME = 3
-"""Blocks with pairs from which on it is shown what they have shown so far: as in the end, a block is one value."""
+"""The number of blocks with pairs from which their effect so far is shown; as in the result, a block is one value."""
 
 
 class Lines:
-    """What any observer tells: what a knob did not do, and what did not come up."""
+    """The base of the observers: it prints which knobs were not applied, and which systems did not come up."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def begins(self, slot: Slot, attempt: int) -> None: ...
+    def begins(self, slot: Slot, attempt: int) -> None:
+        """Ignore the beginning of a sample."""
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
+        """Print a line for each check that failed."""
         for reading in readings:
             if not reading.ok:
-                self._line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
+                self._print_line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
 
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
-        said = f"{_who(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
-        self._line(f"       [yellow]{escape(said)}[/]")
+        """Print the reasons for a fresh bring-up."""
+        message = f"{_name_arms(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
+        self._print_line(f"       [yellow]{escape(message)}[/]")
 
-    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None: ...
+    def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
+        """Ignore the two samples of a pair."""
 
     def failed(self, slot: Slot, error: LabError) -> None:
-        self._line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
+        """Print why a system did not come up."""
+        self._print_line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
 
-    def _line(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
 class Terminal(Lines):
-    """The observer of a run. A context manager: the bar is gone afterwards, the lines stay."""
+    """The observer of a run, and a context manager: at its end the bar disappears, and the lines stay."""
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
         self._slots, self._blocks, self._duration_s = plan.slots, plan.blocks, duration_s
         self._total = len(plan.slots)
-        self._width = max(len(_who(slot)) for slot in plan.slots)
+        self._width = max(len(_name_arms(slot)) for slot in plan.slots)
         self._point_width = max(len(point.name) for point in plan.points)
         self._progress = Progress(
             TextColumn("{task.fields[now]}"),
@@ -70,7 +75,7 @@ class Terminal(Lines):
             console=console,
             disable=not console.is_terminal,
             transient=True,
-            refresh_per_second=2,  # it shares the generator's CPU
+            refresh_per_second=2,  # the display shares a CPU with the generator
         )
         self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
         self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -79,70 +84,82 @@ class Terminal(Lines):
 
     def __enter__(self) -> Terminal:
         self._progress.start()
-        self._show("starting")
+        self._show_activity("starting")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def begins(self, slot: Slot, attempt: int) -> None:
+        """Show the slot next to the bar."""
         again = f"  again ({attempt})" if attempt > 1 else ""
         doing = f"{slot.point.name}{again}" if attempt else "coming up"
-        self._show(f"block {slot.block}/{self._blocks}  {_who(slot)}  {doing}")
+        self._show_activity(f"block {slot.block}/{self._blocks}  {_name_arms(slot)}  {doing}")
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
+        """Print a line for a solo sample."""
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
         p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
         cpu = f"{_cost_text(sample)} µs/req"
-        if sample.outcome:  # what a rate cannot tell
+        if sample.outcome:  # in place of the rate and the cost, which are not the subject of a disruption
             failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
             rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
-        self._told(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
+        self._print_sample(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
+        """Print a line for a pair."""
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
         if own.valid and cost_s and base_s:
             blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
             blocks.setdefault(block_of(slot.point, cell(slot)), []).append(log(cost_s / base_s))
-        self._told(slot, own if not own.valid else base, f"CPU/req {change:>9}  {both:<28}", last, self._so_far(slot))
+        self._print_sample(
+            slot,
+            own if not own.valid else base,
+            f"CPU/req {change:>9}  {both:<28}",
+            last,
+            self._effect_so_far(slot),
+        )
 
-    def _so_far(self, slot: Slot) -> str:
-        """What its pairs have shown, which is no decision: how many there will be was fixed before, and nothing stops or goes on by it."""
+    def _effect_so_far(self, slot: Slot) -> str:
+        """Return the effect that the arm's pairs show so far, or an empty text for too few blocks.
+
+        It decides nothing: the number of blocks is fixed beforehand, and no run stops or continues because of it.
+        """
         blocks = self._logs.get((slot.arm.name, slot.point.name), {})
         if len(blocks) < SOME:
             return ""
         means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
-        known, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
-        assert known.low is not None and known.high is not None, "two blocks have an interval"
+        estimate, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
+        assert estimate.low is not None and estimate.high is not None, "two blocks have an interval"
         planned = sum(
-            (each.arm, each.point, each.against) == (slot.arm, slot.point, slot.against) for each in self._slots
+            (item.arm, item.point, item.against) == (slot.arm, slot.point, slot.against) for item in self._slots
         )
-        return f"  [dim]so far {metric.change(known.effect)}{escape(metric.ends(known.low, known.high))}, {counted} of {planned}[/]"
+        return f"  [dim]so far {metric.change(estimate.effect)}{escape(metric.ends(estimate.low, estimate.high))}, {counted} of {planned}[/]"
 
-    def _told(self, slot: Slot, sample: Sample, said: str, last: bool, known: str = "") -> None:
+    def _print_sample(self, slot: Slot, sample: Sample, text: str, last: bool, effect: str = "") -> None:
         self._done += last
         block = f"{slot.block}/{self._blocks}" if slot.block else "–"
-        head = f"{block:>5}  {_who(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
+        head = f"{block:>5}  {_name_arms(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
         again = "" if last else " [yellow]measuring again[/]"
         verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]{again}"
-        self._line(f"{head}  {said}  {verdict}{known}")
+        self._print_line(f"{head}  {text}  {verdict}{effect}")
         if not sample.valid and sample.reason not in self._lost:  # once per reason
             self._lost.add(sample.reason)
-            self._line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
+            self._print_line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
         self._progress.update(self._task, completed=self._done)
 
-    def _show(self, now: str) -> None:
-        left, here = self._total - self._done, self._done - self._start_done
+    def _show_activity(self, now: str) -> None:
+        left, completed = self._total - self._done, self._done - self._start_done
         spent_s = time.monotonic() - self._began
-        left_s = spent_s / here * left if here else self._duration_s * left / max(1, self._total)
+        left_s = spent_s / completed * left if completed else self._duration_s * left / max(1, self._total)
         minutes, seconds = divmod(int(left_s), 60)
         self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
 
 
-def _who(slot: Slot) -> str:
-    """What comes up: an arm, or a pair of them."""
+def _name_arms(slot: Slot) -> str:
+    """Return the name of the slot's arm, or the names of a pair of arms."""
     return f"{slot.arm.name} | {slot.other}" if slot.against else slot.arm.name
 
 
@@ -152,7 +169,7 @@ def _cost_text(sample: Sample) -> str:
 
 
 class Trials(Lines):
-    """The observer of a search: a line per trial."""
+    """The observer of a search: it prints a line per trial."""
 
     def __init__(self, console: Console, record: RunRecord) -> None:
         super().__init__(console)
@@ -160,11 +177,12 @@ class Trials(Lines):
         self._width = max(len(arm.name) for arm in record.arms)
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        found = tried(slot, sample, latency, self._record, passed_before=True)
+        """Print a line for a trial."""
+        trial = tried(slot, sample, latency, self._record, passed_before=True)
         head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
         achieved = format_rate(sample.achieved_rps)
         p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
-        style = {"pass": "green", "fail": "red", "unclear": "yellow", "broken": "red"}[found.outcome]
+        style = {"pass": "green", "fail": "red", "unclear": "yellow", "broken": "red"}[trial.outcome]
         again = "" if last else ", measuring again"
-        said = f"{found.outcome}{f': {found.why}' if found.why else ''}{again}"
-        self._line(f"{head}  {achieved:>9} achieved  {p99:<12}  [{style}]{escape(said)}[/]")
+        verdict = f"{trial.outcome}{f': {trial.why}' if trial.why else ''}{again}"
+        self._print_line(f"{head}  {achieved:>9} achieved  {p99:<12}  [{style}]{escape(verdict)}[/]")

@@ -1,7 +1,8 @@
-"""The generated parts of every README: found by their markers in this checkout's Markdown files, made anew of the catalogues, runs, code and recipes.
+"""The generated parts of every README: they are found by their markers, and made from catalogues, runs and code.
 
-A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in whichever file it is wanted: no list says which is where.
-What makes it (`makers`) is given the file and the words. Links in it are written as seen from the checkout's top.
+A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in any Markdown file of the checkout; there
+is no list of the places. The function that makes it (`makers`) receives the file and the words. Links in the made text
+are relative to the top of the checkout.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ from lab.studies.steps import findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"
-"""`lab.studies.site.rows.picture`, which README shows."""
+"""The picture that the README shows, from `lab.studies.site.rows.picture`."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
-"""A public recipe of the justfile: its comment, its group, its name with what it cannot do without."""
+"""The pattern of a public recipe of the justfile: its comment, its group, its name and the required arguments."""
 PART = re.compile(
     r"(?P<head><!-- generated: (?P<name>[a-z-]+)(?P<words>[^\n]*?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
 )
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]\n]|\[[^\]\n]*\])*\])\((?P<to>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 
 Maker = Callable[[Path, Sequence[str]], str]
-"""(the file that the part is of, the marker's words) → the part."""
+"""The type of functions that make a part, from the file that the part is in and the words of its marker."""
 
 
 def files(root: Path = ROOT) -> Iterator[Path]:
-    """Yield every Markdown file of the checkout, without what was measured or fetched."""
+    """Yield every Markdown file of the checkout, except those that were measured or fetched."""
     for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
     for folder in ("lab", "manifests", "notebooks", "scripts"):
@@ -60,12 +61,22 @@ def files(root: Path = ROOT) -> Iterator[Path]:
 
 
 def rendered(path: Path, makers: Mapping[str, Maker]) -> str:
-    """Return the file's text with every generated part made anew; UsageError for a part that nobody makes."""
+    """Return the text of a file with every generated part made anew.
+
+    Raises:
+        UsageError: No function makes a part of that name.
+
+    """
     return PART.sub(lambda match: match["head"] + made(path, match, makers) + match["end"], path.read_text())
 
 
 def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
-    """Return one part, with its links as seen from the file, but for what is pasted (it begins with a fence)."""
+    """Return one part, with its links relative to the file; a part that begins with a fence is unchanged.
+
+    Raises:
+        UsageError: No function makes a part of that name.
+
+    """
     name = match["name"]
     refuse_unknown(name, makers, str(path), f"unknown generated part '{name}'")
     text = makers[name](path, shlex.split(match["words"])).rstrip("\n") + "\n"
@@ -77,30 +88,30 @@ def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
 
 
 def makers() -> Mapping[str, Maker]:
-    """Return what makes each part, by the name that its markers have."""
+    """Return the function that makes each part, by the name in its markers."""
     return {
         "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
         "carrying": lambda *_: markdown(carrying.page(carrying.carried(_runs()), _runs())),
         "claims": lambda *_: markdown(ledger.page(judged(), ledger.checks(), linked=True)),
         "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
         "disturbances": lambda *_: catalog.readme_disturbances(),
-        "example": lambda _path, words: _example(words),
-        "floors": lambda *_: _floors(),
-        "folder": lambda path, _words: folder(path.parent),
-        "found": lambda *_: _found(),
+        "example": lambda _path, arguments: _make_example(arguments),
+        "floors": lambda *_: _make_floors(),
+        "folder": lambda path, _arguments: folder(path.parent),
+        "found": lambda *_: _make_findings(),
         "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
-        "known-costs": lambda *_: _known_costs(),
+        "known-costs": lambda *_: _make_known_costs(),
         "matrix": lambda *_: markdown(matrix.page()),
-        "reasons": lambda *_: _reasons(),
+        "reasons": lambda *_: _make_reasons(),
         "starts": lambda *_: starts(committed()),
         "studies": lambda *_: catalog.readme_studies(),
         "variants": lambda *_: catalog.readme_table(),
-        "verbs": lambda *_: _verbs(),
+        "verbs": lambda *_: _make_verbs(),
     }
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of cells that are Markdown already."""
+def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table whose cells are Markdown already."""
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, ["---"] * len(heads), *rows))
 
 
@@ -110,12 +121,12 @@ def _runs() -> Sequence[evidence.Evidence]:
 
 @cache
 def judged() -> Sequence[Verdict]:
-    """Return every claim with its verdict, which takes seconds the first time."""
+    """Return every claim with its verdict; the first call takes seconds."""
     return ledger.ledger()
 
 
 def floors() -> Mapping[str, int]:
-    """Return the floor of each package, 1 at the bottom, as `lab/tests/test_house.py` holds every import to it."""
+    """Return the floor of each package, 1 at the bottom, as declared in `lab/tests/test_house.py`."""
     text = (LAB / "tests" / "test_house.py").read_text()
     declared = re.search(r"^FLOORS = (\(\n.*?^\))", text, re.DOTALL | re.MULTILINE)
     assert declared
@@ -123,92 +134,108 @@ def floors() -> Mapping[str, int]:
     return {name: number for number, names in enumerate(order, start=1) for name in names if (LAB / name).is_dir()}
 
 
-def _floors() -> str:
+def _make_floors() -> str:
     """Return the packages by floor, the highest first."""
     rows: dict[int, list[str]] = {}
-    for name, floor in sorted(floors().items(), key=lambda each: (-each[1], each[0])):
+    for name, floor in sorted(floors().items(), key=lambda item: (-item[1], item[0])):
         rows.setdefault(floor, []).append(f"[`{name}`](lab/{name}/README.md)")
-    return _table(("floor", "packages"), ((str(floor), ", ".join(names)) for floor, names in rows.items()))
+    return _make_table(("floor", "packages"), ((str(floor), ", ".join(names)) for floor, names in rows.items()))
 
 
 def folder(path: Path) -> str:
-    """Return what a folder of the code may import, and its folders and modules, each with the first sentence of its docstring."""
-    inner = [each.parent for each in sorted(path.glob("*/__init__.py"))]
-    modules = [each for each in sorted(path.glob("*.py")) if each.name != "__init__.py"]
-    pages = {each: each / "README.md" for each in inner}
-    listed = [(f"{each.name}/", page if page.exists() else each, each / "__init__.py") for each, page in pages.items()]
-    listed += [(each.name, each, each) for each in modules]
+    """Return what a folder may import, and its folders and modules with the first sentence of their docstrings."""
+    packages = [init.parent for init in sorted(path.glob("*/__init__.py"))]
+    modules = [module for module in sorted(path.glob("*.py")) if module.name != "__init__.py"]
+    pages = {package: package / "README.md" for package in packages}
+    entries = [
+        (f"{package.name}/", page if page.exists() else package, package / "__init__.py")
+        for package, page in pages.items()
+    ]
+    entries += [(module.name, module, module) for module in modules]
     rows: list[tuple[str, str]] = []
-    for name, link, module in listed:
+    for name, link, module in entries:
         docstring = ast.get_docstring(ast.parse(module.read_text())) or ""
         sentence, stop, _ = " ".join(docstring.partition("\n\n")[0].split()).partition(". ")
         rows.append((f"[`{name}`]({link.relative_to(ROOT)})", f"{sentence}{stop.strip()}".replace("|", r"\|")))
-    table = _table(("here", "what it is"), rows)
+    table = _make_table(("here", "what it is"), rows)
     if path == LAB:
         return table
-    package, at = path.relative_to(LAB).parts[0], floors()
-    refuse_unknown(package, at, str(path), f"{package} is no package of the lab")
-    below = sorted((name for name in at if at[name] < at[package]), key=lambda name: (at[name], name))
-    may = f"may import {', '.join(f'`{name}`' for name in below)}" if below else "imports nothing of ours"
-    return f"Floor {at[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"
+    package, floor_of = path.relative_to(LAB).parts[0], floors()
+    refuse_unknown(package, floor_of, str(path), f"{package} is no package of the lab")
+    lower = sorted(
+        (name for name in floor_of if floor_of[name] < floor_of[package]), key=lambda name: (floor_of[name], name)
+    )
+    may = f"may import {', '.join(f'`{name}`' for name in lower)}" if lower else "imports nothing of ours"
+    return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"
 
 
-def _found() -> str:
-    """Return a row for each of data/reference/findings.toml: its question, the answer and where it was measured, and what to do."""
+def _make_findings() -> str:
+    """Return a row for each finding of data/reference/findings.toml: question, answer, place and advice."""
     rows: list[tuple[str, str, str]] = []
-    for found in findings(_runs()):
-        others = "".join(
+    for finding in findings(_runs()):
+        elsewhere = "".join(
             f"; on {step.target} [{about(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
-            for step in found.elsewhere
+            for step in finding.elsewhere
         )
-        kept = f" ({found.kept})" if found.kept else ""
-        answer = f"[**{answered(found)[0]}**: {found.measured}](data/reference/{found.asked.run})"
-        rows.append((f"**{found.asked.asks}** {found.title}", f"{answer} {found.on}{others}{kept}", found.advice))
-    return _table(("question", "measured", "so"), rows)
+        remark = f" ({finding.kept})" if finding.kept else ""
+        answer = f"[**{answered(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
+        rows.append(
+            (f"**{finding.asked.asks}** {finding.title}", f"{answer} {finding.on}{elsewhere}{remark}", finding.advice)
+        )
+    return _make_table(("question", "measured", "so"), rows)
 
 
-def starts(known: Sequence[Known]) -> str:
-    """Return what one start of each system is off by; not of what was measured only to bound what bring-ups share (no repeat)."""
+def starts(systems: Sequence[Known]) -> str:
+    """Return by how much one start of each system varies.
+
+    Systems without repeats are left out: they were measured only to bound the variance between bring-ups.
+    """
     rows: list[tuple[str, ...]] = []
-    for one in known:
-        if one.repeat is not None:
-            longest = levels.starts_of(one)
-            deviations = (levels.start_sd(one), one.generation, longest.bring_up, one.repeat)
-            shown = ("–" if each is None else f"{100 * each:.1f} %" for each in deviations)
-            counts = ", ".join(f"{each.bring_ups} × {each.generations}" for each in dict.fromkeys([one, longest]))
-            rows.append((f"`{one.variant}` on {one.target}, {one.point}", *shown, counts))
+    for components in systems:
+        if components.repeat is not None:
+            longest = levels.starts_of(components)
+            deviations = (levels.start_sd(components), components.generation, longest.bring_up, components.repeat)
+            cells = ("–" if deviation is None else f"{100 * deviation:.1f} %" for deviation in deviations)
+            counts = ", ".join(
+                f"{line.bring_ups} × {line.generations}" for line in dict.fromkeys([components, longest])
+            )
+            rows.append((f"`{components.variant}` on {components.target}, {components.point}", *cells, counts))
     heads = ("one start of", "is off by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
-    return _table(heads, rows)
+    return _make_table(heads, rows)
 
 
-def _reasons() -> str:
+def _make_reasons() -> str:
     """Return every reason with its meaning, in the order in which they apply."""
     again = " Measured again, up to twice."
     rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
-    return _table(("reason", "meaning"), rows)
+    return _make_table(("reason", "meaning"), rows)
 
 
-def _known_costs() -> str:
-    """Return what the committed run of `selfbench effects` shows: its table, and what each variant claims."""
-    known, found = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
-    claimed = "".join(f"- {effects.line(one)}\n" for one in found)
-    return f"{markdown(selfbench.known_costs(known))}\nWhat each claims, and how often in ten blocks:\n\n{claimed}"
+def _make_known_costs() -> str:
+    """Return the table of the committed run of `selfbench effects`, and what each variant claims."""
+    costs, claims = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
+    lines = "".join(f"- {effects.line(claim)}\n" for claim in claims)
+    return f"{markdown(selfbench.known_costs(costs))}\nWhat each claims, and how often in ten blocks:\n\n{lines}"
 
 
-def _example(words: Sequence[str]) -> str:
-    """Return a verb's answer about a committed run as it is printed; paths are as seen from the checkout's top."""
-    given = [str(ROOT / word) if word.startswith("data/") else word for word in words]
-    done = subprocess.run([sys.executable, "-m", "lab", *given], cwd=ROOT, capture_output=True, text=True, check=False)
-    if not done.stdout:
-        raise UsageError(f"just {' '.join(words)}", f"prints nothing: {done.stderr.strip()}", "correct the marker")
-    return f"```console\n$ just {' '.join(words)}\n{Text.from_ansi(done.stdout).plain.rstrip()}\n```\n"
+def _make_example(arguments: Sequence[str]) -> str:
+    """Return a verb's printed answer about a committed run; paths are relative to the top of the checkout."""
+    absolute = [str(ROOT / argument) if argument.startswith("data/") else argument for argument in arguments]
+    result = subprocess.run(
+        [sys.executable, "-m", "lab", *absolute], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if not result.stdout:
+        raise UsageError(
+            f"just {' '.join(arguments)}", f"prints nothing: {result.stderr.strip()}", "correct the marker"
+        )
+    return f"```console\n$ just {' '.join(arguments)}\n{Text.from_ansi(result.stdout).plain.rstrip()}\n```\n"
 
 
-def _verbs() -> str:
-    """Return every recipe of the justfile, below its group."""
+def _make_verbs() -> str:
+    """Return every recipe of the justfile, under its group."""
     rows: list[tuple[str, str]] = []
     for recipe in RECIPE.finditer((ROOT / "justfile").read_text()):
         group = (f"**{recipe['group']}**", "")
         rows += [] if group in rows else [group]
         rows.append((f"`{recipe['call']}`", recipe["says"].replace("|", r"\|")))
-    return _table(("`just …`", "what it does"), rows)
+    return _make_table(("`just …`", "what it does"), rows)

@@ -1,4 +1,7 @@
-"""`report`, `ledger`: one HTML file of the committed runs (overview, ledger, studies, methods, runs), or of one run of yours; the published claims."""
+"""The verbs `report` (an HTML file of the committed runs, or pages of single runs) and `ledger` (published claims).
+
+The HTML file has an overview, the ledger, the studies, the methods and the runs.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,27 @@ from lab.base.files import runs_folder
 from lab.commands import Verb
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
-"""Of the checkout, and git-ignored."""
+"""The folder of the report in this checkout, which git ignores."""
 
 
-def _report(options: argparse.Namespace, talk: Console) -> int:
+def _run_report(options: argparse.Namespace, talk: Console) -> int:
     if options.run:
-        return _of_runs(options)
+        return _write_pages(options)
 
     from lab.studies.site import site
 
     def say(text: str) -> None:
         talk.print(text, style="dim", highlight=False, soft_wrap=True)
 
-    found = site.build(Path(options.output or OUTPUT), say=say)
-    gaps = ", ".join(f"{name} {count}" for name, count in found.gaps.items())
-    print(found.path)
-    print(f"{found.counts}; {found.figures} figures, {sum(found.gaps.values())} gaps{f': {gaps}' if gaps else ''}")
+    result = site.build(Path(options.output or OUTPUT), say=say)
+    gaps = ", ".join(f"{name} {count}" for name, count in result.gaps.items())
+    print(result.path)
+    print(f"{result.counts}; {result.figures} figures, {sum(result.gaps.values())} gaps{f': {gaps}' if gaps else ''}")
     return 0
 
 
-def _of_runs(options: argparse.Namespace) -> int:
-    """A page each; what is committed stays as it is, and has its page where the report is."""
+def _write_pages(options: argparse.Namespace) -> int:
+    """Write a page for each named run; the page of a committed run goes to the report's folder, not into the run."""
     from lab.records.store import RunStore
     from lab.report.html.run import write
     from lab.report.result import Result
@@ -45,15 +48,15 @@ def _of_runs(options: argparse.Namespace) -> int:
         except UsageError as error:
             raise UsageError("--run", f"{name}: {error.fault}", error.remedy) from None
     for run in runs:
-        own = run.folder.parent == runs_folder()
-        folder = Path(options.output) if options.output else run.folder if own else OUTPUT
-        several = (not own and not options.output) or (len(runs) > 1 and options.output)
+        is_users = run.folder.parent == runs_folder()
+        folder = Path(options.output) if options.output else run.folder if is_users else OUTPUT
+        several = (not is_users and not options.output) or (len(runs) > 1 and options.output)
         result = Result(run)
         print(write(result, folder / run.folder.name if several else folder, [study_page(result)]))
     return 0
 
 
-def _ledger(options: argparse.Namespace, talk: Console) -> int:
+def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis import evidence
     from lab.report.json.shape import dumps
     from lab.report.markdown import markdown
@@ -65,12 +68,12 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     if options.study is not None:
         refuse_unknown(options.study, study_keys(), "study", f"unknown study '{options.study}'")
     verdicts = ledger.ledger(options.study)
-    known = () if options.boots else ledger.checks(options.study)
+    checks = () if options.boots else ledger.checks(options.study)
     if options.boots:
-        wanted = boots_wanted(evidence.references()[0], verdicts)
-        page, as_json = boots.page(wanted), dumps(wanted)
+        boots_needed = boots_wanted(evidence.references()[0], verdicts)
+        page, as_json = boots.page(boots_needed), dumps(boots_needed)
     else:
-        page, as_json = ledger.page(verdicts, known, linked=True), dumps(ledger.list_verdicts(verdicts, known))
+        page, as_json = ledger.page(verdicts, checks, linked=True), dumps(ledger.list_verdicts(verdicts, checks))
     if options.json:
         print(as_json)
     elif options.markdown:
@@ -78,13 +81,13 @@ def _ledger(options: argparse.Namespace, talk: Console) -> int:
     elif options.boots:
         show(Console(), page)
     else:
-        ledger.show(Console(), verdicts, options.rules, known)
+        ledger.show(Console(), verdicts, options.rules, checks)
     return 0
 
 
 REPORT = Verb(
     "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1",
-    _report,
+    _run_report,
     {
         "--output": {
             "metavar": "FOLDER",
@@ -100,7 +103,7 @@ REPORT = Verb(
 )
 LEDGER = Verb(
     "every published claim: whether its own data bear it out, and whether the committed runs do",
-    _ledger,
+    _run_ledger,
     {
         "study": {"metavar": "STUDY", "nargs": "?", "help": "its claims alone"},
         "--rules": {"action": "store_true", "help": "by which rules each is judged, and each kind of claim"},

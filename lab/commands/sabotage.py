@@ -1,4 +1,4 @@
-"""`sabotage`: does every read-back hold where it should, and fail where its knob did not take?"""
+"""The verb `sabotage`: whether every read-back holds where it should, and fails where its knob is missing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-def _sabotage(options: argparse.Namespace, talk: Console) -> int:
-    """Exit 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
+def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
+    """Return 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
     from lab.model.variants.variants import chain, variant_names
 
     if options.record and (options.json or not options.intact):
@@ -36,54 +36,58 @@ def _sabotage(options: argparse.Namespace, talk: Console) -> int:
 
     target.check()
     if options.record:
-        return _recorded(options.variants, talk, target)
-    found: list[Finding] = []
+        return _record_trial(options.variants, talk, target)
+    results: list[Finding] = []
     for finding in findings(target, options.variants or variant_names(), options.intact):
-        found.append(finding)
+        results.append(finding)
         if options.json:
             print(json.dumps(asdict(finding)), flush=True)
         else:
-            said = f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}"
-            talk.print(said, markup=False, highlight=False)
+            message = f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}"
+            talk.print(message, markup=False, highlight=False)
     if not options.json:
-        _print(found, BAD)
-    return 1 if any(finding.outcome in BAD for finding in found) else 0
+        _print_table(results, BAD)
+    return 1 if any(finding.outcome in BAD for finding in results) else 0
 
 
-def _recorded(names: Sequence[str], talk: Console, target: Target) -> int:
-    """Exit 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that it cannot be shown there."""
+def _record_trial(names: Sequence[str], talk: Console, target: Target) -> int:
+    """Try every variant and sweep, write the trial, and return the exit status.
+
+    It is 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that the
+    target cannot measure it.
+    """
     from lab.experiments.sabotage import tried
     from lab.records import trials
     from lab.studies import matrix
 
     outcomes: set[str] = set()
 
-    def told(name: str, found: trials.Tried) -> None:
-        outcomes.add(found.outcome)
-        talk.print(f"{name}: {found.outcome}: {found.detail}", markup=False, highlight=False)
+    def report(name: str, result: trials.Tried) -> None:
+        outcomes.add(result.outcome)
+        talk.print(f"{name}: {result.outcome}: {result.detail}", markup=False, highlight=False)
 
-    trial = tried(target, told, matrix.study_sweeps(), matrix.alone, names)
+    trial = tried(target, report, matrix.study_sweeps(), matrix.alone, names)
     talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
     return 1 if "FAILED" in outcomes else 0
 
 
-def _print(found: Sequence[Finding], bad: Collection[str]) -> None:
+def _print_table(results: Sequence[Finding], bad: Collection[str]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for head in ("VARIANT", "KNOB", "SABOTAGE", "OUTCOME", "WHAT SAID SO"):
         table.add_column(head, no_wrap=head != "WHAT SAID SO")
-    for item in found:
+    for item in results:
         cells = item.variant, item.knob, item.sabotage or "none", item.outcome, item.detail
         table.add_row(*map(escape, cells), style="bold red" if item.outcome in bad else "")
     out = Console()
     table.width = max(out.width, 180)
     out.print(table, crop=False)
-    counts = Counter(item.outcome for item in found)
+    counts = Counter(item.outcome for item in results)
     out.print("\n" + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()), highlight=False)
 
 
 SABOTAGE = Verb(
     "leave each knob out of its variants and see that the read-back notices",
-    _sabotage,
+    _run_sabotage,
     {
         "variants": {
             "nargs": "*",

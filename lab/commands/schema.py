@@ -1,4 +1,4 @@
-"""JSON schemas of everything that the lab reads and records, kept in `lab/schema/` so that others can rely on them."""
+"""The JSON schemas of everything that the lab reads and records, kept in `lab/schema/` for other programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ USED = "What `usage --json` prints, one entry per sample; %, per second, KiB; nu
 
 
 def schemas() -> dict[str, Any]:
-    """File stem → schema of what is read (`annotations`, `sweep`), recorded (`run`, `sample`, …) or printed (`result`)."""
+    """Return every schema by the stem of its file.
+
+    They cover what is read (`annotations`, `sweep`), recorded (`run`, `sample`, …) and printed (`result`).
+    """
     return {
         "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
@@ -49,9 +52,9 @@ def schemas() -> dict[str, Any]:
         "run": RunRecord.model_json_schema(),
         "roundtrip": RoundTrip.model_json_schema(),
         "knee": KneeReport.model_json_schema(),
-        "reasons": _reasons(),
-        "readback": _list_of(ReadingRecord, READBACK),
-        "deployed": _list_of(PodRecord, DEPLOYED),
+        "reasons": _build_reasons(),
+        "readback": _build_list_schema(ReadingRecord, READBACK),
+        "deployed": _build_list_schema(PodRecord, DEPLOYED),
         "result": RESULT.schema(),
         "comparison": runs.COMPARISON.schema(),
         "gate": runs.GATE.schema(),
@@ -60,7 +63,7 @@ def schemas() -> dict[str, Any]:
         "ablation": answers.ABLATION.schema(),
         "migration": answers.MIGRATION.schema(),
         "plan": answers.PLAN.schema(),
-        "used": _list_of(answers.USAGE.model, USED),
+        "used": _build_list_schema(answers.USAGE.model, USED),
         "calibration": CalibrationRecord.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",
@@ -83,7 +86,7 @@ def schemas() -> dict[str, Any]:
     }
 
 
-def _reasons() -> dict[str, Any]:
+def _build_reasons() -> dict[str, Any]:
     return {
         **DIALECT,
         "title": "Reasons that make a sample invalid",
@@ -93,11 +96,17 @@ def _reasons() -> dict[str, Any]:
     }
 
 
-def _list_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+def _build_list_schema(model: type[BaseModel], title: str) -> dict[str, Any]:
     return {**DIALECT, **TypeAdapter(list[model]).json_schema(), "title": title}
 
 
 def write() -> None:
+    """Write every schema to its file.
+
+    Raises:
+        UsageError: A file cannot be written.
+
+    """
     FOLDER.mkdir(exist_ok=True)
     for stem, text in texts().items():
         try:
@@ -107,4 +116,5 @@ def write() -> None:
 
 
 def texts() -> dict[str, str]:
+    """Return the text of every schema, by the stem of its file."""
     return {stem: json.dumps(schema, indent=1) + "\n" for stem, schema in schemas().items()}

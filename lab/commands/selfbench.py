@@ -1,4 +1,4 @@
-"""`selfbench`: what the lab itself costs, checks of what it claims, and what every generator reports of a server whose answers are known."""
+"""The verb `selfbench`: what the lab itself costs, checks of its claims, and the calibration of the generators."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 SWEEP = "quick"
 REPEATS, DURATION_S = 3, 12
-"""Of a calibration. Twelve seconds at 1000 per second leave ten requests beyond p99.9."""
+"""The repeats of a calibration and the seconds of each measurement.
+
+Twelve seconds at 1000 requests per second leave ten requests beyond p99.9.
+"""
 SECONDS_LEAST, SECONDS_MOST = 4, 600
-"""`--duration`: the pause of one second must lie well inside; a measurement is no endurance test."""
+"""The limits of `--duration`: the pause of one second must lie well inside, and a calibration is no endurance test."""
 
 
-def _alone(_: argparse.Namespace, talk: Console) -> int:
-    return _overhead(argparse.Namespace(sweep=SWEEP, plan=False), talk)
+def _run_default(_: argparse.Namespace, talk: Console) -> int:
+    return _run_overhead(argparse.Namespace(sweep=SWEEP, plan=False), talk)
 
 
-def _overhead(options: argparse.Namespace, talk: Console) -> int:
+def _run_overhead(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import overhead
 
     takes = format_duration(overhead.takes_s(options.sweep))
@@ -41,25 +44,25 @@ def _overhead(options: argparse.Namespace, talk: Console) -> int:
     if options.plan:
         return 0
     settle()
-    _answer(overhead.measure_overhead(options.sweep))
+    _print_lines(overhead.measure_overhead(options.sweep))
     return 0
 
 
-def _effects(options: argparse.Namespace, _: Console) -> int:
+def _run_effects(options: argparse.Namespace, _: Console) -> int:
     from lab.experiments.selfbench import effects
     from lab.records.store import RunStore
     from lab.report.tables.selfbench import known_costs
     from lab.report.terminal import show
 
-    known, found = effects.read(RunStore.open(options.run))
-    wrong = effects.verdict(known)
+    costs, injected = effects.read(RunStore.open(options.run))
+    fault = effects.verdict(costs)
     with answer() as out:
-        show(out, known_costs(known))
-    _answer([*map(effects.line, found), *([f"\n{wrong}"] if wrong else [])])
-    return 1 if wrong else 0
+        show(out, known_costs(costs))
+    _print_lines([*map(effects.line, injected), *([f"\n{fault}"] if fault else [])])
+    return 1 if fault else 0
 
 
-def _order(options: argparse.Namespace, talk: Console) -> int:
+def _run_order(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.order_report import report_of_reference
     from lab.report.tables.selfbench import orders
 
@@ -69,14 +72,14 @@ def _order(options: argparse.Namespace, talk: Console) -> int:
     return 0 if not report.dependent else 1
 
 
-def _answer(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     with answer() as out:
         for line in lines:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _calibrate(options: argparse.Namespace, talk: Console) -> int:
-    """Measure a calibration, or print one again."""
+def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
+    """Measure a calibration, or with `--show` print one that was measured."""
     from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, generator
     from lab.records.calibration import CalibrationFolder
@@ -104,7 +107,18 @@ def _calibrate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:
-    """Print the plan, measure all of it unless `--plan`, and print the result; the exit status."""
+    """Print the plan of a calibration, measure all of it unless `--plan` is set, and print the result.
+
+    What was measured before an interruption or an error is kept, and the command that prints it is shown.
+
+    Returns:
+        The exit status: 0 for a complete calibration or a plan, 1 otherwise.
+
+    Raises:
+        UsageError: No generator is installed that could be measured, or no variant is the direct reference.
+        LabError: The measuring stopped.
+
+    """
     from lab.experiments.calibration.measuring import measure_once
     from lab.generators import GENERATORS
     from lab.model.variants.variants import load_variant, reference_name
@@ -113,7 +127,9 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
     record = ready.record
     _print_plan(talk, ready)
     if not ready.slots:
-        remedies = "; ".join(f"{each.name}: {each.remedy}" for each in record.generators if not each.installed)
+        remedies = "; ".join(
+            f"{generator.name}: {generator.remedy}" for generator in record.generators if not generator.installed
+        )
         raise UsageError("calibrate", "no generator is installed that could be measured", remedies or "name another")
     if options.plan:
         if options.json:
@@ -126,18 +142,18 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
         if reference is None:
             raise UsageError("manifests/overlays", "none is the direct reference", "annotate one with lab/reference")
         with target.up(load_variant(reference)) as system:
-            for place, (repeat, cell) in enumerate(ready.slots, start=1):
-                tool = GENERATORS[cell.generator]
-                taken = measure_once(system, tool, ready.installed[cell.generator], cell, repeat)
-                calibration.add(*taken)
-                say(talk, f"{place}/{len(ready.slots)}", _line(taken[0]))
+            for position, (repeat, cell) in enumerate(ready.slots, start=1):
+                generator = GENERATORS[cell.generator]
+                measured = measure_once(system, generator, ready.installed[cell.generator], cell, repeat)
+                calibration.add(*measured)
+                say(talk, f"{position}/{len(ready.slots)}", _describe(measured[0]))
     except (KeyboardInterrupt, LabError) as error:
-        how = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
-        said = f"\n{how}; what was measured is kept:\n  just selfbench calibrate --show {record.id}"
-        talk.print(said, highlight=False, soft_wrap=True)
+        end = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
+        message = f"\n{end}; what was measured is kept:\n  just selfbench calibrate --show {record.id}"
+        talk.print(message, highlight=False, soft_wrap=True)
         if isinstance(error, KeyboardInterrupt):
             return 1
-        if isinstance(error, StoreError):  # its own remedy is a run's, which can be resumed
+        if isinstance(error, StoreError):  # its remedy is that of a run, which can be resumed; a calibration cannot
             remedy = "mend it, then measure anew: just selfbench calibrate"
             raise StoreError(error.place, error.fault, remedy) from None
         raise
@@ -145,7 +161,7 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
 
 
 def _print_calibration(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
-    """Print a calibration as asked for; the exit status."""
+    """Print a calibration in the requested form; return the exit status, 0 if it is complete."""
     from lab.report.tables.calibration import page
 
     record = calibration.record
@@ -162,21 +178,21 @@ def _print_plan(talk: Console, ready: Ready) -> None:
     say(talk, "target", f"local: {cpus}")
     for name, does in record.scenarios.items():
         say(talk, "scenario", f"{name}: the server {does}")
-    for each in record.generators:
-        if not each.installed:
-            say(talk, "left out", f"{each.name}: not installed: {each.remedy}")
+    for generator in record.generators:
+        if not generator.installed:
+            say(talk, "left out", f"{generator.name}: not installed: {generator.remedy}")
             continue
-        mine = [cell for repeat, cell in ready.slots if repeat == 1 and cell.generator == each.name]
-        longest = max((cell.load.duration_s for cell in mine), default=0.0)
+        cells = [cell for repeat, cell in ready.slots if repeat == 1 and cell.generator == generator.name]
+        longest = max((cell.load.duration_s for cell in cells), default=0.0)
         longer = f", up to {longest:g} s each since it calibrates first" if longest > record.duration_s else ""
-        say(talk, "generator", f"{each.name} {each.version or ''}: {len(mine)} scenarios{longer}")
-        for scenario, why in each.refusals.items():
-            say(talk, "left out", f"{each.name}, {scenario}: {why}")
+        say(talk, "generator", f"{generator.name} {generator.version or ''}: {len(cells)} scenarios{longer}")
+        for scenario, reason in generator.refusals.items():
+            say(talk, "left out", f"{generator.name}, {scenario}: {reason}")
     say(talk, "plan", f"{len(ready.slots)} measurements, {record.repeats} of each, seed {record.seed}")
     say(talk, "duration", f"about {format_duration(takes_s(ready.slots))}\n")
 
 
-def _line(measured: Measured) -> str:
+def _describe(measured: Measured) -> str:
     name = f"{measured.generator} {measured.scenario}"
     noise = f"; disturbed: {', '.join(text.partition(':')[0] for text in measured.noise)}" if measured.noise else ""
     if measured.reported is None:
@@ -187,23 +203,25 @@ def _line(measured: Measured) -> str:
 
 SELFBENCH = Verb(
     "what the lab itself costs, and checks of what it claims (default: overhead)",
-    _alone,
+    _run_default,
     words={
         "overhead": Verb(
             "the lab's own time in a whole run of the baseline",
-            _overhead,
+            _run_overhead,
             {"--sweep": {"default": SWEEP, "help": f"the loads of the run (default: {SWEEP})"}},
             ("--plan",),
         ),
         "effects": Verb(
             "how often a run found effects of known size, as pairs and solo",
-            _effects,
+            _run_effects,
             {"run": {"metavar": "RUN", "help": "of the sweep known-costs, as data/reference/known-costs is"}},
         ),
-        "order": Verb("whether the order of points changed a result of any committed run", _order, shared=("--json",)),
+        "order": Verb(
+            "whether the order of points changed a result of any committed run", _run_order, shared=("--json",)
+        ),
         "calibrate": Verb(
             "what every generator reports of a server whose answers are known",
-            _calibrate,
+            _run_calibrate,
             {
                 "--generator": {
                     "action": "append",

@@ -1,4 +1,4 @@
-"""`table`, `compare`: a run's or an ablation's result again, what its processes used as pidstat shows it, and every metric side by side."""
+"""The verbs `table` (a stored run's or ablation's result, or its processes' usage) and `compare` (all metrics)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from lab.analysis.judge.comparison import Comparison
 
 
-def _table(options: argparse.Namespace, talk: Console) -> int:
+def _run_table(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore, is_ablation
     from lab.records.store import Reparsed, RunStore
 
     for name in ("from_raw", "notes", "markdown") if options.usage else ("arm", "point"):
         if getattr(options, name):
-            beside = "beside" if options.usage else "without"
-            raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {beside} --usage", "leave it out")
+            relation = "beside" if options.usage else "without"
+            raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {relation} --usage", "leave it out")
     if options.usage:
         return _print_usage(options)
     if is_ablation(options.run):
@@ -34,12 +34,15 @@ def _table(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
         return print_ablation(options, AblationStore.open(options.run))
     run = RunStore.open(options.run)
-    shown = Reparsed.of(run) if options.from_raw else run
-    return print_knee(options, shown) if run.record.knee is not None else print_result(options, shown)
+    source = Reparsed.of(run) if options.from_raw else run
+    return print_knee(options, source) if run.record.knee is not None else print_result(options, source)
 
 
 def _print_usage(options: argparse.Namespace) -> int:
-    """Of the valid samples of the arm and point asked for; where one of them is not, of the first of each arm and point."""
+    """Print what processes used in the valid samples of an arm and point.
+
+    Where the user named only one of the two or none, the first sample of each arm and point is shown.
+    """
     from lab.records.store import RunStore
     from lab.report.json.answers import list_usage
     from lab.report.json.shape import dumps
@@ -48,12 +51,12 @@ def _print_usage(options: argparse.Namespace) -> int:
 
     run, arm, point = RunStore.open(options.run), options.arm, options.point
     samples = [sample for sample in run.samples() if sample.valid]
-    for what, wanted, known in (
+    for option, value, values in (
         ("--arm", arm, {sample.arm for sample in samples}),
         ("--point", point, {sample.point.name for sample in samples}),
     ):
-        if wanted is not None:
-            refuse_unknown(wanted, known, what, f"no valid sample of '{wanted}' in {run.record.id}")
+        if value is not None:
+            refuse_unknown(value, values, option, f"no valid sample of '{value}' in {run.record.id}")
     chosen = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
     if not chosen:
         raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")
@@ -63,7 +66,7 @@ def _print_usage(options: argparse.Namespace) -> int:
     memory = run.record.facts.get("memory_bytes", "")
     memory_bytes = int(memory) if memory.isdigit() else None
     if options.json:
-        print(dumps([list_usage(each, run.usage(each), memory_bytes) for each in chosen]))
+        print(dumps([list_usage(sample, run.usage(sample), memory_bytes) for sample in chosen]))
         return 0
     out = Console(soft_wrap=True, highlight=False)
     for sample in chosen:
@@ -74,7 +77,14 @@ def _print_usage(options: argparse.Namespace) -> int:
 
 
 def run_and_arm(text: str) -> tuple[str, str | None]:
-    """`RUN:ARM` → (RUN, ARM); a folder's own colon is none of these. UsageError for an empty half."""
+    """Split `RUN:ARM` into the run and the arm; the arm is None where there is none.
+
+    A colon in the path of a folder is not a separator.
+
+    Raises:
+        UsageError: One of the two halves is empty.
+
+    """
     run, colon, arm = text.rpartition(":")
     if not colon or ("/" in text and Path(text).is_dir()):
         return text, None
@@ -83,32 +93,38 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
     return run, arm_name(arm)
 
 
-def compared(names: Sequence[str], asked: Collection[str] = ()) -> Comparison:
-    """Compare two runs that are named, each as RUN or RUN:ARM, or one by its own baselines. `asked`: as `compare_runs` has it."""
+def compared(names: Sequence[str], outcomes: Collection[str] = ()) -> Comparison:
+    """Compare two runs, each named as RUN or RUN:ARM, or the variants of one run with their baselines.
+
+    Args:
+        names: One or two names.
+        outcomes: The outcomes of disruptions that have a row even if they are 0 in every block.
+
+    """
     from lab.analysis.comparison.comparison import compare_runs
     from lab.records.store import RunStore
 
-    (base, base_arm), *others = map(run_and_arm, names)
-    other, other_arm = others[0] if others else (None, None)
-    stores = RunStore.open(base), RunStore.open(other) if other is not None else None
-    return compare_runs(*stores, base_arm, other_arm, asked=asked)
+    (base, base_arm), *candidates = map(run_and_arm, names)
+    second, second_arm = candidates[0] if candidates else (None, None)
+    stores = RunStore.open(base), RunStore.open(second) if second is not None else None
+    return compare_runs(*stores, base_arm, second_arm, asked=outcomes)
 
 
-def _compare(options: argparse.Namespace, talk: Console) -> int:
+def _run_compare(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.json.runs import COMPARISON
     from lab.report.tables.comparison import page
 
     if not 1 <= len(options.runs) <= 2:
         fault = f"expected one run or two, got {len(options.runs)}"
         raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
-    found = compared(options.runs)
-    print_answer(options, lambda: page(found), lambda: COMPARISON.dumps(found))
+    comparison = compared(options.runs)
+    print_answer(options, lambda: page(comparison), lambda: COMPARISON.dumps(comparison))
     return 0
 
 
 TABLE = Verb(
     "print a run's table again, or an ablation's",
-    _table,
+    _run_table,
     {
         "run": STORED,
         "--from-raw": {"action": "store_true", "help": "recompute every number from the verbatim output"},
@@ -131,7 +147,7 @@ TABLE = Verb(
 )
 COMPARE = Verb(
     "every metric of a run's variants against their baselines, or of two runs against each other",
-    _compare,
+    _run_compare,
     {"runs": {"nargs": "*", "metavar": "RUN[:ARM]", "help": "a run's name or folder; the second is the `other` side"}},
     ("--json", "--markdown"),
 )

@@ -1,6 +1,6 @@
-"""The verbs of the command line: the table of them, the table of their old spellings, and the parser made of the first.
+"""The table of all verbs, the table of their old spellings, and the parser of the command line.
 
-What a verb needs is imported when it runs, so that `--help`, and a verb that measures nothing, answers at once.
+A verb imports what it needs when it runs, so that `--help` and verbs that measure nothing answer at once.
 """
 
 from __future__ import annotations
@@ -65,52 +65,61 @@ OLD_SPELLINGS: Mapping[str, str] = {
     "usage": "table --usage",
     "validate": "maintain validate",
 }
-"""Recipes of `just` that this release still knows → the words that replace them, in front of the same arguments."""
+"""The words that replace a recipe of `just` that this release still recognizes; the arguments stay the same."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are the lab's own kind of error."""
+    """A parser whose complaints are errors of the lab."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise a UsageError with the message."""
         raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
     top = Parser(prog="lab", description="A benchmark lab for ingress proxies: did the tuning step matter?")
-    _add_words(top, Verb("", None, words=VERBS, metavar="VERB"))
+    _add_subcommands(top, Verb("", None, words=VERBS, metavar="VERB"))
     return top
 
 
-def _add_words(above: argparse.ArgumentParser, verb: Verb) -> None:
-    """Let one of the verb's words follow, each with its own arguments and words."""
-    words = above.add_subparsers(required=verb.run is None, metavar=verb.metavar, parser_class=Parser)
-    for name, word in verb.words.items():
-        below = words.add_parser(name, help=word.about, description=word.about, **word.more)
-        below.set_defaults(verb=word.run)
-        for argument, told in {**word.takes, **{option: OPTIONS[option] for option in word.shared}}.items():
-            below.add_argument(argument, **told)
-        if word.add is not None:
-            word.add(below)
-        if word.words:
-            _add_words(below, word)
+def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
+    """Add the subcommands of a verb to its parser, with their arguments and subcommands."""
+    subparsers = parent.add_subparsers(required=verb.run is None, metavar=verb.metavar, parser_class=Parser)
+    for name, subcommand in verb.words.items():
+        child = subparsers.add_parser(name, help=subcommand.about, description=subcommand.about, **subcommand.more)
+        child.set_defaults(verb=subcommand.run)
+        for argument, keywords in {
+            **subcommand.takes,
+            **{option: OPTIONS[option] for option in subcommand.shared},
+        }.items():
+            child.add_argument(argument, **keywords)
+        if subcommand.add is not None:
+            subcommand.add(child)
+        if subcommand.words:
+            _add_subcommands(child, subcommand)
 
 
 def new_spelling(arguments: Sequence[str]) -> tuple[str, str] | None:
-    """Return an old spelling and the command that replaces it; None where the verb is none."""
-    word, *rest = arguments or [""]
-    return (word, " ".join([OLD_SPELLINGS[word], *rest]).strip()) if word in OLD_SPELLINGS else None
+    """Return the old spelling of a verb and the command that replaces it; None where the spelling is not old."""
+    verb, *arguments_after = arguments or [""]
+    return (verb, " ".join([OLD_SPELLINGS[verb], *arguments_after]).strip()) if verb in OLD_SPELLINGS else None
 
 
 def refuse_empty(options: argparse.Namespace) -> None:
-    """UsageError for an argument that is there and empty, as of a variable that is not set: it would be taken for one that was left out.
+    """Refuse an argument that is given but empty, for example from an unset variable.
 
-    Of a command that is handed on (`with`), the program's name alone.
+    It would be mistaken for an argument that was left out. In a command that is passed on (`with`), only the name of
+    the program is checked.
+
+    Raises:
+        UsageError: An argument is empty.
+
     """
     for name, value in vars(options).items():
         values = value[:1] if name == "command" else value if isinstance(value, list) else [value]
         if name != "argv" and "" in values:
             option = f"--{name.replace('_', '-')}"
-            typed = any(word.partition("=")[0] == option for word in options.argv)
+            typed = any(argument.partition("=")[0] == option for argument in options.argv)
             place = option if typed else f"argument {name}"
             raise UsageError(place, "is empty", "give it a value, or leave it out: is a variable unset?")

@@ -1,8 +1,8 @@
-"""Disturbances: what is done to a system while a load runs. One file per kind, and a table of the kinds.
+"""Disruptions that the lab causes while a load runs: one module per kind, and the table of the kinds.
 
 A kind is a `Disturbance` with its own keys: the table `[disturbance]` of a sweep, or `disturbance = {…}` of one of its
-points. It acts through `DisturbanceContext` only, so that a kind works on every target that can do what it asks for. Refuses to judge
-what came of it: that is `lab.records.outcomes`.
+points. It acts only through `DisturbanceContext`, so that it works on every target that supports the action. The
+consequences are judged in `lab.records.outcomes`, not here.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ DISTURBANCES: Mapping[str, type[Disturbance]] = {
     "starve": Starve,
     "transfer": Transfer,
 }
-"""The `kind` of a sweep's table → its class."""
+"""The class of each `kind` that a sweep's table may name."""

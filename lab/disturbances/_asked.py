@@ -1,4 +1,7 @@
-"""What kinds ask of a variant's manifests (its Deployments, how many pods a role has, how late a proxy reloads), and of the system before a load."""
+"""Questions that several kinds have to a variant's manifests, and to the running system before a load.
+
+The manifests answer for the Deployments and pods of a role, and for the reload interval of the proxy.
+"""
 
 from __future__ import annotations
 
@@ -12,50 +15,77 @@ from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint, Response
 
 SETTLE = 1.25
-"""A load goes on for so many reload intervals after its last change, at least: one, and what loading takes."""
+"""The reload intervals that a load must continue after its last change: one, and the time that loading takes."""
 PAGE = "/1kB.bin"
 FETCH_S = 5.0
 
 
 def deployments(manifests: Manifests, role: str) -> list[Mapping[str, Any]]:
-    """All of a role: several where routers share the routes, none where the variant has no such pods."""
-    made = (obj for obj in manifests if obj["kind"] == "Deployment")
-    return [obj for obj in made if obj["metadata"].get("labels", {}).get("lab/role") == role]
+    """Return all Deployments of a role.
+
+    There are several where routers share the routes, and none where the variant has no such pods.
+    """
+    candidates = (obj for obj in manifests if obj["kind"] == "Deployment")
+    return [obj for obj in candidates if obj["metadata"].get("labels", {}).get("lab/role") == role]
 
 
 def deployment(manifests: Manifests, role: str) -> Mapping[str, Any]:
-    """The first Deployment of a role. NotMeasurableError where the variant has none: there is nothing to do it to."""
-    if found := deployments(manifests, role):
-        return found[0]
+    """Return the first Deployment of a role.
+
+    Raises:
+        NotMeasurableError: The variant has none, so that there is nothing to disrupt.
+
+    """
+    if matches := deployments(manifests, role):
+        return matches[0]
     raise NotMeasurableError(f"no {role}", f"disturbance.role: {role}", "the variant has no such pods", "leave it out")
 
 
 def replicas(manifests: Manifests, role: str) -> int:
-    """How many pods the role is asked to have, in all its Deployments."""
-    return sum(int(found["spec"].get("replicas", 1)) for found in deployments(manifests, role))
+    """Return how many pods the role's Deployments request in total."""
+    return sum(int(obj["spec"].get("replicas", 1)) for obj in deployments(manifests, role))
 
 
 def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
-    """The first container of the role's pods. NotMeasurableError as `deployment`."""
+    """Return the first container of the role's first Deployment.
+
+    Raises:
+        NotMeasurableError: The variant has no such Deployment.
+
+    """
     return deployment(manifests, role)["spec"]["template"]["spec"]["containers"][0]
 
 
 def asked_interval_s(manifests: Manifests) -> float | None:
-    """What the manifests set as RELOAD_INTERVAL of OKD's router; None where they leave it to the router."""
+    """Return the RELOAD_INTERVAL that the manifests set for OKD's router, or None where they set none."""
     variables = container(manifests, "proxy").get("env", [])
-    told = (str(each.get("value", "")) for each in variables if each["name"] == "RELOAD_INTERVAL")
-    return next(map(seconds, told), None)
+    values = (str(variable.get("value", "")) for variable in variables if variable["name"] == "RELOAD_INTERVAL")
+    return next(map(seconds, values), None)
 
 
 def reload_interval_s(manifests: Manifests) -> float:
-    """How long a change may wait until OKD's router takes it up; 0 where nothing says so, as without a proxy."""
+    """Return the seconds that a change may wait for the next reload of OKD's router.
+
+    Returns:
+        The configured interval; 0 where the manifests set none, or have no proxy.
+
+    """
     return (asked_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
 
 
 def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
-    """UsageError where a change may wait longer for the proxy's reload than a disturbance's `key` gives it.
+    """Refuse a disruption that ends before the proxy's next reload can take up its last change.
 
-    `fault` says both, with `{interval_s}`; `remedy` follows the sweep that would do.
+    Args:
+        manifests: The manifests of the variant.
+        key: The key of the disruption that limits the wait.
+        given_s: The value of that key.
+        fault: The fault as a format string, in which `{interval_s}` is the reload interval.
+        remedy: The end of the remedy, after the sweep that would be long enough.
+
+    Raises:
+        UsageError: `given_s` is shorter than `SETTLE` reload intervals.
+
     """
     interval_s = reload_interval_s(manifests)
     if given_s < SETTLE * interval_s:
@@ -64,22 +94,34 @@ def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str,
 
 
 def await_answers(
-    context: DisturbanceContext, endpoint: Endpoint, lacks: Callable[[Response], str], within_s: float, fault: str
+    context: DisturbanceContext, endpoint: Endpoint, check: Callable[[Response], str], within_s: float, fault: str
 ) -> None:
-    """Ask for a page until an answer `lacks` nothing any more. MeasuringError after so many seconds: `fault`, and what the last one lacked."""
+    """Request a page again and again until an answer passes the check.
+
+    Args:
+        context: The context of the disruption.
+        endpoint: The endpoint that the page is requested from.
+        check: Returns what is wrong with an answer, or an empty text for a good one.
+        within_s: The seconds after which to give up.
+        fault: The fault of the error, before what was wrong with the last answer.
+
+    Raises:
+        MeasuringError: No answer passed in time.
+
+    """
     deadline = time.monotonic() + within_s
     while True:
         try:
-            said = lacks(context.system.fetch(endpoint, PAGE, FETCH_S))
+            problem = check(context.system.fetch(endpoint, PAGE, FETCH_S))
         except OSError as error:
-            said = str(error)
-        if not said:
+            problem = str(error)
+        if not problem:
             return
         if time.monotonic() > deadline:
-            raise MeasuringError(endpoint.host, f"{fault}: {said}", "the proxy's log may say why")
+            raise MeasuringError(endpoint.host, f"{fault}: {problem}", "the proxy's log may say why")
         context.wait(0.1)
 
 
 def not_200(answer: Response) -> str:
-    """What an answer lacks that is not 200."""
+    """Return the status of an answer as a fault, or an empty text for status 200."""
     return "" if answer.status == 200 else f"status {answer.status}"

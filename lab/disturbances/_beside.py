@@ -1,11 +1,13 @@
-"""What runs beside a load in the client's place: a k6 of its own, and connections that it holds through the proxy, WebSockets and downloads at 20 kB/s.
+"""k6 processes that run concurrently with a load, and long-lived connections that such a process holds.
 
-What such a k6 logs, line by line, is what is known of it. Refuses to outlive its block, and to read from a script what its lines mean.
+A k6 process runs a script of this folder on the client's side. Its log, line by line, is all that the lab learns from
+it; the caller interprets the lines. The process never outlives its context.
 
-A held connection lives for about a minute, is closed, and opened anew; they do not begin together. So there always are some that the
-proxy's newest processes took, and old ones stay for as long as theirs last. What cuts one is an event, its closing is none.
-The WebSocket server is a script in the backend's place; the fixture `answers` leads there, and to the slow pages.
-Refuses to begin before all are open.
+The connections go through the proxy: WebSockets, and downloads at 20 kB/s. Each lives for about a minute, is closed
+and opened anew, and they start staggered. So some always belong to the proxy's newest processes, while old processes
+stay for as long as their connections last. A connection that is cut is an event; a regular close is none.
+The WebSocket server is a script that runs in the backend's pod; the fixture `answers` routes to it, and to the slow
+pages. The load starts only after all connections are open.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ HERE = Path(__file__).parent
 _QUIET = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--log-format", "raw"]
 FIXTURE = "answers"
 PORT = 8088
-"""As in manifests/fixtures/answers."""
+"""The port of the WebSocket server, as in manifests/fixtures/answers."""
 PAGE = "1MB.bin"
 LIFE_S = PAGES[PAGE] / (20 * 1024)
-"""How long a download takes by the fixture's limit_rate, and as long a WebSocket is held: 51 s."""
+"""The seconds that a download takes at the fixture's limit_rate; a WebSocket is held equally long: 51 s."""
 OPENING_S = 60.0
 LONGEST = "24h"
 _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
@@ -44,7 +46,15 @@ _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """`script`: for messages. `ahead_s`: what its clock is ahead of the lab's."""
+    """A running k6 process and its log.
+
+    Attributes:
+        script: The name of its script, for messages.
+        process: The process.
+        log: The file that it logs to.
+        ahead_s: The seconds that its clock is ahead of the lab's.
+
+    """
 
     script: str
     process: Popen[bytes]
@@ -52,35 +62,50 @@ class Beside:
     ahead_s: float
 
     def lines(self) -> list[str]:
-        """Whole ones, so far."""
+        """Return the complete lines that it has logged so far."""
         text = self.log.read_bytes().decode("utf-8", "replace")
         return text[: text.rfind("\n") + 1].splitlines()
 
     def at_s(self, milliseconds: str) -> float:
-        """A time of its own clock (ms since the epoch) → one of the lab's."""
+        """Convert a time of its clock (ms since the epoch) to seconds of the lab's clock."""
         return int(milliseconds) * 1e-3 - self.ahead_s
 
     def complain(self, fault: str) -> MeasuringError:
-        """With the last that it said."""
-        said = next((line for line in reversed(self.lines()) if line.strip()), "it said nothing")
-        return MeasuringError(f"k6 {self.script}", f"{fault}: {said[:200]}", "the proxy's log may say why")
+        """Return an error with the fault and the last line of the log."""
+        last = next((line for line in reversed(self.lines()) if line.strip()), "it said nothing")
+        return MeasuringError(f"k6 {self.script}", f"{fault}: {last[:200]}", "the proxy's log may say why")
 
     def need(self) -> None:
-        """MeasuringError when it has ended."""
+        """Check that it still runs.
+
+        Raises:
+            MeasuringError: It has ended.
+
+        """
         if (status := self.process.poll()) is not None:
             raise self.complain(f"ended with status {status}")
 
 
 @contextmanager
 def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
-    """Run a script of this folder with its `load`. MeasuringError when it cannot be started."""
+    """Run a k6 script of this folder until the block ends.
+
+    Args:
+        context: The context of the disruption.
+        script: The file name of the script.
+        load: What the script reads as `load.json`.
+
+    Raises:
+        MeasuringError: k6 cannot be started.
+
+    """
     folder = context.folder / script
     ahead_s = context.system.clock().offset_s
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         with writing(folder, "TMPDIR"):
             folder.mkdir()
-            log = opened.enter_context((folder / "log").open("wb"))
-            output = opened.enter_context((folder / "output").open("wb"))
+            log = stack.enter_context((folder / "log").open("wb"))
+            output = stack.enter_context((folder / "output").open("wb"))
         files = {"run.js": (HERE / script).read_text("utf-8"), "load.json": json.dumps(load), "k6.json": "{}\n"}
         argv = [context.find("k6"), "run", *_QUIET, "--config", "k6.json", "run.js"]
         try:
@@ -95,20 +120,26 @@ def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Ite
             process.wait()
 
 
-def wait_for(context: DisturbanceContext, what: str, seconds: float) -> Iterator[None]:
-    """Every tenth of a second until the caller breaks off. MeasuringError after so many; OverError at the load's end."""
+def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterator[None]:
+    """Yield every tenth of a second until the caller leaves the loop.
+
+    Raises:
+        MeasuringError: The caller is still in the loop after so many seconds; `place` is the error's place.
+        OverError: The load has ended.
+
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
         context.wait(0.1)
-    raise MeasuringError(what, f"not within {seconds:g} s", "the proxy's log may say why")
+    raise MeasuringError(place, f"not within {seconds:g} s", "the proxy's log may say why")
 
 
-# -- connections that last -----------------------------------------------------------------------------
+# -- long-lived connections ----------------------------------------------------------------------------
 
 
 class Holding(Disturbance):
-    """What kinds have in common that hold long-lived connections meanwhile: the keys, and that they go on beside the load."""
+    """The base of kinds that hold long-lived connections concurrently with the load."""
 
     websockets: int = Field(default=0, ge=0, le=1000, description="WebSockets held open meanwhile, through the proxy")
     downloads: int = Field(
@@ -117,28 +148,36 @@ class Holding(Disturbance):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
+        """The fixture that serves the connections, if there are any."""
         return (FIXTURE,) if self.websockets or self.downloads else ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
+        """The state before the load; the numbers of connections are part of it."""
         return *super().prepared, self.websockets, self.downloads
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse WebSockets for a variant with several backend pods, since their server runs in only one of them."""
         if self.websockets and (count := replicas(manifests, "backend")) > 1:
             fault = f"the server of WebSockets is in one of {count} backend pods, and the proxy asks them all"
             remedy = "a sweep without them, or a variant with one backend pod"
             raise UsageError("disturbance.websockets", fault, remedy)
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """All are open before the load begins, in control runs too: what cuts them, and what they cost beside a change, is the change's."""
+        """Open all connections before the load begins.
+
+        Control runs hold them too, so that cuts and extra cost in the other runs come from the disruption.
+        """
         context.beside.enter_context(held(context, self.websockets, self.downloads))
 
 
 @contextmanager
 def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
-    """That many of each, all open, until the block ends; then what happened to them is in the log.
+    """Hold so many connections of both types open until the block ends, then add their events to the log.
 
-    MeasuringError when they cannot all be opened, or the one who held them ended.
+    Raises:
+        MeasuringError: Not all connections can be opened, or the process that holds them ended early.
+
     """
     if not websockets and not downloads:
         yield
@@ -146,7 +185,7 @@ def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterat
     if websockets and len(context.system.pods("backend")) != 1:
         fault = "there are several backend pods, and the server of WebSockets is in one of them"
         raise MeasuringError("websockets", fault, "leave them out, or take a variant with one backend pod")
-    entry, wanted = context.system.entry(), {"websocket": websockets, "download": downloads}
+    entry, counts = context.system.entry(), {"websocket": websockets, "download": downloads}
     load: dict[str, object] = {
         "url": entry.base_url,
         "host": entry.host,
@@ -157,34 +196,45 @@ def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterat
         "page_bytes": PAGES[PAGE],
         "scenarios": {
             name: {"executor": "constant-vus", "vus": count, "duration": LONGEST, "gracefulStop": "0s", "exec": name}
-            for name, count in wanted.items()
+            for name, count in counts.items()
             if count
         },
     }
-    with _server(context, websockets), k6(context, "_long_lived.js", load) as beside:
-        _open(context, beside, wanted)
+    with _run_server(context, websockets), k6(context, "_long_lived.js", load) as holder:
+        _await_open(context, holder, counts)
         try:
             yield
         finally:
-            context.log.extend(events(beside, time.time()))
-            beside.need()
+            context.log.extend(events(holder, time.time()))
+            holder.need()
 
 
-def events(beside: Beside, until_s: float) -> Sequence[Event]:
-    """Held, Cut and Refused from its log, less what its own end did to them. A refused download was not held."""
-    found = [line for line in map(_LINE.fullmatch, beside.lines()) if line and beside.at_s(line[3]) < until_s]
-    refused = {line.group(1, 2) for line in found if line[4] == "refused"}
+def events(holder: Beside, until_s: float) -> Sequence[Event]:
+    """Return the events Held, Cut and Refused from the process's log.
+
+    A refused download has no Held.
+
+    Args:
+        holder: The process that holds the connections.
+        until_s: The lab's time when its end began; later lines are consequences of that end and are left out.
+
+    """
+    matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line and holder.at_s(line[3]) < until_s]
+    refused = {line.group(1, 2) for line in matches if line[4] == "refused"}
     kinds = {"held": "Held", "cut": "Cut", "refused": "Refused"}
     return [
-        Event(beside.at_s(line[3]), "lab", "", f"{line[1]}-{line[2]}", kinds[line[4]], f"{line[1]} {line[5]}".strip())
-        for line in found
+        Event(holder.at_s(line[3]), "lab", "", f"{line[1]}-{line[2]}", kinds[line[4]], f"{line[1]} {line[5]}".strip())
+        for line in matches
         if not (line[4] == "held" and line.group(1, 2) in refused)
     ]
 
 
 @contextmanager
-def _server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
-    """The WebSocket server, which answers a request that is no handshake with 426; the backend's nginx says 502 for as long as it does not run."""
+def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
+    """Run the WebSocket server in the backend's pod, if there are WebSockets at all.
+
+    It answers a request that is no handshake with 426; until it runs, the backend's nginx answers 502.
+    """
     if not websockets:
         yield
         return
@@ -206,12 +256,12 @@ def _server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
         server.wait()
 
 
-def _open(context: DisturbanceContext, beside: Beside, wanted: dict[str, int]) -> None:
+def _await_open(context: DisturbanceContext, holder: Beside, counts: dict[str, int]) -> None:
     for _ in wait_for(context, "long-lived connections", OPENING_S):
-        beside.need()
-        found = [line for line in map(_LINE.fullmatch, beside.lines()) if line]
-        if refused := next((line for line in found if line[4] != "held"), None):
+        holder.need()
+        matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line]
+        if refused := next((line for line in matches if line[4] != "held"), None):
             raise MeasuringError(f"{refused[1]}s", f"cannot be held: {refused[5]}", "the proxy's log may say why")
-        held = {kind: len({line[2] for line in found if line[1] == kind}) for kind in wanted}
-        if all(held[kind] >= count for kind, count in wanted.items()):
+        open_counts = {kind: len({line[2] for line in matches if line[1] == kind}) for kind in counts}
+        if all(open_counts[kind] >= count for kind, count in counts.items()):
             return

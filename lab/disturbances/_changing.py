@@ -1,7 +1,8 @@
-"""Objects that change while requests come: a Service of its own, and the Route, Ingress or HTTPRoute that leads to it. Pure.
+"""Objects that change while requests come: a separate Service, and the Route, Ingress or HTTPRoute to it.
 
-Change number k shows in the answers of the fixture `answers`: endpoints move to port FIRST_PORT + k of the backend, a
-configuration has the proxy put the prefix `/k` in. Refuses a variant whose proxy would need TLS of the backend.
+All functions are pure. The number of the latest change shows in the answers of the fixture `answers`. Change k moves
+the endpoints to port FIRST_PORT + k of the backend, or makes the proxy send the prefix `/k`.
+A variant whose proxy would need TLS to the backend is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ HOST = "changing.lab.test"
 PORT = 8080
 OF_COPIES = "apps.lab.test"
 MOST = 999
-"""Changes of endpoints: the backend has that many ports for them."""
+"""The maximum number of endpoint changes: the backend has that many ports for them."""
 
 KINDS = ("Route", "Ingress", "HTTPRoute")
-"""Of routes that a proxy may read."""
+"""The kinds of routes that a proxy may read."""
 
 _NAME = "changing"
 _NGINX = "nginx.ingress.kubernetes.io"
@@ -31,35 +32,40 @@ Object = dict[str, Any]
 
 
 def template(manifests: Manifests) -> Mapping[str, Any]:
-    """The variant's own first Route, Ingress or HTTPRoute, in whose image the changing one is made. NotMeasurableError."""
-    found = next((obj for obj in manifests if obj["kind"] in KINDS), None)
-    if found is None:
+    """Return the variant's first Route, Ingress or HTTPRoute, the template of the changing one.
+
+    Raises:
+        NotMeasurableError: The variant has none, or its routes use TLS to the backend.
+
+    """
+    original = next((obj for obj in manifests if obj["kind"] in KINDS), None)
+    if original is None:
         fault = f"the variant's proxy reads no {', '.join(KINDS)}"
         raise NotMeasurableError("routes", "disturbance", fault, "leave it out")
-    termination = found["spec"].get("tls", {}) if found["kind"] == "Route" else {}
+    termination = original["spec"].get("tls", {}) if original["kind"] == "Route" else {}
     if termination.get("termination") in ("passthrough", "reencrypt"):
         fault = f"its routes are {termination['termination']}, and what answers the changes speaks no TLS"
         raise NotMeasurableError("TLS to the backend", "disturbance", fault, "leave it out, or take its edge variant")
-    return found
+    return original
 
 
 def service(manifests: Manifests) -> Object:
-    """Without a selector: its endpoints are what we say."""
+    """Return the Service; it has no selector, so that `endpoints` alone determines its endpoints."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(manifests),
+        "metadata": _build_metadata(manifests),
         "spec": {"ports": [{"name": "http", "port": PORT, "targetPort": PORT}]},
     }
 
 
 def endpoints(manifests: Manifests, address: str, number: int) -> Object:
-    """All there are: one, at the port of this change.
+    """Return the EndpointSlice after a change: one endpoint, at the port of this change.
 
-    Its host name changes as well: ingress-nginx does not look at a slice of which only the ports are others
-    (internal/ingress/controller/store: it compares the endpoints alone) [seen on kind].
+    Its host name changes as well, because ingress-nginx ignores a change of a slice's ports alone
+    (internal/ingress/controller/store compares only the endpoints) [seen on kind].
     """
-    metadata = _metadata(manifests)
+    metadata = _build_metadata(manifests)
     metadata["labels"] = {**metadata["labels"], "kubernetes.io/service-name": _NAME}
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -72,45 +78,45 @@ def endpoints(manifests: Manifests, address: str, number: int) -> Object:
 
 
 def route(manifests: Manifests, number: int) -> Object:
-    """The Route, Ingress or HTTPRoute of HOST with the prefix of this change; with none for 0."""
-    found = template(manifests)
-    made = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": _metadata(manifests)}
-    spec = copy.deepcopy(dict(found["spec"]))
-    if found["kind"] == "Ingress":
-        # The controller sets this header where a path is rewritten only: to itself, then.
+    """Return the Route, Ingress or HTTPRoute of HOST with the prefix of this change; change 0 has no prefix."""
+    original = template(manifests)
+    obj = {"apiVersion": original["apiVersion"], "kind": original["kind"], "metadata": _build_metadata(manifests)}
+    spec = copy.deepcopy(dict(original["spec"]))
+    if original["kind"] == "Ingress":
+        # The controller sets this header only where it rewrites a path, so the path is rewritten to itself.
         changed = {f"{_NGINX}/rewrite-target": "$uri", f"{_NGINX}/x-forwarded-prefix": f"/{number}"}
-        made["metadata"]["annotations"] = changed if number else {}
+        obj["metadata"]["annotations"] = changed if number else {}
         backend = {"service": {"name": _NAME, "port": {"name": "http"}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
-        return made | {"spec": {**spec, "rules": [{"host": HOST, "http": {"paths": paths}}]}}
-    if found["kind"] == "HTTPRoute":
+        return obj | {"spec": {**spec, "rules": [{"host": HOST, "http": {"paths": paths}}]}}
+    if original["kind"] == "HTTPRoute":
         rule: Object = {"backendRefs": [{"name": _NAME, "port": PORT}]}
         if number:
             headers = {"set": [{"name": _PREFIX, "value": f"/{number}"}]}
             rule["filters"] = [{"type": "RequestHeaderModifier", "requestHeaderModifier": headers}]
-        return made | {"spec": {**spec, "hostnames": [HOST], "rules": [rule]}}
+        return obj | {"spec": {**spec, "hostnames": [HOST], "rules": [rule]}}
     spec |= {"host": HOST, "to": {"kind": "Service", "name": _NAME, "weight": 100}, "port": {"targetPort": "http"}}
     if number:
         action = {"name": _PREFIX, "action": {"type": "Set", "set": {"value": f"/{number}"}}}
         spec["httpHeaders"] = {"actions": {"request": [action]}}
-    return made | {"spec": spec}
+    return obj | {"spec": spec}
 
 
 def copies(manifests: Manifests, count: int) -> list[Object]:
-    """So many more like the variant's own first Route, Ingress or HTTPRoute: hosts of their own, which lead where that leads."""
-    found = template(manifests)
+    """Return copies of the variant's first Route, Ingress or HTTPRoute, with distinct hosts and the same backend."""
+    original = template(manifests)
     names = (f"more-{number:04}" for number in range(1, count + 1))
-    return [copied(found, name, host_of(name)) for name in names]
+    return [copied(original, name, host_of(name)) for name in names]
 
 
 def host_of(name: str) -> str:
-    """Of one of `copies` with that name."""
+    """Return the host of the copy with this name."""
     return f"{name}.{OF_COPIES}"
 
 
-def copied(found: Mapping[str, Any], name: str, host: str) -> Object:
-    """A Route, Ingress or HTTPRoute under another name and host; of an Ingress the first rule alone."""
-    new = copy.deepcopy(dict(found))
+def copied(original: Mapping[str, Any], name: str, host: str) -> Object:
+    """Return a copy of a Route, HTTPRoute or Ingress (first rule only) with another name and host."""
+    new = copy.deepcopy(dict(original))
     new["metadata"]["name"], spec = name, new["spec"]
     match new["kind"]:
         case "Ingress":
@@ -122,7 +128,10 @@ def copied(found: Mapping[str, Any], name: str, host: str) -> Object:
     return new
 
 
-def _metadata(manifests: Manifests) -> Object:
-    """Its labels are its template's: by them the router finds its Routes, and the lab what is its own."""
-    found = template(manifests)["metadata"]
-    return {"name": _NAME, "namespace": found["namespace"], "labels": dict(found.get("labels", {}))}
+def _build_metadata(manifests: Manifests) -> Object:
+    """Return the metadata of a changing object.
+
+    Its labels are those of the template: the router finds its Routes by them, and the lab its objects.
+    """
+    metadata = template(manifests)["metadata"]
+    return {"name": _NAME, "namespace": metadata["namespace"], "labels": dict(metadata.get("labels", {}))}

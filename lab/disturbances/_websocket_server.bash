@@ -1,6 +1,6 @@
-# A WebSocket server for the backend's place, of what is there anyway: bash, coreutils, sed, socat. Port $1 of its loopback.
+# A WebSocket server for the backend's pod, made of tools that are there: bash, coreutils, sed, socat. It listens on port $1 of loopback.
 #
-# It says "beat" every second, for as long as the client says nothing; whatever that says means farewell, and is answered so.
+# It sends "beat" every second until the client sends a frame; it takes any frame for a Close and answers it with one.
 set -euo pipefail
 export LC_ALL=C
 
@@ -13,7 +13,7 @@ serve() {
     printf 'HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
     return
   fi
-  # RFC 6455, 4.2.2: the key and a constant, hashed. sha1sum says in hexadecimal what base64 must have as bytes.
+  # RFC 6455, 4.2.2: hash the key and a constant. sha1sum prints hexadecimal digits, but base64 needs the bytes.
   local hash
   hash=$(printf '%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11' "${key// /}" | sha1sum)
   hash=$(printf '%s' "${hash%% *}" | sed 's/../\\x&/g')
@@ -24,7 +24,7 @@ serve() {
     heard=0
     read -r -N 1 -t 1 || heard=$?
     case $heard in
-      0) printf '\x88\x00' && return ;; # a frame: Close, as clients of this server say nothing else
+      0) printf '\x88\x00' && return ;; # a frame, answered with Close: this server's clients send nothing else
       1) return ;;                      # the end of the connection
     esac
   done

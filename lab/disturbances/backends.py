@@ -1,10 +1,10 @@
-"""Something happens to the pods behind the proxy: one is added or removed, dies, hangs or slows down, or all are renewed.
+"""The disruption of the pods behind the proxy: one is added, removed, killed, frozen or slowed, or all are renewed.
 
-add, remove   one pod more, one less (`remove` has one more from the start, so that what is left is as ever)
-fail          SIGKILL to a pod's first container; the kubelet starts it again
-freeze        its processes stand still: connections are accepted by the kernel and never answered
-slow          each gets so little CPU
-roll          a rolling update of the Deployment to the same containers, by its own strategy
+add, remove   one pod more, one pod less (`remove` starts with an extra pod, so that the usual number is left)
+fail          SIGKILL to the first container of a pod; the kubelet starts it again
+freeze        the processes of a pod stop: the kernel accepts connections, and nothing answers
+slow          every pod gets so little CPU
+roll          a rolling update of the Deployment to the same containers, by its strategy
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from lab.model.endpoint import Response
 
 What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
 PASSING: frozenset[What] = frozenset({"freeze", "slow"})
-"""What ends after `for_s`; the rest is done once."""
+"""The actions that end after `for_s`; the remaining ones happen once."""
 READY_S = 60.0
 
 
 class Backends(Disturbance):
+    """The disruption of the pods behind the proxy."""
+
     kind: Literal["backends"] = "backends"
     what: What
     for_s: float | None = Field(default=None, ge=1, le=3600, description="freeze, slow: how long")
@@ -33,7 +35,7 @@ class Backends(Disturbance):
     recovers_s: float = Field(default=10.0, ge=1, le=3600, description="how long it may still matter afterwards")
 
     @model_validator(mode="after")
-    def _keys_of_what(self) -> Self:
+    def _check_keys(self) -> Self:
         refuse(
             (
                 (self.for_s is not None) != (self.what in PASSING),
@@ -45,38 +47,43 @@ class Backends(Disturbance):
 
     @property
     def lasts_s(self) -> float:
+        """The seconds after `at_s` for which it may still matter."""
         return (self.for_s or 0.0) + self.recovers_s + 1
 
     @property
     def acts_s(self) -> float:
-        return self.for_s or self.recovers_s  # what is done once acts until all is as before
+        """The seconds that it acts; an action that happens once acts until everything has recovered."""
+        return self.for_s or self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a backend Deployment."""
         deployment(manifests, "backend")
 
     @property
     def prepared(self) -> tuple[object, ...]:
+        """The state before the load; the extra pod of `remove` is part of it."""
         return *super().prepared, self.what == "remove"
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """One more from the start, which the proxy knows of: it takes its turn in answering."""
+        """Add a pod for `remove` to take away, and wait until the proxy knows it: every pod must have answered."""
         if self.what != "remove":
             return
-        wanted = replicas(context.manifests, "backend") + 1
-        context.system.scale("backend", wanted)
-        seen: set[str] = set()
+        count = replicas(context.manifests, "backend") + 1
+        context.system.scale("backend", count)
+        pods: set[str] = set()
 
-        def lacks(answer: Response) -> str:
+        def check(answer: Response) -> str:
             if answer.status == 200:
-                seen.add(answer.headers["x-lab-backend"])
-            return "" if len(seen) >= wanted else not_200(answer) or f"{len(seen)} of {wanted} did"
+                pods.add(answer.headers["x-lab-backend"])
+            return "" if len(pods) >= count else not_200(answer) or f"{len(pods)} of {count} did"
 
         within_s = READY_S + reload_interval_s(context.manifests)
         await_answers(
-            context, context.system.entry(), lacks, within_s, f"not all backend pods answered in {within_s:g} s"
+            context, context.system.entry(), check, within_s, f"not all backend pods answered in {within_s:g} s"
         )
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Act, undo what lasts, and wait for the recovery."""
         system, count = context.system, replicas(context.manifests, "backend")
         acted_s = self.at_s + (self.for_s or 0.0)
         context.say("Begin", detail=self.what, role="backend")

@@ -1,10 +1,10 @@
-"""Routes or endpoints change again and again while requests come, and long-lived connections may be held meanwhile.
+"""The disruption by repeated changes of routes or endpoints, with or without long-lived connections.
 
-    what = "routes"       each change is another configuration for the host that the load asks for
-    what = "endpoints"    each change moves the endpoints of its Service elsewhere
+    what = "routes"       each change is another configuration for the host that the load requests
+    what = "endpoints"    each change moves the endpoints of the host's Service
 
-Answers say which change they know (`_changing`), so that how long each took to arrive can be told. Refuses to wait for
-one to arrive before it makes the next.
+Answers show the latest change that their server knows (`_changing`), so the time until a change takes effect can be
+measured. The next change does not wait for the previous one to take effect.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Response
 
 READY_S = 30.0
-"""For the first configuration to be served, beside what a reload may have to wait."""
+"""The seconds within which the first configuration must be served, in addition to the wait for a reload."""
 LATE_S = 1.0
-"""A change that is made later than this after it was due is not the churn that was asked for."""
+"""The seconds of delay after which a change is too late: the requested rate of changes is missed then."""
 
 
 class Churn(Holding):
+    """The disruption by a constant rate of changes of routes or endpoints."""
+
     host = _changing.HOST
 
     kind: Literal["churn"] = "churn"
@@ -37,28 +39,33 @@ class Churn(Holding):
     settles_s: float = Field(default=10.0, ge=1, le=600, description="how long the last change may take to be served")
 
     @model_validator(mode="after")
-    def _numbered(self) -> Churn:
-        said = f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
-        refuse((self.what == "endpoints" and self.count > _changing.MOST, said))
+    def _check_ports(self) -> Churn:
+        message = f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
+        refuse((self.what == "endpoints" and self.count > _changing.MOST, message))
         return self
 
     @property
     def count(self) -> int:
+        """The number of changes in total."""
         return max(1, round(self.per_s * self.for_s))
 
     @property
     def lasts_s(self) -> float:
+        """The seconds after `at_s` until the last change must have been served."""
         return self.for_s + self.settles_s
 
     @property
     def acts_s(self) -> float:
+        """The seconds for which changes are made."""
         return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        return (FIXTURE,)  # also without long-lived connections: answers must say what they know
+        """The fixture whose answers show the latest change; also needed without long-lived connections."""
+        return (FIXTURE,)
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a usable route, or whose reloads come too rarely for `settles_s`."""
         super().vet(manifests)
         _changing.template(manifests)
         fault = (
@@ -67,7 +74,9 @@ class Churn(Holding):
         refuse_impatient(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        def lacks(answer: Response) -> str:
+        """Create the Service, its endpoints and the route, wait until they are served, and open the connections."""
+
+        def check(answer: Response) -> str:
             unmarked = "" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
             return not_200(answer) or unmarked
 
@@ -76,11 +85,16 @@ class Churn(Holding):
             [_changing.service(manifests), _changing.endpoints(manifests, address, 0), _changing.route(manifests, 0)]
         )
         within_s = READY_S + SETTLE * reload_interval_s(manifests)
-        await_answers(context, context.system.entry().at(_changing.HOST), lacks, within_s, "is not served")
+        await_answers(context, context.system.entry().at(_changing.HOST), check, within_s, "is not served")
         super().prepare(context)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Every change in its time, and then the rest of the last one's. MeasuringError when the system is too slow for them."""
+        """Make every change on time, and wait until the period of the last one is over.
+
+        Raises:
+            MeasuringError: The system accepts changes too slowly for the requested rate.
+
+        """
         context.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")
         began_s, address = context.now_s, context.system.pod_address("backend")
         for number in range(1, self.count + 1):

@@ -1,7 +1,8 @@
-"""A pod ends while requests come: deleted, evicted as a drained node's, or killed. Its Deployment makes another.
+"""The disruption by a pod that ends while requests come: deleted, evicted as in a drain, or killed.
 
-Long-lived connections may be held meanwhile: they are what an old pod waits for. Refuses to help it along: what the
-replacement waits for, and who is asked meanwhile, is the system's own affair.
+The Deployment creates a replacement. Long-lived connections may be held concurrently: an old pod waits for them.
+The lab does not help the recovery: the system alone determines what the replacement waits for, and which pods get
+requests in the interim.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 
 RETRY_S = 5.0
-"""After a refused eviction, as `kubectl drain` does."""
+"""The seconds until a refused eviction is tried again, as in `kubectl drain`."""
 
 
 class Kill(Holding):
+    """The disruption by the end of one pod or of all pods of a role."""
+
     kind: Literal["kill"] = "kill"
     role: Literal["proxy", "backend"] = "proxy"
     how: HowToEnd = Field(default="delete", description="as kubectl delete pod, as kubectl drain, or by SIGKILL")
@@ -30,21 +33,24 @@ class Kill(Holding):
     )
 
     @model_validator(mode="after")
-    def _crashes_one(self) -> Self:
-        """A pod whose container crashed is there still, and the first: it would crash again and again."""
-        said = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
-        refuse((self.how == "crash" and self.pods == "all", said))
+    def _refuse_repeated_crashes(self) -> Self:
+        """Refuse to crash all pods: a pod whose container crashed stays the first, and would crash repeatedly."""
+        message = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
+        refuse((self.how == "crash" and self.pods == "all", message))
         return self
 
     @property
     def acts_s(self) -> float:
-        return self.recovers_s  # done in a moment, and never undone: `during` is until all is as before
+        """The seconds until everything has recovered: the action is momentary and never undone."""
+        return self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a Deployment of the role."""
         super().vet(manifests)
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """End the pods one after the other, retry refused evictions until `recovers_s` is over, and wait."""
         count = replicas(context.manifests, self.role) if self.pods == "all" else 1
         until_s = context.now_s + self.recovers_s
         context.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)
@@ -52,7 +58,7 @@ class Kill(Holding):
             if context.system.end_pod(self.role, self.how):
                 count -= 1
             elif context.now_s + RETRY_S > until_s:
-                break  # a PodDisruptionBudget did not allow it for as long as was tried
+                break  # a PodDisruptionBudget refused the eviction in all attempts
             else:
                 context.wait(RETRY_S)
         context.wait_until(until_s)

@@ -1,7 +1,9 @@
-"""A route for a host that the proxy does not know yet, while requests for that host come: 404 or 503, and then 200.
+"""The disruption by a new route for a host that the proxy does not know yet.
 
-It is one more like the variant's first Route, Ingress or HTTPRoute, so that it lands among as many as the variant has. What the proxy
-answers until then (ingress-nginx 404, OKD's router 503) is right then, and a stale answer once another had come.
+Requests for that host come throughout: the answers are 404 or 503 first, and 200 once the route works. The route is a
+copy of the variant's first Route, Ingress or HTTPRoute, in addition to those that the variant has.
+The proxy's answer before the route (ingress-nginx 404, OKD's router 503) counts as right until the first 200, and as
+stale after it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ NOT_THERE = frozenset({404, 503})
 
 
 class NewRoute(Disturbance):
+    """The disruption by one new route."""
+
     host, awaited = HOST, NOT_THERE
 
     kind: Literal["new-route"] = "new-route"
@@ -28,19 +32,27 @@ class NewRoute(Disturbance):
 
     @property
     def lasts_s(self) -> float:
+        """The seconds after `at_s` in which the host must be answered."""
         return self.within_s
 
     @property
     def acts_s(self) -> float:
-        return self.within_s  # done in a moment, and never undone
+        """The seconds in which the host must be answered: the action is momentary and never undone."""
+        return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a usable route, or whose reloads come too rarely for `within_s`."""
         new_route(manifests)
         fault = f"a new route may wait {{interval_s}} for its reload, and is given {self.within_s:g} s"
         refuse_impatient(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """The host must be unknown: else the first answer would mean nothing."""
+        """Check that the host is unknown so far; the first answer would mean nothing otherwise.
+
+        Raises:
+            MeasuringError: The proxy does not answer, or answers with another status than 404 or 503.
+
+        """
         entry = context.system.entry().at(HOST)
         place = f"{entry.base_url}, host {HOST}"
         try:
@@ -52,19 +64,28 @@ class NewRoute(Disturbance):
             raise MeasuringError(place, fault, "somebody else's route has this host")
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Create the route."""
         route = new_route(context.manifests)
         context.say("Begin", detail=f"a {route['kind']} for {HOST}", role="proxy")
         context.change(1, "status", [route], role="proxy")
 
 
 def new_route(manifests: Manifests) -> dict[str, Any]:
-    """The variant's first Route, else its first Ingress or HTTPRoute, with another name and host. NotMeasurableError where it has none."""
+    """Return a copy of the variant's first route, with another name and host.
+
+    A Route comes before an Ingress, and an Ingress before an HTTPRoute.
+
+    Raises:
+        NotMeasurableError: The variant has no route, or the Route is a passthrough route: such routes are chosen by
+            the name in the TLS handshake, and the load sends that of another host.
+
+    """
     place = "disturbance.kind: new-route"
-    found = [obj for kind in _changing.KINDS for obj in manifests if obj["kind"] == kind]
-    if not found:
+    routes = [obj for kind in _changing.KINDS for obj in manifests if obj["kind"] == kind]
+    if not routes:
         raise NotMeasurableError("no routes", place, f"the variant has no {', '.join(_changing.KINDS)}", "leave it out")
-    termination = found[0]["spec"].get("tls", {}).get("termination") if found[0]["kind"] == "Route" else None
+    termination = routes[0]["spec"].get("tls", {}).get("termination") if routes[0]["kind"] == "Route" else None
     if termination == "passthrough":
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
         raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
-    return _changing.copied(found[0], NAME, HOST)
+    return _changing.copied(routes[0], NAME, HOST)

@@ -1,7 +1,4 @@
-"""An outage made to measure: the proxy stands still for a known time. What is measured of it has a known answer.
-
-As short as it is, it has a file, as every kind of disturbance has.
-"""
+"""The disruption by an outage of known length, whose correct measurement is therefore known."""
 
 from __future__ import annotations
 
@@ -15,21 +12,25 @@ from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 
 class Outage(Disturbance):
+    """The disruption by stopping the processes of the only proxy pod for a given time."""
+
     kind: Literal["outage"] = "outage"
     for_s: float = Field(default=2.0, ge=0.1, le=600, description="how long the proxy's processes are stopped")
 
     @property
     def acts_s(self) -> float:
+        """The seconds that the proxy is stopped."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Only the first pod is stopped: where another answers there is no outage."""
+        """Refuse a variant with several proxy pods: only the first is stopped, so the others would keep answering."""
         deployment(manifests, "proxy")
         if (count := replicas(manifests, "proxy")) != 1:
             fault = f"one proxy pod stands still, and the variant has {count}"
             raise NotMeasurableError("proxy pods", "disturbance.kind: outage", fault, "take a variant with one")
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Stop the proxy with SIGSTOP, and continue it after `for_s`."""
         context.say("Begin", detail="SIGSTOP to the proxy", role="proxy")
         context.system.freeze("proxy", True)
         try:

@@ -1,9 +1,10 @@
-"""The proxy dies and must start again with all its routes, perhaps with little CPU: does its startup probe wait long enough?
+"""The disruption by a restart of the proxy with all its routes, perhaps with little CPU.
 
-`routes` has that many made before the load, all like the variant's own, and waits until the last is served.
+The question is whether its startup probe waits long enough. `routes` sets how many routes there are before the load:
+copies of the variant's route are added, and the load waits until the last one is served.
 
-By SIGKILL, so that the same pod starts its container anew: a new pod would not have the limit. Between dying and
-the first answer lies what it takes to start.
+The proxy is killed with SIGKILL, so that the same pod restarts its container: a new pod would not have the CPU limit.
+The time between the kill and the first answer is the time that a start takes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 POLL_S = 0.25
 SERVED_S, EACH_S = 60.0, 0.05
-"""For all routes to be served before the load: a while, and so much for each."""
+"""The seconds within which all routes must be served before the load: a constant, and an addition per route."""
 
 
 class Startup(Disturbance):
+    """The disruption by a restart of the proxy's container."""
+
     kind: Literal["startup"] = "startup"
     cpu: str | None = Field(
         default=None, pattern=CPU, description="all it has to start with; null = as the manifests say"
@@ -35,40 +38,48 @@ class Startup(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
+        """The state before the load; the number of routes is part of it."""
         return (*super().prepared, self.routes)
 
     @property
     def acts_s(self) -> float:
-        return self.within_s  # its End is when it is ready, where it is so earlier
+        """The seconds that the start may take; the event End comes earlier, when the proxy is ready."""
+        return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a proxy or a usable route, or with more routes than requested."""
         deployment(manifests, "proxy")
         if self.routes is not None:
             _changing.template(manifests)
-            if (own := _own(manifests)) > self.routes:
-                fault = f"asks for {self.routes} routes, the variant has {own} of its own"
-                raise UsageError("disturbance.routes", fault, f"{own} at least, or a variant with fewer")
+            if (count := _count_routes(manifests)) > self.routes:
+                fault = f"asks for {self.routes} routes, the variant has {count} of its own"
+                raise UsageError("disturbance.routes", fault, f"{count} at least, or a variant with fewer")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """As many routes as are asked for, the last of them served."""
-        more = [] if self.routes is None else _changing.copies(context.manifests, self.routes - _own(context.manifests))
-        if not more:
+        """Add routes up to the requested number, and wait until the last one is served."""
+        extra = (
+            []
+            if self.routes is None
+            else _changing.copies(context.manifests, self.routes - _count_routes(context.manifests))
+        )
+        if not extra:
             return
-        context.system.apply(more)
-        last = context.system.entry().at(_changing.host_of(more[-1]["metadata"]["name"]))
-        within_s = SERVED_S + EACH_S * len(more)
+        context.system.apply(extra)
+        last = context.system.entry().at(_changing.host_of(extra[-1]["metadata"]["name"]))
+        within_s = SERVED_S + EACH_S * len(extra)
         await_answers(context, last, not_200, within_s, f"the last of {self.routes} routes is not served")
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Kill the proxy, with the CPU limit in force until all its pods are ready again or `within_s` is over."""
         context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
         if self.cpu is not None:
             context.system.squeeze("proxy", self.cpu)
         try:
-            # until it and all others are ready again, or may take no longer: what follows is not to be starved as well
-            wanted, before = replicas(context.manifests, "proxy"), dict(context.system.restarts())
+            # The limit ends when the proxy is ready or out of time, so that the requests after it are not starved, too.
+            count, before = replicas(context.manifests, "proxy"), dict(context.system.restarts())
             context.system.end_pod("proxy", "crash")
             while context.now_s < self.at_s + self.within_s and (
-                dict(context.system.restarts()) == before or len(context.system.pods("proxy")) < wanted
+                dict(context.system.restarts()) == before or len(context.system.pods("proxy")) < count
             ):
                 context.wait(POLL_S)
         finally:
@@ -78,5 +89,5 @@ class Startup(Disturbance):
         context.wait_until(self.at_s + self.within_s)
 
 
-def _own(manifests: Manifests) -> int:
+def _count_routes(manifests: Manifests) -> int:
     return sum(obj["kind"] in _changing.KINDS for obj in manifests)

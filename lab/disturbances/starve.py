@@ -1,7 +1,7 @@
-"""A role gets too little CPU for a while: a quota on its pods' first container, as a node that is too full would leave it.
+"""The disruption by too little CPU for a role: a quota on the first container of its pods.
 
-Refuses to say how little is too little: the same quota starves a slow machine more than a fast one. As short as it is, it has a file, as
-every kind of disturbance has.
+The quota has the effect of an overcommitted node. The lab does not define how little is too little: the same quota
+starves a slow machine more than a fast one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from lab.disturbances._asked import deployment
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
-"""As Kubernetes writes it: `20m`, `0.5`, `2`."""
+"""The pattern of a CPU limit in Kubernetes notation: `20m`, `0.5`, `2`."""
 
 
 class Starve(Disturbance):
+    """The disruption by a temporary CPU limit for a role."""
+
     kind: Literal["starve"] = "starve"
     role: Literal["proxy", "backend"] = "proxy"
     cpu: str = Field(pattern=CPU, description="what it is left with: 20m = two hundredths of a core")
@@ -26,16 +28,20 @@ class Starve(Disturbance):
 
     @property
     def lasts_s(self) -> float:
+        """The seconds after `at_s` for which it may still matter."""
         return self.for_s + self.recovers_s
 
     @property
     def acts_s(self) -> float:
+        """The seconds that the limit is in force."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:
+        """Refuse a variant without a Deployment of the role."""
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Limit the CPU, and lift the limit after `for_s`."""
         context.say("Begin", detail=f"CPU limited to {self.cpu}", role=self.role)
         context.system.squeeze(self.role, self.cpu)
         try:

@@ -1,6 +1,7 @@
-"""Large bodies, up or down, in parallel, beside the load's small requests: as many as go in a time, each timed.
+"""The disruption by parallel transfers of large bodies, up or down, concurrent with the load's small requests.
 
-A body that the proxy refuses (413) or that breaks off is as much of an outcome as one that comes through.
+Transfers follow one another for a given time, and each is timed. A body that the proxy refuses (413) or that breaks
+off is an outcome, just as a complete one.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from lab.model.events import Event
 from lab.model.pages import PAGES
 
 START_S = 5.0
-"""k6 takes less to start and to end."""
+"""The seconds that k6 takes at most to start and to end."""
 UPLOADING_MB = 400
-"""k6 holds about three times what it uploads at once (1.3 GB for 4 of 100 MB), and the backend once."""
+"""The maximum size of all concurrent uploads together, because of memory.
+
+k6 holds about three times the size of its concurrent uploads (1.3 GB for 4 of 100 MB), and the backend holds it once.
+"""
 _BEGAN = re.compile(r"begun (\d+) (\d+)")
 _LINE = re.compile(r"transfer (\d+) (\d+) ([\d.]+) ([\d.]+|-) (\d+) (.+)")
 UNENDED = "broken off: it did not end in its time"
 
 
 class Transfer(Disturbance):
+    """The disruption by parallel uploads or downloads of large bodies."""
+
     loads_client = True
 
     kind: Literal["transfer"] = "transfer"
@@ -38,63 +44,81 @@ class Transfer(Disturbance):
     ends_s: float = Field(default=10.0, ge=1, le=600, description="how long the last may take beyond that")
 
     @model_validator(mode="after")
-    def _fits(self) -> Transfer:
-        most = UPLOADING_MB // self.size_mb
-        said = f"disturbance.parallel: {most} uploads of {self.size_mb} MB at most, for want of memory"
-        refuse((self.way == "upload" and self.parallel > most, said))
+    def _check_memory(self) -> Transfer:
+        maximum = UPLOADING_MB // self.size_mb
+        message = f"disturbance.parallel: {maximum} uploads of {self.size_mb} MB at most, for want of memory"
+        refuse((self.way == "upload" and self.parallel > maximum, message))
         return self
 
     @property
     def lasts_s(self) -> float:
+        """The seconds after `at_s` until k6 has ended at the latest."""
         return self.for_s + self.ends_s + START_S
 
     @property
     def acts_s(self) -> float:
-        return self.for_s  # its End is when the last is over
+        """The seconds for which new transfers begin; the event End follows when the last one is over."""
+        return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
+        """The fixture that takes uploads."""
         return (FIXTURE,)
 
     def disturb(self, context: DisturbanceContext) -> None:
+        """Run the transfers, and log an event for each of them.
+
+        Raises:
+            MeasuringError: k6 failed, or no transfer began.
+
+        """
         context.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")
-        with k6(context, "_transfer.js", self._load(context)) as beside:
+        with k6(context, "_transfer.js", self._build_load(context)) as client:
             try:
-                while beside.process.poll() is None:
+                while client.process.poll() is None:
                     context.wait(0.1)
             finally:
-                found = self.events(beside, time.time())
-                context.log.extend(found)
+                transfers = self.events(client, time.time())
+                context.log.extend(transfers)
         context.say("End")
-        if beside.process.returncode or not found:
-            raise beside.complain("no transfer began")
+        if client.process.returncode or not transfers:
+            raise client.complain("no transfer began")
 
-    def events(self, beside: Beside, until_s: float) -> list[Event]:
-        """A Transfer for each that was over, or had begun and was broken off at `until_s`. MeasuringError for a line that says something else."""
-        begun = [_matched(_BEGAN, line) for line in beside.lines() if line.startswith("begun ")]
-        ended = [_matched(_LINE, line) for line in beside.lines() if line.startswith("transfer ")]
+    def events(self, client: Beside, until_s: float) -> list[Event]:
+        """Return an event Transfer for each transfer that has begun.
+
+        Args:
+            client: The k6 process.
+            until_s: The lab's time when the transfers that were still running broke off.
+
+        Raises:
+            MeasuringError: A line of the log has an unknown form.
+
+        """
+        begun = [_match_line(_BEGAN, line) for line in client.lines() if line.startswith("begun ")]
+        ended = [_match_line(_LINE, line) for line in client.lines() if line.startswith("transfer ")]
         over = {line[1] for line in ended}
-        found = [
-            Event(beside.at_s(line[2]), "lab", "", line[1], "Transfer", self._words(*line.group(3, 4, 5, 6)))
+        transfers = [
+            Event(client.at_s(line[2]), "lab", "", line[1], "Transfer", self._format_detail(*line.group(3, 4, 5, 6)))
             for line in ended
         ]
         for line in begun:
             if line[1] not in over:
-                took_ms = max(0.0, until_s - beside.at_s(line[2])) * 1e3
-                words = self._words(f"{took_ms:.3f}", "-", "0", UNENDED)
-                found.append(Event(until_s, "lab", "", line[1], "Transfer", words))
-        return found
+                took_ms = max(0.0, until_s - client.at_s(line[2])) * 1e3
+                detail = self._format_detail(f"{took_ms:.3f}", "-", "0", UNENDED)
+                transfers.append(Event(until_s, "lab", "", line[1], "Transfer", detail))
+        return transfers
 
-    def _words(self, took_ms: str, first_ms: str, status: str, why: str) -> str:
+    def _format_detail(self, took_ms: str, first_ms: str, status: str, reason: str) -> str:
         first = "-" if first_ms == "-" else f"{float(first_ms) * 1e-3:.6f} s"
         took = f"{self.way} {PAGES[self._page]} bytes {float(took_ms) * 1e-3:.6f} s"
-        return f"{took} first {first} status {status}" + ("" if why == "-" else f" {why}")
+        return f"{took} first {first} status {status}" + ("" if reason == "-" else f" {reason}")
 
     @property
     def _page(self) -> str:
         return f"{self.size_mb}MB.bin"
 
-    def _load(self, context: DisturbanceContext) -> dict[str, object]:
+    def _build_load(self, context: DisturbanceContext) -> dict[str, object]:
         entry = context.system.entry()
         duration, grace = f"{round(self.for_s * 1000)}ms", f"{round(self.ends_s * 1000)}ms"
         scenario = {"executor": "constant-vus", "vus": self.parallel, "duration": duration, "gracefulStop": grace}
@@ -109,7 +133,7 @@ class Transfer(Disturbance):
         }
 
 
-def _matched(form: re.Pattern[str], line: str) -> re.Match[str]:
-    if (found := form.fullmatch(line)) is None:
+def _match_line(form: re.Pattern[str], line: str) -> re.Match[str]:
+    if (match := form.fullmatch(line)) is None:
         raise MeasuringError("k6 _transfer.js", f"said {line[:120]!r}", "tell the lab's makers")
-    return found
+    return match

@@ -1,1 +1,1 @@
-"""Whole things that a verb does: from what was asked for to what is measured."""
+"""Experiments, one module or package each, that turn a request into a checked plan and a measured run."""

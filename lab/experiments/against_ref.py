@@ -1,7 +1,8 @@
-"""The manifests of a git ref beside the checkout's, in one folder: each variant as it is now against itself as it was there.
+"""The manifests of a git ref next to the checkout's, to compare each variant with its state at that ref.
 
-It lies in the runs folder, so that such a run goes on after a cut, whatever becomes of the checkout meanwhile. The lab's code is the checkout's
-in both. Refuses a ref that is none, and variants that are not there.
+Both lie in one folder within the runs folder, so that `--resume` can continue such a run even after the checkout has
+changed. The lab's code is the checkout's in both cases. An unknown ref, and a variant that the ref does not have, are
+refused.
 """
 
 from __future__ import annotations
@@ -19,54 +20,67 @@ from lab.model.variants.naming import AT, is_variant, name_in
 from lab.model.variants.variants import load_variant
 
 SHORT = 12
-"""Of a commit's digits, in a name."""
+"""The number of digits of a commit in a name."""
 
 
 def commit_of(ref: str) -> str:
-    """UsageError where git knows no such commit."""
-    found = _git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if found.returncode != 0:
-        said = found.stderr.decode(errors="replace").strip() or "no such commit in this repository"
+    """Return the shortened commit of a git ref.
+
+    Raises:
+        UsageError: git knows no such commit.
+
+    """
+    result = _run_git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if result.returncode != 0:
+        message = result.stderr.decode(errors="replace").strip() or "no such commit in this repository"
         raise UsageError(
-            "--against", f"'{ref}': {said}", "name a branch, a tag or a commit: git fetch may bring it here"
+            "--against", f"'{ref}': {message}", "name a branch, a tag or a commit: git fetch may bring it here"
         )
-    return found.stdout.decode().strip()[:SHORT]
+    return result.stdout.decode().strip()[:SHORT]
 
 
 def beside(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Write a ref's manifests into a copy of the checkout's; each variant is compared with itself as it was there.
+    """Add a ref's manifests to a copy of the checkout's, for a comparison of each variant with its state at the ref.
+
+    Args:
+        manifests: The copy of the checkout's manifests.
+        ref: The git ref.
+        variants: The names of the variants.
 
     Returns:
-        The variants with their names at the ref; and those that are left out as no rendered manifest of theirs differs.
+        The variants with their names at the ref, and those left out because their rendered manifests do not differ.
+
+    Raises:
+        UsageError: git knows no such commit, it has no manifests, or a variant does not exist there.
 
     """
     commit = commit_of(ref)
-    there = manifests / f"at-{commit}"
+    folder = manifests / f"at-{commit}"
     with writing(manifests), tempfile.TemporaryDirectory(dir=manifests) as scratch:
         archive = Path(scratch, "manifests.tar")
-        packed = _git("archive", "--format=tar", f"--output={archive}", commit, "manifests")
+        packed = _run_git("archive", "--format=tar", f"--output={archive}", commit, "manifests")
         if packed.returncode != 0:
-            said = packed.stderr.decode(errors="replace").strip()
-            raise UsageError("--against", f"'{ref}' has no manifests: {said}", "name a ref of this project")
+            message = packed.stderr.decode(errors="replace").strip()
+            raise UsageError("--against", f"'{ref}' has no manifests: {message}", "name a ref of this project")
         shutil.unpack_archive(archive, scratch)
-        Path(scratch, "manifests").rename(there)
+        Path(scratch, "manifests").rename(folder)
     for name in variants:
-        if not is_variant(name_in(name, there), there):
+        if not is_variant(name_in(name, folder), folder):
             fault = f"'{ref}' has no variant '{name}': it is new"
             raise UsageError("--against", fault, f"measure it against its baseline: just bench {name}")
-    before = {name: f"{name}{AT}{commit}" for name in variants}
+    old_names = {name: f"{name}{AT}{commit}" for name in variants}
     same = [
         name
-        for name, then in before.items()
-        if load_variant(name, manifests).manifests_sha256 == load_variant(then, manifests).manifests_sha256
+        for name, old_name in old_names.items()
+        if load_variant(name, manifests).manifests_sha256 == load_variant(old_name, manifests).manifests_sha256
     ]
-    return {name: then for name, then in before.items() if name not in same}, same
+    return {name: old_name for name, old_name in old_names.items() if name not in same}, same
 
 
-def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
+def _run_git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
-            ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", *words], check=False, capture_output=True
+            ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", *arguments], check=False, capture_output=True
         )
     except OSError as error:
         raise UsageError("git", f"cannot be run: {error.strerror}", "install git") from None

@@ -1,8 +1,8 @@
-"""A search for the knee as a run: prepared like any other, but its plan grows by one sample at a time, each as the trials before say.
+"""The search for the knee as a run: its plan grows by one trial at a time, depending on the trials before.
 
-Every trial is a block of its own at a point `rate-<r>`, in run.json before it is measured, so that whatever ends the lab, `just knee
---resume` replays the trials that are stored and goes on. A system is brought up for the ramp and the bisection together, for each
-confirmation anew.
+Every trial is a separate block at a point `rate-<r>`, and enters run.json before it is measured. So `just knee
+--resume` can replay the stored trials and continue, whatever ended the lab. One bring-up serves the ramp and the
+bisection together; each confirmation has its own.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ WARMUP_S = 1.0
 DURATION_S = 10.0
 START_RPS = 100
 ASSUMED_RPS = 5000
-"""The knee that a forecast assumes: of a search, nothing better is known beforehand."""
+"""The knee that a forecast of the duration assumes, since nothing better is known before a search."""
 ENOUGH_S, ENOUGH_RPS = 3600.0, 1000
-"""A load that no generator refuses for being short or slow."""
+"""The duration and rate of a load that no generator refuses as too short or too slow."""
 SEED = 0
-"""Nothing is shuffled: which rate comes next, the trials say."""
+"""The seed, without effect: nothing is shuffled, since the trials determine the next rate."""
 
 
 def prepare(
@@ -55,45 +55,56 @@ def prepare(
     connections: int = 100,
     **load: Any,
 ) -> bench.Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing.
+    """Load and check everything for a search; start and write nothing.
 
-    `load`: `generator`, `duration_s`, `start_rps` (see `_load`), and fields of a Point.
+    Args:
+        names: The variants.
+        target: The target.
+        command: The command line for the record.
+        p99_s: The highest p99 with which a rate passes.
+        precision: The relative width of the interval at which a search ends.
+        connections: The connections of the generator.
+        load: `generator`, `duration_s`, `start_rps` (see `_build_point`), and fields of a Point.
+
+    Raises:
+        UsageError: Something does not work; the error is the first fault.
+
     """
     variants = {variant.name: variant for variant in map(load_variant, names)}
     target.check()
-    point, chosen = _load(target, connections, **load)
+    point, chosen = _build_point(target, connections, **load)
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
     any_rate = chosen.generator.refusal(load_of(slowest, store.NOWHERE)) is None
-    found = KneeSearch(
+    settings = KneeSearch(
         p99_s=p99_s,
         min_achieved=MIN_ACHIEVED,
         max_generator_core=BUSY,
         start_rps=int(point.rate_rps or 0),
-        least_rps=LEAST_RPS if any_rate else connections,  # wrk2: a request per second for each
+        least_rps=LEAST_RPS if any_rate else connections,  # wrk2: a request per second for each connection
         precision=precision,
     )
     for variant in variants.values():
-        ends = checked(variant, target, [point])
-        if refusal := chosen.generator.refusal(load_of(point, ends[point.name])):
+        endpoints = checked(variant, target, [point])
+        if refusal := chosen.generator.refusal(load_of(point, endpoints[point.name])):
             raise UsageError(
                 variant.name, f"{chosen.generator.name} cannot make this load: {refusal}", "choose another"
             )
     arms = tuple(Arm(name, name, "baseline", None) for name in variants)
-    planned = Plan(arms, (point,), 1, SEED, (Slot(1, 1, arms[0], point),))
+    plan = Plan(arms, (point,), 1, SEED, (Slot(1, 1, arms[0], point),))
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
     label, facts = "-".join(variants), facts_of(target)
-    record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(planned)
-    record = record.model_copy(update={"knee": found, "generators": {point.name: generator_record(chosen)}})
-    _, trials = sought(search_of(found), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
-    each_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
-    lasts_s = (len(trials) * each_s + 5 * target.bring_up_s) * len(arms)
-    by = f"if the knee is near {ASSUMED_RPS:,} req/s"
-    design = record.designed.model_copy(update={"duration_s": lasts_s, "promised_by": by})
-    return bench.Prepared(record.model_copy(update={"design": design}), planned, variants, {point.name: chosen})
+    record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(plan)
+    record = record.model_copy(update={"knee": settings, "generators": {point.name: generator_record(chosen)}})
+    _, trials = sought(search_of(settings), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
+    trial_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
+    lasts_s = (len(trials) * trial_s + 5 * target.bring_up_s) * len(arms)
+    assumption = f"if the knee is near {ASSUMED_RPS:,} req/s"
+    design = record.designed.model_copy(update={"duration_s": lasts_s, "promised_by": assumption})
+    return bench.Prepared(record.model_copy(update={"design": design}), plan, variants, {point.name: chosen})
 
 
-def _load(
+def _build_point(
     target: Target,
     connections: int,
     generator: str = "wrk2",
@@ -102,10 +113,18 @@ def _load(
     page: str = "1kB.bin",
     **fields: Any,
 ) -> tuple[Point, ChosenGenerator]:
-    """The first trial's, and who makes it.
+    """Return the point of the first trial, and its generator.
 
-    None of `duration_s`: as long as the generator needs, DURATION_S at least; of `start_rps`: START_RPS, or a request per second for each
-    connection where the generator refuses fewer.
+    Args:
+        target: The target.
+        connections: The connections of the generator.
+        generator: The name of the generator.
+        duration_s: The duration of a trial; None for as long as the generator needs, at least DURATION_S.
+        start_rps: The rate of the first trial; None for START_RPS, or for one request per second and connection where
+            the generator refuses fewer.
+        page: The page to request.
+        fields: Further fields of the point.
+
     """
     rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
     point = Point(
@@ -119,39 +138,54 @@ def _load(
         page=page,
         **fields,
     )
-    wanted = generators.generator(generator)
-    if "open" not in wanted.models:
-        known = ", ".join(name for name, found in generators.GENERATORS.items() if "open" in found.models)
+    requested = generators.generator(generator)
+    if "open" not in requested.models:
+        names = ", ".join(name for name, item in generators.GENERATORS.items() if "open" in item.models)
         raise UsageError(
-            "--generator", f"{wanted.name} makes closed loops only, and a knee is about rates", f"try {known}"
+            "--generator", f"{requested.name} makes closed loops only, and a knee is about rates", f"try {names}"
         )
-    if target.installed(wanted) is not None:
+    if target.installed(requested) is not None:
         if duration_s is None:
-            least_s = 3 * wanted.calibration_s(load_of(point, store.NOWHERE))
-            point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(least_s)))})
-        if start_rps is None and wanted.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
+            minimum_s = 3 * requested.calibration_s(load_of(point, store.NOWHERE))
+            point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(minimum_s)))})
+        if start_rps is None and requested.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
             enough = max(START_RPS, connections)
             point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose_for_trials(point, target)
 
 
 def choose_for_trials(point: Point, target: Target) -> ChosenGenerator:
-    """A trial's generator. What only wrk2 needs (30 s, a request per second for each connection) binds none that stands in for it."""
+    """Return the generator that makes the trials: the named one, or a substitute where it is not installed.
+
+    Two minimums apply to wrk2 alone, 30 s and one request per second and connection. A substitute need not meet them.
+
+    Raises:
+        UsageError: The generator refuses the load.
+
+    """
     if target.installed(generators.generator(point.generator)) is not None:
         return choose(point, target)
     enough = point.model_copy(update={"duration_s": ENOUGH_S, "rate_rps": float(max(ENOUGH_RPS, point.connections))})
-    found = choose(enough, target)
-    if refusal := found.generator.refusal(load_of(point, store.NOWHERE)):
-        raise UsageError(f"generator {found.generator.name}", refusal, "change that, or name another by --generator")
-    return found
+    chosen = choose(enough, target)
+    if refusal := chosen.generator.refusal(load_of(point, store.NOWHERE)):
+        raise UsageError(f"generator {chosen.generator.name}", refusal, "change that, or name another by --generator")
+    return chosen
 
 
 def point_name(rate_rps: int) -> str:
+    """Return the name of the point with this rate."""
     return f"rate-{rate_rps}"
 
 
 def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
-    """A search ready to go on, or UsageError: also under other facts than those of its trials, but for the boot's, as nothing pairs trials."""
+    """Return a stored search, ready to continue.
+
+    The facts of a boot may differ from those of the trials, since trials are never paired; all other facts must not.
+
+    Raises:
+        UsageError: The search cannot continue here.
+
+    """
     prepared, run = bench.resume(name, target, choose_for_trials)
     record = run.record
     if changed := sorted(differing(record.facts, facts_of(target))):
@@ -164,35 +198,35 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
 def search(
     target: Target, variants: Mapping[str, Variant], used: ChosenGenerator, store: RunStore, observer: Observer
 ) -> None:
-    """Measure until every arm's search has ended; trials that are stored are replayed, not measured."""
+    """Measure until every arm's search has ended; stored trials are replayed instead of measured."""
     chosen = {point.name: used for point in store.record.points}
     loop = Loop(target, variants, chosen, store, observer)
 
-    def due(arm: Arm) -> tuple[Slot, bool] | None:
-        """The trial to measure next, in the plan from now on, and whether it wants a system of its own. None: the search has ended.
+    def plan_next(arm: Arm) -> tuple[Slot, bool] | None:
+        """Plan and return the next trial of an arm, and whether it needs a fresh bring-up; return None at the end.
 
-        Trials that were planned and not measured to their end come first: what is known has to be known in their order.
+        Trials that were planned but not completed come first: the search depends on their order.
         """
         record = store.record
-        found = trials_of(record, arm.name, store.samples(), store.histogram)
+        trials = trials_of(record, arm.name, store.samples(), store.histogram)
         slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
-        step = step_of(record, found)
+        step = step_of(record, trials)
         fresh = isinstance(step, Try) and step.fresh
-        if len(slots) > len(found):
-            return slots[len(found)], fresh
+        if len(slots) > len(trials):
+            return slots[len(trials)], fresh
         if not isinstance(step, Try):
             return None
-        named = {"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)}
-        point, block = record.points[0].model_copy(update=named), len(record.slots) + 1
+        changes = {"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)}
+        point, block = record.points[0].model_copy(update=changes), len(record.slots) + 1
         store.extend(point, (block, arm.name, point.name), generator_record(used))
         chosen[point.name] = used
         return Slot(block, block, arm, point), fresh
 
-    def following(arm: Arm) -> Slot | None:
-        """What is due next, unless it wants a system of its own."""
-        next_one = due(arm)
-        return None if next_one is None or next_one[1] else next_one[0]
+    def next_on_system(arm: Arm) -> Slot | None:
+        """Return the next trial, or None where it needs a fresh bring-up or the search has ended."""
+        trial = plan_next(arm)
+        return None if trial is None or trial[1] else trial[0]
 
     for arm in store.record.arms:
-        while (found := due(arm)) is not None:
-            loop.on_systems([found[0]], nothing if found[1] else partial(following, arm))
+        while (trial := plan_next(arm)) is not None:
+            loop.on_systems([trial[0]], nothing if trial[1] else partial(next_on_system, arm))

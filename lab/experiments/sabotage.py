@@ -1,8 +1,11 @@
-"""Sabotage: is every knob's read-back able to fail? Each is tried on the variant without that knob's component, read back as if it had it.
+"""Mutation testing of the read-backs, which checks that every knob's read-back is able to fail.
 
-Caught means: the variant without it is refused, or every check of the knob fails, save those that hold on the baseline too (of a root: on itself
-without knobs) or belong to another knob as well, and no check of another knob does, but where they make up a root. A knob all of whose checks
-hold anyway is `already so`: here the baseline has its value (or its effect), and then its checks must still fail when they ask for another value.
+Each knob is removed from its variant, and the variant is read back as if it still had the knob. The removal is caught
+if the variant is refused without the knob, or if every check of the knob fails. Excepted are checks that also hold on
+the baseline (for a root: on the root without its knobs) or that also belong to another knob.
+No check of another knob may fail, except in a root, whose parts depend on one another.
+If all checks of a knob still hold, the knob is `already so`: the baseline has its value (or its effect). Its checks
+must then fail when they expect another value.
 """
 
 from __future__ import annotations
@@ -41,12 +44,15 @@ TELLING = (
     "nodes",
     "cluster",
 )
-"""Facts that say why something is not possible there."""
+"""The facts that explain why something is not possible on a target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one trial. `knob` and `sabotage` are empty where the variant was brought up as it is."""
+    """The result of one trial.
+
+    `knob` and `sabotage` are empty where the variant was brought up unchanged.
+    """
 
     variant: str
     knob: str
@@ -56,10 +62,10 @@ class Finding:
 
 
 def intact(target: Target, name: str) -> Finding:
-    """The variant as it is: it comes up and every knob reads back."""
+    """Bring up the variant unchanged and return whether every knob reads back."""
     try:
         variant = load_variant(name)
-        readings = _tried(target, variant, variant.readback)
+        readings = _bring_up_and_read(target, variant, variant.readback)
     except NotMeasurableError as error:
         return Finding(name, "", "", "not measurable", f"{error.what}: {error.place}: {error.why}")
     except NodeRefusesError as error:
@@ -67,13 +73,16 @@ def intact(target: Target, name: str) -> Finding:
     except ImageError as error:
         return Finding(name, "", "", "FAILED", f"image: {error.image} cannot be had here")
     except LabError as error:
-        return Finding(name, "", "", "FAILED", _line(error))
-    bad = [_said(reading) for reading in readings if not reading.ok]
+        return Finding(name, "", "", "FAILED", _format_error(error))
+    bad = [_format_reading(reading) for reading in readings if not reading.ok]
     return Finding(name, "", "", "FAILED" if bad else "holds", "; ".join(bad) or f"{len(readings)} checks")
 
 
 def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    """Of each variant as it is and, unless `intact_only`, with each of its own knobs left out; nothing more for a root without any."""
+    """Yield a finding for each variant unchanged, and one without each knob that the variant itself adds.
+
+    `intact_only` leaves out the latter; a root without knobs has none of them.
+    """
     held: dict[tuple[str, Check], bool] = {}
     for name in names:
         yield intact(target, name)
@@ -83,68 +92,74 @@ def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterato
                 for knob in variant.own_knobs:
                     yield Finding(variant.name, knob, LEFT_OUT, *sabotaged(target, variant, knob, held))
             except LabError as error:
-                yield Finding(name, "", "", "FAILED", _line(error))
+                yield Finding(name, "", "", "FAILED", _format_error(error))
 
 
 def sabotaged(target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]) -> tuple[Outcome, str]:
-    """What comes of a variant without one of its own knobs, and why.
+    """Bring up a variant without a knob that it adds itself, and return the outcome and its reason.
 
-    `held`: whether a check holds on a baseline, which is asked only where one holds that should not; added to.
+    Args:
+        target: The target.
+        variant: The variant with the knob.
+        knob: The name of the knob.
+        held: A cache of whether a check holds on a baseline. The function extends it where a check holds unexpectedly.
+
     """
-    (own,) = [item.readback for item in variant.knobs if item.name == knob]
+    (own_checks,) = [item.readback for item in variant.knobs if item.name == knob]
     shared = [check for item in variant.knobs for check in item.readback if item.name != knob]
-    others = [_another(check) for check in variant.readback if check in own]
+    altered = [_alter(check) for check in variant.readback if check in own_checks]
     try:
         without_it = without(variant, knob)
     except UsageError as error:  # another knob of the variant builds on it
-        return "caught", _line(error)
+        return "caught", _format_error(error)
     try:
-        found = _tried(target, without_it, [*variant.readback, *others])
+        results = _bring_up_and_read(target, without_it, [*variant.readback, *altered])
     except NotMeasurableError as error:
         return "not measurable", f"{error.what}: {error.why}"
-    except (UsageError, StartError) as error:  # as it is it came up, so its program refuses what is sabotaged
-        return "caught", f"refused: {_line(error)}"
-    except LabError as error:  # what fails later proves nothing about the read-back
-        return "FAILED", _line(error)
-    readings, of_others = found[: len(variant.readback)], found[len(variant.readback) :]
+    except (UsageError, StartError) as error:  # the unchanged variant came up, so its program refuses the changed one
+        return "caught", f"refused: {_format_error(error)}"
+    except LabError as error:  # a later failure proves nothing about the read-back
+        return "FAILED", _format_error(error)
+    readings, altered_readings = results[: len(variant.readback)], results[len(variant.readback) :]
     failed = [reading for reading in readings if not reading.ok]
-    harmed = [_said(reading) for reading in failed if reading.check not in own]
-    if harmed and variant.baseline is not None:  # the parts of a root are made for one another
+    harmed = [_format_reading(reading) for reading in failed if reading.check not in own_checks]
+    if harmed and variant.baseline is not None:  # the parts of a root depend on one another
         return "NOT CAUGHT", f"a check of another knob fails: {'; '.join(harmed)}"
-    below = variant.baseline or f"{variant.name} without its knobs"
+    baseline = variant.baseline or f"{variant.name} without its knobs"
     unexplained: list[str] = []
     for reading in readings:
         check = reading.check
-        if reading.ok and check in own and check not in shared:
-            if (below, check) not in held:
-                held[below, check] = _holds_below(target, variant, check)
-            unexplained += [] if held[below, check] else [_said(reading)]
+        if reading.ok and check in own_checks and check not in shared:
+            if (baseline, check) not in held:
+                held[baseline, check] = _check_baseline(target, variant, check)
+            unexplained += [] if held[baseline, check] else [_format_reading(reading)]
     if unexplained:
-        return "NOT CAUGHT", f"holds without the knob, and not on {below}: {'; '.join(unexplained)}"
-    if toothless := [_said(reading) for reading in of_others if reading.ok]:
+        return "NOT CAUGHT", f"holds without the knob, and not on {baseline}: {'; '.join(unexplained)}"
+    if toothless := [_format_reading(reading) for reading in altered_readings if reading.ok]:
         return "NOT CAUGHT", f"holds whatever it asks for: {'; '.join(toothless)}"
     if not failed:
-        return "already so", "; ".join(_said(reading) for reading in readings if reading.check in own)
-    return "caught", "; ".join(_said(reading) for reading in failed)
+        return "already so", "; ".join(_format_reading(reading) for reading in readings if reading.check in own_checks)
+    return "caught", "; ".join(_format_reading(reading) for reading in failed)
 
 
-def _below(variant: Variant) -> Variant:
-    """The baseline; a root that has knobs of its own is asked without any of them."""
+def _load_baseline(variant: Variant) -> Variant:
+    """Return the variant's baseline; for a root, the root without its own knobs."""
     return without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 
-def _holds_below(target: Target, variant: Variant, check: Check) -> bool:
+def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
+    """Return whether the check holds on the variant's baseline; a failure counts as no."""
     try:
-        (reading,) = _tried(target, _below(variant), [check])
+        (reading,) = _bring_up_and_read(target, _load_baseline(variant), [check])
     except LabError:
         return False
     return reading.ok
 
 
-def _another(check: Check) -> Check:
-    """The same check for another value, of the same form where it holds numbers (of a range, an empty one).
+def _alter(check: Check) -> Check:
+    """Return the check with another expected value, of the same form where it holds numbers (a range becomes empty).
 
-    >>> _another(Check(kind="ports", value="1024 65000")).value
+    >>> _alter(Check(kind="ports", value="1024 65000")).value
     '1024 1025'
     """
     first, *rest = re.findall(r"\d+", check.value) or [""]
@@ -158,80 +173,93 @@ def _another(check: Check) -> Check:
     return check.model_copy(update={"value": value if value != check.value else f"{value}-not"})
 
 
-def _tried(target: Target, variant: Variant, checks: Sequence[Check]) -> list[Reading]:
+def _bring_up_and_read(target: Target, variant: Variant, checks: Sequence[Check]) -> list[Reading]:
     target.check_variant(variant, [])
     with target.up(variant) as system:
         return read_back(system, checks)
 
 
-def _said(reading: Reading) -> str:
-    """The reading in words; that what was found is not what was asked for goes without saying."""
+def _format_reading(reading: Reading) -> str:
+    """Return the reading as text, without a detail that only repeats the expected value."""
     return str(replace(reading, detail="") if reading.detail.startswith("expected ") else reading)
 
 
-def _line(error: LabError) -> str:
+def _format_error(error: LabError) -> str:
     return f"{error.place}: {error.fault}"
 
 
-# -- everything once on a target, also each study's sweep: evidence for the matrix, as `lab.records.trials` has it ---------
+# -- trials of all variants and of the studies' sweeps on a target: evidence for the matrix (`lab.records.trials`) ------
 
 
 def tried(
     target: Target,
-    told: Callable[[str, Tried], None],
+    report: Callable[[str, Tried], None],
     sweeps: Mapping[str, Sequence[str]],
-    more: Callable[[Mapping[str, Tried]], Sequence[str]],
+    find_more: Callable[[Mapping[str, Tried]], Sequence[str]],
     names: Sequence[str] = (),
 ) -> Trial:
-    """Try every variant and sweep on a target that was checked; or the named variants and the sweeps anew, for the committed trial.
+    """Try variants and sweeps on a target, and return the trial's record.
 
-    `told` is called with each as it comes; `sweeps`: each of the studies', with the variants that are measured with it; `more`: what came
-    of every variant → the further ones to try. UsageError: there is no committed trial to try some of, or it is of another machine.
+    Without `names`, every variant is tried. With them, only these variants are tried again, and the rest of the record
+    is that of the committed trial. The sweeps are tried in both cases.
+
+    Args:
+        target: The target, which has been checked.
+        report: Receives the name and result of each variant and sweep as soon as it is tried.
+        sweeps: The studies' sweeps, each with the variants that are measured with it.
+        find_more: Returns further variants to try, given the results of all variants.
+        names: The variants to try again; empty for all.
+
+    Raises:
+        UsageError: There is no committed trial of the target to update, or it is of another machine.
+
     """
-    known, commit = facts_of(target), facts.git_commit()
-    here = {name: known[name] for name in TELLING if name in known}
+    all_facts, commit = facts_of(target), facts.git_commit()
+    relevant = {name: all_facts[name] for name in TELLING if name in all_facts}
     committed = trials.committed().get(target.name) if names else None
     if names:
         remedy = "leave the variants out: it tries every one"
         if committed is None:
             raise UsageError("--record", f"{trials.TOP} has no trial of {target.name} yet", remedy)
         for name, was in committed.facts.items():
-            if name != "cluster" and was != here.get(name):
-                fault = f"{committed.place} was made with {name} {was}, here it is {here.get(name)}"
+            if name != "cluster" and was != relevant.get(name):
+                fault = f"{committed.place} was made with {name} {was}, here it is {relevant.get(name)}"
                 raise UsageError("--record", fault, remedy)
-    found: dict[str, Tried] = {}
+    variants: dict[str, Tried] = {}
 
-    def bring_up(wanted: Sequence[str]) -> None:
-        for name in dict.fromkeys(wanted):
+    def bring_up(requested: Sequence[str]) -> None:
+        for name in dict.fromkeys(requested):
             finding = intact(target, name)
-            found[name] = Tried(outcome=finding.outcome, detail=finding.detail)
-            told(name, found[name])
+            variants[name] = Tried(outcome=finding.outcome, detail=finding.detail)
+            report(name, variants[name])
 
     bring_up(names or variant_names())
     if committed is None:
-        bring_up(more(found))
+        bring_up(find_more(variants))
     accepted: dict[str, Tried] = {}
-    for name, on in sweeps.items():
-        accepted[name] = _accepted(target, name, on)
-        told(name, accepted[name])
+    for name, candidates in sweeps.items():
+        accepted[name] = _try_sweep(target, name, candidates)
+        report(name, accepted[name])
     if committed is not None:
-        again = {**committed.again, **dict.fromkeys(found, commit)}
-        changes = {"variants": {**committed.variants, **found}, "sweeps": accepted, "again": again}
+        again = {**committed.again, **dict.fromkeys(variants, commit)}
+        changes = {"variants": {**committed.variants, **variants}, "sweeps": accepted, "again": again}
         return committed.model_copy(update=changes)
-    return Trial(target=target.name, tried_at=now(), git_commit=commit, facts=here, variants=found, sweeps=accepted)
+    return Trial(
+        target=target.name, tried_at=now(), git_commit=commit, facts=relevant, variants=variants, sweeps=accepted
+    )
 
 
-def _accepted(target: Target, sweep: str, on: Sequence[str]) -> Tried:
-    """By the first of its variants that the target can load so; why not, of the last, where there is none."""
-    found = Tried(outcome="FAILED", detail="no variant is measured with it")
+def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> Tried:
+    """Return on which variant the target accepts the sweep's points first, or else why it refuses the last one."""
+    result = Tried(outcome="FAILED", detail="no variant is measured with it")
     points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].expanded()]
-    for name in on:
+    for name in candidates:
         try:
             checked(load_variant(name), target, points)
         except NotMeasurableError as error:
-            found = Tried(outcome="not measurable", detail=f"{error.what}: {error.why}")
+            result = Tried(outcome="not measurable", detail=f"{error.what}: {error.why}")
         except LabError as error:
-            found = Tried(outcome="FAILED", detail=_line(error))
+            result = Tried(outcome="FAILED", detail=_format_error(error))
         else:
             return Tried(outcome="accepted", detail=f"on {name}")
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""The load generators: a table of them, one file each (what begins with `_` is shared), and which of them makes a load."""
+"""The load generators: a module for each (a leading `_` marks helpers), their table, and the choice for a load."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ GENERATORS: Mapping[str, Generator] = {
     "wrk": Wrk(),
     "wrk2": Wrk2(),
 }
-"""Name as in sweeps and tables → the generator."""
+"""The generators by their name in sweeps and tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One generator as found on this machine: the run puts `path` in the place of `binary`, see `command`."""
+    """A generator as it is installed on this machine; `command` replaces its `binary` by `path`."""
 
     name: str
     path: str
@@ -42,27 +42,36 @@ class Installed:
 
 
 VERSION_TIMEOUT_S = 10.0
+"""The seconds that a program may take to print its version."""
 
 
 def generator(name: str) -> Generator:
-    """One generator by name; UsageError with the nearest known name otherwise."""
+    """Return a generator by name.
+
+    Raises:
+        UsageError: There is none; the error names the nearest one.
+
+    """
     refuse_unknown(name, GENERATORS, "generator", f"unknown generator '{name}'")
     return GENERATORS[name]
 
 
-def find(wanted: Generator) -> Installed | None:
-    """Where a generator is installed, or None. Asks each program of that name for its version, once per PATH."""
-    return _find(wanted.name, os.environ.get("PATH", os.defpath))
+def find(tool: Generator) -> Installed | None:
+    """Return where a generator is installed, or None.
+
+    Each program of that name is started once per PATH to read its version.
+    """
+    return _find_on_path(tool.name, os.environ.get("PATH", os.defpath))
 
 
 @cache
-def _find(name: str, search_path: str) -> Installed | None:
-    wanted = generator(name)
-    for binary in (wanted.binary, *wanted.aliases):
+def _find_on_path(name: str, search_path: str) -> Installed | None:
+    candidate = generator(name)
+    for binary in (candidate.binary, *candidate.aliases):
         path = shutil.which(binary, path=search_path)
         if path is None:
             continue
-        argv = [path, wanted.version_flag]
+        argv = [path, candidate.version_flag]
         try:
             # stdin closed and a deadline: a program that only shares the name may wait for input.
             done = subprocess.run(
@@ -70,14 +79,21 @@ def _find(name: str, search_path: str) -> Installed | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        version = wanted.version((done.stdout + done.stderr).decode(errors="replace"))
+        version = candidate.version((done.stdout + done.stderr).decode(errors="replace"))
         if version is not None:
             return Installed(name, path, version)
     return None
 
 
 def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
-    """What the generator is asked for at this point on this system; `timed`: whether its latencies are wanted."""
+    """Return the load of a point for the generator.
+
+    Args:
+        point: The load point.
+        endpoint: The address of the system.
+        timed: Whether latencies are needed.
+
+    """
     return Load(
         url=f"{endpoint.base_url}/{point.page}",
         host=endpoint.host,
@@ -105,44 +121,55 @@ def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
 
 
 def refusal_of(used: Generator, point: Point, endpoint: Endpoint) -> str | None:
-    """Why a generator cannot make the load of a point on that system; None if it can."""
+    """Return why a generator cannot make the load of a point on that system; None if it can."""
     return used.refusal(load_of(point, endpoint))
 
 
 def choose(
     name: str, load: Load, installed: Callable[[Generator], Installed | None] = find
 ) -> tuple[Generator, Installed, str | None]:
-    """The generator that makes `load`, as it is installed, and why another stands in for the one that was asked for (None if none does).
+    """Choose the generator that makes a load.
 
-    Stand-ins take open-loop loads only: closed loops of different tools are not the same load. Raises
-    UsageError when the load is beyond the generator asked for (whether it is installed or not, so that a
-    sweep means the same everywhere), or when nothing on this machine fits.
+    Stand-ins make open loops only: closed loops of different tools are not the same load. A load that the requested generator cannot make
+    is refused whether it is installed or not, so that a sweep means the same everywhere.
+
+    Args:
+        name: The requested generator.
+        load: The load.
+        installed: The function that finds a generator on this machine.
+
+    Returns:
+        The generator, its program, and the reason why it stands in for the requested one (None if it is the requested one).
+
+    Raises:
+        UsageError: The load is beyond the requested generator, or nothing on this machine fits.
+
     """
-    wanted = generator(name)
-    refusal = _spoken_refusal(wanted, load) or wanted.refusal(load)
+    requested = generator(name)
+    refusal = _refuse_protocol(requested, load) or requested.refusal(load)
     if refusal is not None:
         raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
-    if (found := installed(wanted)) is not None:
-        return wanted, found, None
-    tried = [generator(other) for other in wanted.stand_ins] if load.rate_rps is not None else []
-    for other in tried:
-        refused = _spoken_refusal(other, load) or other.refusal(load)
-        if refused is None and (found := installed(other)) is not None:
-            from_when = "" if other.latency_from == wanted.latency_from else f", latency from when {other.latency_from}"
-            return other, found, f"{name} is not installed: {other.name} stands in{from_when}"
-    nor = f", and none of its stand-ins fits ({', '.join(other.name for other in tried)})" if tried else ""
-    raise UsageError(f"generator {name}", f"`{wanted.binary}` is not on PATH{nor}", wanted.remedy)
+    if (program := installed(requested)) is not None:
+        return requested, program, None
+    stand_ins = [generator(stand_in) for stand_in in requested.stand_ins] if load.rate_rps is not None else []
+    for tool in stand_ins:
+        refused = _refuse_protocol(tool, load) or tool.refusal(load)
+        if refused is None and (program := installed(tool)) is not None:
+            latency = "" if tool.latency_from == requested.latency_from else f", latency from when {tool.latency_from}"
+            return tool, program, f"{name} is not installed: {tool.name} stands in{latency}"
+    nor = f", and none of its stand-ins fits ({', '.join(tool.name for tool in stand_ins)})" if stand_ins else ""
+    raise UsageError(f"generator {name}", f"`{requested.binary}` is not on PATH{nor}", requested.remedy)
 
 
-def _spoken_refusal(wanted: Generator, load: Load) -> str | None:
-    if load.protocol in wanted.protocols:
+def _refuse_protocol(candidate: Generator, load: Load) -> str | None:
+    if load.protocol in candidate.protocols:
         return None
-    able = [name for name, other in GENERATORS.items() if load.protocol in other.protocols]
-    return f"{wanted.name} cannot be made to speak {load.protocol}: {' and '.join(able)} can"
+    able = [name for name, generator in GENERATORS.items() if load.protocol in generator.protocols]
+    return f"{candidate.name} cannot be made to speak {load.protocol}: {' and '.join(able)} can"
 
 
 def command(generator: Generator, path: str, load: Load) -> list[str]:
-    """Its argv with the program that was found in the place of its name."""
+    """Return the generator's command with the path of its program instead of its name."""
     argv = generator.argv(load)
-    place = argv.index(generator.binary)
-    return [*argv[:place], path, *argv[place + 1 :]]
+    index = argv.index(generator.binary)
+    return [*argv[:index], path, *argv[index + 1 :]]

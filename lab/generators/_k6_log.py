@@ -1,14 +1,16 @@
-"""The log of requests that k6 writes to stderr for a `logged` load. A line in, and the row out (REQUESTS_SCHEMA):
+"""The reader of the log of requests that k6 writes to stderr for a `logged` load.
+
+A line of the log, and its row in REQUESTS_SCHEMA:
 
     request 7 1763764412345 1763764412415 70.512 71.224 0.634 200 - backend-5c 9003 17
         →  number 7, sent 70.512 ms and done 71.224 ms after the run began, 200, answered by "backend-5c 9003 17"
 
-The third and fourth numbers are milliseconds of the wall clock, cut to whole ones: when the schedule began, and now.
-Everything else is counted from the run's beginning in microseconds. Both meet here: the run's beginning is the latest time that
-any line allows (`now` is cut off, never rounded up), the schedule's is the cut time, less than a millisecond later, as
-late as the promptest request allows. So all times are right relative to one another, and to the clock within 1 ms.
+The third and fourth numbers are whole milliseconds of the wall clock, rounded down: the beginning of the schedule, and now.
+All other times count from the run's beginning in microseconds. Both are combined here. The run's beginning is the latest time that
+any line allows, as `now` is never rounded up. The schedule's beginning is the rounded time plus less than a millisecond, as
+late as the promptest request allows. So all times are right relative to one another, and within 1 ms relative to the clock.
 
-Refuses a log with a gap: a request that is missing might be the one that failed. And a line whose numbers contradict one another.
+A log with a gap is refused, because the missing request might be the one that failed. So is a line whose numbers contradict one another.
 """
 
 from __future__ import annotations
@@ -25,26 +27,34 @@ _LINE = (
     r" (?P<answer>.*)$"
 )
 CLOCKS_MS = 1000.0
-"""By so much a line's two clocks may disagree, each read after the other."""
+"""The milliseconds by which the two clocks of a line may disagree; they are read one after the other."""
 SERVICE_MS = 1.0
-"""So much longer than from sent to done an answer's own time may be: the two are taken by different clocks."""
+"""The milliseconds by which a service time may exceed the time from sent to done, which another clock measures."""
 _SOUND = (
     (pl.col("done_ms") >= pl.col("sent_ms"))
     & (pl.col("service_ms") <= pl.col("done_ms") - pl.col("sent_ms") + SERVICE_MS)
     & pl.when(pl.col("kind") == "-").then(pl.col("status").is_between(200, 599)).otherwise(pl.col("status") == 0)
     & ((pl.col("wall_ms") - pl.col("start_ms") - pl.col("sent_ms")).abs() <= CLOCKS_MS)
 )
-"""What a line's numbers say of one another when they are k6's."""
+"""The condition that the numbers of a line fulfil when they are k6's."""
 
 
-def requests_of(log: str, made: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
-    """Every one of the `made` requests (None: as many as there are), as REQUESTS_SCHEMA has it.
+def requests_of(log: str, count: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
+    """Return all requests of a log, with the columns of REQUESTS_SCHEMA.
 
-    `dropped`: some were not sent. k6 numbers those that it sent: when these were due cannot be told then, and `due_s` is when
-    they were sent. OutputError unless each request from 0 on is there once.
+    Args:
+        log: The content of stderr.
+        count: The number of requests that were made; None = as many as the log has.
+        rate_rps: The offered rate.
+        dropped: Whether some requests were not sent. k6 numbers only those that it sent, so that their due times are unknown; `due_s`
+            is then the time when they were sent.
+
+    Raises:
+        OutputError: The log does not have each request from 0 on exactly once, or a line is faulty.
+
     """
     rows = _rows(log).sort("number", maintain_order=True)
-    _refuse_gaps(rows["number"], made)
+    _refuse_gaps(rows["number"], count)
     sent_ms, due_ms = rows["sent_ms"].to_numpy(), rows["number"].to_numpy() * 1000 / rate_rps
     began_ms = float((rows["wall_ms"].to_numpy() - sent_ms).max(initial=-np.inf))
     schedule_ms = 0.0
@@ -66,14 +76,19 @@ def requests_of(log: str, made: int | None, rate_rps: float, dropped: bool = Fal
 
 
 def _rows(log: str) -> pl.DataFrame:
-    """The log's requests; k6's other lines are left out. OutputError for a line that is cut, or whose numbers contradict one another."""
-    *whole, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
+    """Return the log's requests, without k6's other lines.
+
+    Raises:
+        OutputError: A line is cut off, or its numbers contradict one another.
+
+    """
+    *complete, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
     expect(not cut, f"expected whole lines, the last one is cut: {cut[:120]!r}")
-    lines = pl.Series("line", [line for line in whole if line.startswith("request ")], pl.String)
-    words = lines.str.extract_groups(_LINE).struct.unnest()
-    if (wrong := lines.filter(words["number"].is_null())).len():
+    lines = pl.Series("line", [line for line in complete if line.startswith("request ")], pl.String)
+    fields = lines.str.extract_groups(_LINE).struct.unnest()
+    if (wrong := lines.filter(fields["number"].is_null())).len():
         raise OutputError(f"expected a line of the log of requests, got {wrong[0][:120]!r}")
-    rows = words.with_columns(
+    rows = fields.with_columns(
         pl.col("number", "start_ms", "wall_ms").cast(pl.Int64),
         pl.col("sent_ms", "done_ms", "service_ms").cast(pl.Float64),
         pl.col("status").cast(pl.Int32),
@@ -86,12 +101,12 @@ def _rows(log: str) -> pl.DataFrame:
     return rows
 
 
-def _refuse_gaps(numbers: pl.Series, made: int | None) -> None:
-    """OutputError unless these, in order, are all from 0 on, each once."""
+def _refuse_gaps(numbers: pl.Series, count: int | None) -> None:
+    """Raise OutputError unless these sorted numbers are all from 0 on, each once."""
     expect(not numbers.is_duplicated().any(), "expected every request once in the log, one is there twice")
-    there = numbers.to_numpy()
-    missing = np.flatnonzero(there != np.arange(there.size))
-    if missing.size or (made is not None and there.size != made):
-        wanted = "all" if made is None else made
-        fault = f"number {missing[0]} is missing" if missing.size else f"got {there.size}"
-        raise OutputError(f"expected {wanted} requests in the log, numbered from 0: {fault}")
+    values = numbers.to_numpy()
+    missing = np.flatnonzero(values != np.arange(values.size))
+    if missing.size or (count is not None and values.size != count):
+        expected = "all" if count is None else count
+        fault = f"number {missing[0]} is missing" if missing.size else f"got {values.size}"
+        raise OutputError(f"expected {expected} requests in the log, numbered from 0: {fault}")

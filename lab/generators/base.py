@@ -1,9 +1,9 @@
-"""What a load generator can do, and what the generators share: whether a load is one, where it goes, what output says.
+"""The interface of a load generator, and what generators share: checks of a load, addresses, and reading of outputs.
 
-A generator turns a `Load` into an argv and the verbatim output into a `Result`. It knows no paths
-beyond the file names it asks for in its scratch folder, no target, no variant, no cluster.
+A generator turns a `Load` into a command line, and the program's verbatim output into a `Result`. It knows no paths
+except the names of the files that it needs in its scratch folder, no target, no variant, no cluster.
 
-Of what a program says counts and seconds are believed that can be, and percentiles that rise; else its output is no output:
+A program's counts and seconds are accepted only if they are possible, and its percentiles only if they rise. Otherwise the output is refused:
 
     18446744073709551616, -1, 1,024, NaN      →  none of these is a count
 """
@@ -23,78 +23,102 @@ from pydantic import BaseModel, ConfigDict, Field
 from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken, expect, first_broken
 
 MOST = 2**53
-"""Up to here a count is the same number as JSON, Lua and numpy have it; no run counts so far."""
+"""The largest count: up to it JSON, Lua and numpy represent the same number, and no run reaches it."""
 COUNT = r"[0-9]{1,16}"
-"""A count in a regular expression. Longer ones are none."""
+"""A count in a regular expression; longer digits are no count."""
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Seconds = Annotated[float, Field(ge=0)]
-"""Or milliseconds: whatever unit a program has."""
+"""The type of a time, in seconds, milliseconds or any other unit of a program."""
 
 
 class Told(BaseModel):
-    """A program's JSON, or the part of it that is read. Text is no number, and neither are NaN and infinity."""
+    """The base of models for a program's JSON, or the part of it that is read.
+
+    Text is no number, and neither are NaN and infinity.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Generator(Protocol):
-    """One load generator; its class says what is not as here."""
+    """A load generator; subclasses replace the defaults that do not fit."""
 
     name: str
-    """As in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load."""
+    """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load."""
     binary: str
-    """What is looked for on PATH, and once in its argv."""
+    """The program's name, which is looked up on PATH and occurs once in `argv`."""
     version_flag: str
-    """What it is started with to tell its version."""
+    """The option that makes the program print its version."""
     aliases: tuple[str, ...] = ()
-    """Other names it may be installed under, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
+    """Other names of the program, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
     models: frozenset[Literal["open", "closed"]]
+    """The kinds of load that it makes: open loop, closed loop or both."""
     latency_from: Literal["due", "sent"]
+    """The moment from which its latency counts: when a request was due, or when it was sent."""
     remedy: str
-    """How to get it when it is missing."""
+    """A sentence on how to get it when it is missing."""
     protocols: frozenset[Spoken] = frozenset({"h1"})
-    """What it can be made to speak, and then speaks nothing else."""
+    """The protocols that it can be limited to."""
     logs_requests: bool = False
-    """Whether it can tell every request (`Load.logged`)."""
+    """Whether it can report every request (`Load.logged`)."""
     stand_ins: tuple[str, ...] = ()
-    """Generators that may take its open-loop loads when it is not installed, the best first (lab/generators/README.md, "Limits")."""
+    """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 
     def version(self, output: str) -> str | None:
-        """The version in the output (stdout and stderr) of `version_flag`, or None if that is another program."""
+        """Return the version in the output (stdout and stderr) of `version_flag`, or None for another program."""
         ...
 
     def refusal(self, load: Load) -> str | None:
-        """Why this generator cannot make this load truthfully (place-less sentence), or None."""
+        """Return why this generator cannot make this load truthfully, as a sentence without place, or None."""
         ...
 
     def calibration_s(self, load: Load) -> float:
-        """Seconds at the start of the run that its latencies leave out (wrk2: 10 s + 5 ms per connection and thread)."""
+        """Return the seconds at the start of the run that its latencies leave out.
+
+        For wrk2 they are 10 s + 5 ms per connection and thread.
+        """
         return 0.0
 
     def ends_on_interrupt(self, load: Load) -> bool:
-        """Whether SIGINT ends this load at once and all that came until then is told, as if its time were over."""
+        """Return whether SIGINT ends this load at once, with a full report of everything up to then."""
         return False
 
     def files(self, load: Load) -> Mapping[str, str]:
-        """Scripts it needs, file name → text, laid into the working directory before it starts."""
+        """Return the text of each script it needs in its working directory, by file name."""
         return {}
 
     def argv(self, load: Load) -> list[str]:
-        """The command, `binary` first in it or after a shell and its script; file names relative to the working directory."""
+        """Return the command, with file names relative to the working directory.
+
+        `binary` is first in it, or follows a shell and its script.
+        """
         ...
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
-        """Numbers from the verbatim output. Raises OutputError; never returns made-up zeros."""
+        """Return the numbers of the verbatim output, never invented zeros.
+
+        Raises:
+            OutputError: The output is not that of a complete run.
+
+        """
         ...
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
-        """Every request of a `logged` load, the columns of `lab.model.requests.REQUESTS_SCHEMA`. Raises OutputError."""
+        """Return every request of a `logged` load, with the columns of `lab.model.requests.REQUESTS_SCHEMA`.
+
+        Raises:
+            OutputError: The log is not complete, or the generator has none.
+
+        """
         raise OutputError(f"{self.name} does not tell of every request: k6 does")
 
 
 def destinations(load: Load) -> list[tuple[str, str]]:
-    """(URL, Host header) of every host of the load. Under TLS the URL names the host, as the handshake's SNI comes from it."""
+    """Return the URL and the Host header of every host of the load.
+
+    With TLS the URL names the host, as the handshake's SNI is taken from it.
+    """
     hosts = load.hosts or (load.host,)
     if len(hosts) == 1 or not load.url.startswith("https://"):
         by_host = {host: shard.url for shard in load.shards for host in shard.hosts}
@@ -105,19 +129,22 @@ def destinations(load: Load) -> list[tuple[str, str]]:
 
 
 def header_arguments(load: Load) -> list[str]:
-    """`-H` for every header of the load's requests, as most of them take it."""
-    return [word for name, value in load.headers.items() for word in ("-H", f"{name}: {value}")]
+    """Return `-H` options for every header of the load's requests, in the form of most generators."""
+    return [argument for name, value in load.headers.items() for argument in ("-H", f"{name}: {value}")]
 
 
 def scheduled_s(load: Load) -> float | None:
-    """How long requests fall due under an open loop (seconds); None for a closed one, which ends when it ends."""
+    """Return the seconds in which requests of an open loop fall due; None for a closed one, which has no schedule."""
     if load.rate_rps is None:
         return None
     return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
 def common_refusal(load: Load) -> str | None:
-    """What no generator can do: loads that are not a load."""
+    """Return why no generator can make this load, or None.
+
+    Options that a single generator supports are refused here, too; that generator passes the load without them.
+    """
     secure, rate_rps = load.url.startswith("https://"), 1.0 if load.rate_rps is None else load.rate_rps
     return first_broken(
         (
@@ -137,10 +164,10 @@ def common_refusal(load: Load) -> str | None:
         (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
         (load.logged, "only k6 tells of every request, which a disturbance needs"),
         (
-            not _positive(load.duration_s),
+            not _is_positive(load.duration_s),
             f"the duration must be a positive number of seconds, got {load.duration_s:g}",
         ),
-        (not _positive(rate_rps), f"the rate must be a positive number of requests per second, got {rate_rps:g}"),
+        (not _is_positive(rate_rps), f"the rate must be a positive number of requests per second, got {rate_rps:g}"),
         (
             load.requests is not None and load.requests < 1,
             f"the number of requests must be positive, got {load.requests}",
@@ -149,48 +176,59 @@ def common_refusal(load: Load) -> str | None:
             load.sni_per_host and not secure,
             f"a name for every host in the TLS handshake needs an https:// URL, got {load.url!r}",
         ),
-        (not _positive(load.timeout_s), f"the timeout must be a positive number of seconds, got {load.timeout_s:g}"),
+        (
+            not _is_positive(load.timeout_s),
+            f"the timeout must be a positive number of seconds, got {load.timeout_s:g}",
+        ),
     )
 
 
-def _positive(value: float) -> bool:
+def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
 def one_host_rule(name: str, load: Load) -> tuple[bool, str]:
-    """For generators that cannot spread requests."""
+    """Return the rule for generators that know one host only: whether it is broken, and the message."""
     return len(load.hosts) > 1, f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
 
 
 def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
-    """The OutputError for output that lacks what was expected: quotes how it ended and, of several lines, began (and stderr's first line)."""
-    ended = " ".join(stdout[-1000:].strip().splitlines()[-2:])[-160:]
-    said = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
+    """Return the OutputError for output without what was expected.
+
+    The message quotes the end of the output, its beginning if it has several lines, and the first line of stderr.
+    """
+    end = " ".join(stdout[-1000:].strip().splitlines()[-2:])[-160:]
+    message = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
     parts = [f"exit status {exit_status}"] if exit_status else []
-    parts.append(f"output ends {ended!r}" if ended else "no output")
+    parts.append(f"output ends {end!r}" if end else "no output")
     if len(lines := stdout.strip().splitlines()) > 2:
         parts.append(f"begins {lines[0][:80]!r}")
-    if said:
-        parts.append(f"stderr begins {said!r}")
+    if message:
+        parts.append(f"stderr begins {message!r}")
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
 
 
 def plain(stdout: str) -> str:
-    """Without what a file that was carried about may have got: a mark at its beginning, carriage returns at its lines' ends."""
+    """Return the output without what copying a file may add: a byte order mark, and carriage returns at line ends."""
     return stdout.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Quantiles (probability, latency) in their order. OutputError where a higher one is the shorter latency."""
+    """Return quantiles (probability, latency) in ascending order.
+
+    Raises:
+        OutputError: A higher quantile has a shorter latency.
+
+    """
     ordered = sorted(points)
-    for (low, below), (high, above) in pairwise(ordered):
-        expect(below <= above, f"expected latencies that rise, got {below:g} at {low:.4%} and {above:g} at {high:.4%}")
+    for (low, fast), (high, slow) in pairwise(ordered):
+        expect(fast <= slow, f"expected latencies that rise, got {fast:g} at {low:.4%} and {slow:g} at {high:.4%}")
     return ordered
 
 
 def error_kind(text: str) -> ErrorKind:
-    """Kind of a failed request from a generator's message (hey and oha print what Go and hyper say)."""
-    said = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout
+    """Return the kind of a failed request from a generator's message (hey and oha print those of Go and hyper)."""
+    message = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout
     kinds: tuple[tuple[ErrorKind, tuple[str, ...]], ...] = (
         ("timeout", ("timeout", "deadline exceeded", "timed out")),
         ("connect", ("dial ", "connect: ", "connection refused", "tcp connect", "client error (connect)", "handshake")),
@@ -198,6 +236,6 @@ def error_kind(text: str) -> ErrorKind:
         ("read", ("eof", "reset by peer", "connection closed", "read: ", "read tcp", "incomplete")),
     )
     for kind, marks in kinds:
-        if any(mark in said for mark in marks):
+        if any(mark in message for mark in marks):
             return kind
     return "other"

@@ -1,22 +1,23 @@
-"""h2load: HTTP/2 (or HTTP/1.1) over TLS, several requests at once on a connection; closed loop or a rate. Latency from when sent.
+"""The generator h2load: HTTP/2 or HTTP/1.1 over TLS, several requests at once per connection, open or closed loop.
 
-One row of its log (start in µs since the epoch, status, µs until the end of the response), and what it becomes:
+Latency counts from when a request was sent. A row of its log (start in µs since the epoch, status, µs until the end of the response):
 
     1795648589245161	200	1171      →  one request took 1171 µs
 
-h2load facts this file respects (tried with 1.52):
+This module relies on these facts about h2load (tried with 1.52):
 
-- its summary has no percentile, so its log is asked for, and comes by stderr: a row for every request that ended, as many as
-  the summary says were done. A request that failed has status -1.
-- it ends well with zeros where no server is, and goes on idle where the server went: both are told as failed here. So is a server
-  that ends connections after some requests (nginx: 1000), where each has several at once: only with one they are opened again.
-- which protocol the server chose (ALPN) it says once, of its first connection; another than was asked for is no result.
-- `--rps` is of each connection: all begin together, and a request that finds its connection's `-m` streams busy waits its turn. Latency
-  does not count that, and what is not sent by the end is in no count: a rate that is not reached shows as just that.
-- requests under way at the end are neither waited for nor counted. It is given no timeout, by which 1.52 crashes: what ended later is
-  counted as late, and where nothing ended for long before its end, the output is none.
-- sizes are of bodies (`data`): headers are compressed, and the connections' records are not counted.
-- one host, no new connection for each request, no certificate is ever verified; every connection does a whole handshake (no
+- its summary has no percentile, so its log is used, which goes to stderr: a row for every request that ended, as many as
+  the summary counts as done. A request that failed has status -1.
+- it exits with status 0 and zeros where there is no server, and goes on idle where the server disappeared: both are reported as failed
+  here. So is a server that ends connections after some requests (nginx: 1000) if each has several at once: it reopens connections
+  only with a single one.
+- it prints which protocol the server chose (ALPN) once, for its first connection; a protocol other than the requested one gives no result.
+- `--rps` applies to each connection: all begin together, and a request that finds all `-m` streams of its connection busy waits. Latency
+  does not include that wait, and requests that are not sent by the end are in no count: a rate that is not reached shows as exactly that.
+- requests under way at the end are neither awaited nor counted. It is given no timeout, because 1.52 crashes with one: later ends are
+  counted as late, and where nothing ended for long before its end, the output is refused.
+- sizes are those of bodies (`data`): headers are compressed, and the connections' records are not counted.
+- it uses one host, opens no new connection for each request, and never verifies a certificate; every connection does a full handshake (no
   session is kept).
 """
 
@@ -43,7 +44,9 @@ from lab.stats.histogram import Histogram
 
 LOG = "/dev/stderr"
 ALPN = {"h1": "http/1.1", "h2": "h2"}
+"""The ALPN name of each protocol."""
 UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+"""The seconds of each unit in its summary."""
 SUMMARY = re.compile(
     rf"^finished in (?P<took>[0-9.]+)(?P<unit>us|ms|s|m|h), .*\n"
     rf"requests: {COUNT} total, {COUNT} started, (?P<done>{COUNT}) done, (?P<succeeded>{COUNT}) succeeded, "
@@ -56,11 +59,14 @@ SUMMARY = re.compile(
 SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
 ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
+"""The status of a failed request in its log."""
 AGREE_S = 0.25
-"""By so much the log's first and last row may be apart from what the summary says it took: connecting, and what was under way."""
+"""The seconds by which the log's span may differ from the summary's duration: connecting, and requests under way."""
 
 
 class H2load(Generator):
+    """The generator h2load."""
+
     name = "h2load"
     binary = "h2load"
     models = frozenset({"open", "closed"})
@@ -70,10 +76,12 @@ class H2load(Generator):
     protocols = frozenset({"h1", "h2"})
 
     def version(self, output: str) -> str | None:
-        found = re.search(r"^h2load nghttp2/(\S+)", output, re.MULTILINE)
-        return found[1] if found else None
+        """Return the version of nghttp2; None for another program."""
+        match = re.search(r"^h2load nghttp2/(\S+)", output, re.MULTILINE)
+        return match[1] if match else None
 
     def refusal(self, load: Load) -> str | None:
+        """Return why h2load cannot make this load, or None."""
         return common_refusal(replace(load, streams=1)) or first_broken(
             (
                 not load.url.startswith("https://"),
@@ -96,6 +104,7 @@ class H2load(Generator):
         )
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command; at an offered rate each connection gets its share of it."""
         length = (
             ["-n", str(load.requests)] if load.requests is not None else ["-D", f"{round(load.duration_s * 1000)}ms"]
         )
@@ -104,34 +113,35 @@ class H2load(Generator):
             argv += ["--rps", f"{load.rate_rps / load.connections:.12g}"]
         argv += ["--h1"] if load.protocol == "h1" else ["--npn-list", ALPN["h2"]]
         argv += [f"--log-file={LOG}"]
-        argv += [word for name, value in load.headers.items() for word in ("-H", f"{name.lower()}: {value}")]
+        argv += [argument for name, value in load.headers.items() for argument in ("-H", f"{name.lower()}: {value}")]
         return [*argv, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
-        told = SUMMARY.search(plain(stdout))
-        if exit_status != 0 or told is None:
+        """Return the numbers of the summary (stdout) and the log (stderr), which must agree."""
+        summary = SUMMARY.search(plain(stdout))
+        if exit_status != 0 or summary is None:
             raise unreadable("h2load's summary", stdout, stderr, exit_status)
         spoken = set(SPOKEN.findall(plain(stdout)))
         rows = _rows(stderr)
         expect(len(rows) > 0 and len(spoken) > 0, "no request was answered, and no connection was made")
-        wanted = ALPN[load.protocol]
-        expect(spoken == {wanted}, f"expected {wanted} to be spoken, got {', '.join(sorted(spoken))}")
-        done, failed = int(told["done"]), int(told["failed"])
+        protocol = ALPN[load.protocol]
+        expect(spoken == {protocol}, f"expected {protocol} to be spoken, got {', '.join(sorted(spoken))}")
+        done, failed = int(summary["done"]), int(summary["failed"])
         expect(
-            int(told["succeeded"]) + failed == done == len(rows),
-            f"expected {done} requests in its log, got {len(rows)}, {told['succeeded']} and {failed} failed",
+            int(summary["succeeded"]) + failed == done == len(rows),
+            f"expected {done} requests in its log, got {len(rows)}, {summary['succeeded']} and {failed} failed",
         )
-        duration_s = float(told["took"]) * UNITS_S[told["unit"]]
+        duration_s = float(summary["took"]) * UNITS_S[summary["unit"]]
         lost = rows[:, 1] == FAILED
         answered = rows[~lost]
-        # from the first that was answered to the last; what was never sent has no beginning
+        # from the first answered request to the last; a request that was never sent has no beginning
         span_s = float((answered[:, 0] + answered[:, 2]).max() - answered[:, 0].min()) * 1e-6 if len(answered) else 0.0
         turn_s = load.connections / load.rate_rps if load.rate_rps is not None else 0.0
-        apart_s = abs(span_s - duration_s)
+        difference_s = abs(span_s - duration_s)
         ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
         expect(
-            apart_s <= AGREE_S + duration_s / 20 + turn_s,
-            f"its log spans {apart_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}",
+            difference_s <= AGREE_S + duration_s / 20 + turn_s,
+            f"its log spans {difference_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}",
         )
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]
@@ -147,18 +157,23 @@ class H2load(Generator):
             latency=Histogram.of_values(in_time[:, 2] * 1e-6),
             recorded_s=duration_s,
             errors={kind: int(count) for kind, count in counts.items() if count},
-            size_bytes=int(told["data"]),
+            size_bytes=int(summary["data"]),
             size_includes_headers=False,
             scheduled_s=scheduled_s(load),
         )
 
 
 def _rows(stderr: str) -> npt.NDArray[np.int64]:
-    """Start µs, status, µs of each request; shape (n, 3). OutputError for a line that is none, and for numbers that cannot be."""
+    """Return start in µs, status and duration in µs of each request in the log; shape (n, 3).
+
+    Raises:
+        OutputError: A line is no row, or a number is impossible.
+
+    """
     lines = plain(stderr).splitlines()
-    found = [match for line in lines if (match := ROW.match(line))]
-    other = next((line for line in lines if not ROW.match(line)), None)
-    expect(other is None, f"expected rows of start, status and time in its log, got {str(other)[:160]!r}")
-    rows = np.array([match.groups() for match in found], dtype=np.int64).reshape(len(found), 3)
+    matches = [match for line in lines if (match := ROW.match(line))]
+    wrong = next((line for line in lines if not ROW.match(line)), None)
+    expect(wrong is None, f"expected rows of start, status and time in its log, got {str(wrong)[:160]!r}")
+    rows = np.array([match.groups() for match in matches], dtype=np.int64).reshape(len(matches), 3)
     expect((rows <= MOST).all(), "expected times in its log, got numbers that are none")
     return rows

@@ -1,21 +1,21 @@
-"""hey (boom's successor): closed loop, n requests or a time. Latency from when a request was sent.
+"""The generator hey (boom's successor): a closed loop for a number of requests or a time.
 
-One line that our template makes it print, and what it becomes:
+Latency counts from when a request was sent. A line that the lab's template makes it print:
 
     0.000772     →  one request took 772 µs, connecting included where it had to
 
-hey facts this file respects (source of 0.1.4, and tried):
+This module relies on these facts about hey (source of 0.1.4, and tried):
 
-- `-o csv` leaves failed requests out and rounds to 0.1 ms. `-o` takes any Go template as well, and its
-  data has every latency, the failures by message and the total time: so that is what is asked for.
-- it keeps the first million results: longer runs are refused where the number is known, noted otherwise.
+- `-o csv` leaves failed requests out and rounds to 0.1 ms. `-o` also accepts any Go template, whose
+  data has every latency, the failures by message and the total time: so the lab uses a template.
+- it keeps the first million results: longer runs are refused where the number is known, and noted otherwise.
 - n requests are n // connections for each worker; the remainder is never sent.
-- the size is the sum of Content-Length: bodies only, 0 for chunked ones, hence none is given then.
-- a body that breaks off, or is cut by `-t`, counts as answered (0.1.4 ignores the error): latencies at or over the
-  timeout are therefore taken out and counted as `timeout`; a broken body under it goes unseen.
+- the size is the sum of Content-Length: bodies only, and 0 for chunked ones, so that no size is reported then.
+- a body that breaks off, or is cut by `-t`, counts as answered (0.1.4 ignores the error). Latencies at or over the
+  timeout are therefore removed and counted as `timeout`; a broken body below it goes unnoticed.
 - Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only.
-- it follows redirects and asks for gzip unless told otherwise; certificates are never verified. With a header of our
-  own that asks for gzip Go leaves the body compressed, so that no time goes into decompressing.
+- by default it follows redirects and requests gzip; certificates are never verified. With a header from the lab
+  that requests gzip, Go leaves the body compressed, so that no time goes into decompressing.
 - SNI is the Host header; TLS sessions are never resumed (Go without a session cache: 1,000 of 1,000 handshakes were full, counted by HAProxy).
 """
 
@@ -46,15 +46,19 @@ TEMPLATE = (
     r'{{range $what, $count := .ErrorDist}}{{printf "LAB error %d %q\n" $count $what}}{{end}}'
     r'{{printf "LAB latency %d\n" (len .Lats)}}{{range .Lats}}{{printf "%.6f\n" .}}{{end}}LAB end'
 )
+"""The Go template of its output."""
 BLOCK = re.compile(
     rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\n((?:LAB status [0-9]{{3}} {COUNT}\n)*)((?:LAB error {COUNT} \".*\n)*)"
     rf"LAB latency ({COUNT})\n((?:{COUNT}\.[0-9]{{6}}\n)*)LAB end$",
     re.MULTILINE,
 )
 KEPT = 1_000_000
+"""The number of results that it keeps."""
 
 
 class Hey(Generator):
+    """The generator hey."""
+
     name = "hey"
     binary = "hey"
     models = frozenset({"closed"})
@@ -63,10 +67,11 @@ class Hey(Generator):
     remedy = "apt-get install hey, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
-        """`unknown`: hey has no way to tell it, so a flag of its usage must do."""
+        """Return `unknown`, as hey prints no version; it is recognized by an option in its usage."""
         return "unknown" if "Usage: hey " in output and "-disable-redirects" in output else None
 
     def refusal(self, load: Load) -> str | None:
+        """Return why hey cannot make this load, or None."""
         requests = load.requests
         return common_refusal(load) or first_broken(
             (load.rate_rps is not None, "hey is used as a closed loop: its rate is per worker and not kept"),
@@ -80,6 +85,7 @@ class Hey(Generator):
         )
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command, with the lab's template as the output format."""
         length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
         argv = [self.binary, *length, "-c", str(load.connections), "-cpus", str(load.threads)]
         argv += ["-t", str(math.ceil(load.timeout_s)), "-disable-redirects", "-disable-compression"]
@@ -88,26 +94,27 @@ class Hey(Generator):
         return [*argv, *header_arguments(load), "-o", TEMPLATE, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Return the numbers that the template printed."""
         stdout = plain(stdout)
         block = BLOCK.search(stdout)
         if exit_status != 0 or block is None:
             raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
-        total_ns, made, size_bytes, kept = int(block[1]), int(block[2]), int(block[3]), int(block[6])
+        total_ns, made, size_bytes, recorded = int(block[1]), int(block[2]), int(block[3]), int(block[6])
         errors = Counter[ErrorKind]()
         failures = re.findall(r'^LAB error ([0-9]+) (".*)$', block[5], re.MULTILINE)
         for count, message in failures:
             errors[error_kind(message)] += int(count)
         answered = made - errors.total()
-        said = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
-        expect(answered > 0, f"no request was answered: {said[:160]}")
+        reason = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
+        expect(answered > 0, f"no request was answered: {reason[:160]}")
         latencies_s = np.array(block[7].split(), dtype=np.float64)
-        wanted = min(answered, KEPT)
-        expect(len(latencies_s) == kept == wanted, f"expected {wanted} latencies, got {len(latencies_s)}")
+        expected = min(answered, KEPT)
+        expect(len(latencies_s) == recorded == expected, f"expected {expected} latencies, got {len(latencies_s)}")
         codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status ([0-9]+) ([0-9]+)", block[4])]
         responses = sum(count for _, count in codes)
-        expect(responses == kept, f"expected a status of each of {kept} responses, got {responses}")
+        expect(responses == recorded, f"expected a status of each of {recorded} responses, got {responses}")
         in_time_s = latencies_s[latencies_s < load.timeout_s]
-        late = kept - len(in_time_s)
+        late = recorded - len(in_time_s)
         errors["timeout"] += late
         answered -= late
         expect(

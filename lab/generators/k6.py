@@ -1,35 +1,35 @@
-"""k6: a fixed arrival rate over fixed virtual users (one connection each), or a closed loop. Latency from when sent.
+"""The generator k6: an open loop over fixed virtual users (one connection each), or a closed loop.
 
-A part of the line that our `handleSummary` prints, and what it becomes (times in ms):
+Latency counts from when a request was sent. A part of the line that the lab's `handleSummary` prints (times in ms):
 
     {"lab":1,…"latency":{"count":202,"p(50)":0.18,"p(51)":0.181,…}…}   →  two of 202 requests took up to 0.181 ms
 
-k6 facts this file respects (tried with 1.8.1; flags common to 1.x and 2.x, source of 2.2.0):
+This module relies on these facts about k6 (tried with 1.8.1; flags common to 1.x and 2.x, source of 2.2.0):
 
-- its Trends keep every value, and the summary prints any quantile: some 150 are asked for. k6's own raw rows would
-  cost it the core that it measures from; our line for every request of a `logged` load takes a fifth more than none (0.6
-  against 0.5 ms of CPU at 500 requests per second), and a thousand virtual users take 0.3 s to start, and 300 MB.
-- what it does for its own memory shows as latency: on one CPU, Go's collector goes over a thousand virtual users for half a second
-  every few seconds, and answers that take 0.1 ms are told with a p99 of 3 to 3.5 ms, 0.5 ms without it. So it waits until
-  the heap has outgrown what a sample needs (`environment`), which also halves the time that they take to start.
-- `http_req_duration` counts failed requests (as 0) and leaves connecting out: so a Trend of our own takes
+- its Trends keep every value, and the summary prints any quantile: the lab requests some 150. k6's raw rows would
+  cost the core that it measures from. The lab's line for every request of a `logged` load takes a fifth more than none (0.6
+  against 0.5 ms of CPU at 500 requests per second). A thousand virtual users take 0.3 s to start, and 300 MB.
+- its memory management shows as latency: on one CPU, Go's collector scans a thousand virtual users for half a second
+  every few seconds. Answers that take 0.1 ms are then reported with a p99 of 3 to 3.5 ms, and 0.5 ms without it. So it waits until
+  the heap has outgrown what a sample needs (`environment`), which also halves the start-up time of virtual users.
+- `http_req_duration` counts failed requests (as 0) and leaves connecting out. So a Trend of the lab's script records
   answered requests only, with connect and TLS time where every request opens a connection.
-- Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only, so that a
+- Go sends a GET again when a kept connection closes before it answers. That failure shows as latency only, so a
   load whose every request is logged opens a connection for each.
 - a virtual user that is still busy when the next request is due drops that one: `dropped`.
-- its duration includes the wait for the last answers, so a rate is counted over the load's own schedule.
-- it looks for the network only under load: no usage report, no REST API, no remote import, and an empty
-  config file in the place of the user's. K6_* variables of the environment would reach it: targets start it without.
-- over TLS it speaks HTTP/2 where the server offers it, unless told not to by its environment (GODEBUG, read by k6 itself); an answer
-  by another protocol than was asked for is an error.
-- every virtual user keeps the host that its number gives it, so hosts share the connections evenly.
-- what it received are bytes of the connection: TLS records are in them (41 more for a kilobyte), and in close mode
+- its duration includes the wait for the last answers, so the rate is computed over the load's schedule.
+- it uses the network only for the load: no usage report, no REST API, no remote import, and an empty
+  config file instead of the user's. K6_* variables of the environment would reach it: targets start it without them.
+- over TLS it speaks HTTP/2 where the server offers it, unless its environment forbids it (GODEBUG, read by k6 itself); an answer
+  by a protocol other than the requested one is an error.
+- every virtual user keeps the host that its number selects, so hosts share the connections evenly.
+- the received bytes are those of the connection: they include TLS records (41 more for a kilobyte), and in close mode
   handshakes (1,317 more). TLS sessions are never resumed.
-- several processes (execution segments, as k6-operator gives them) divide virtual users and rate exactly; every one prints
-  a summary of its own part, a line each here, and numbers its virtual users by itself.
+- several processes (execution segments, as k6-operator assigns them) divide virtual users and rate exactly. Each prints
+  a summary of its part, one line here, and numbers its virtual users separately.
 - metrics that never occurred are left out of its summary; the counts must add up to the requests made.
-- its own outputs (`--out`) hold some ten rows for every request, gzipped by k6 itself where the file's name ends in .gz; times are whole
-  seconds in CSV unless told otherwise, and without system tags no row tells the status. They are only asked for on demand (`K6.out`).
+- its outputs (`--out`) have some ten rows for every request, gzipped by k6 itself where the file's name ends in .gz. By default times are
+  whole seconds in CSV, and without system tags no row has the status. They are requested on demand only (`K6.out`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from lab.model.load import ErrorKind, Load, OutputError, Result, expect, first_b
 from lab.stats.histogram import Histogram
 
 PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
-"""As it names what was spoken."""
+"""The name that k6 uses for each protocol."""
 
 SCRIPT = """\
 import exec from 'k6/execution';
@@ -165,17 +165,18 @@ export function handleSummary(data) {
 """
 Out = Literal["summary", "csv", "json"]
 SUMMARY = "k6-summary.json"
-"""What k6 hands to `handleSummary`, whole."""
+"""The name of the file with everything that k6 passes to `handleSummary`."""
 OUTPUTS: Mapping[Out | None, tuple[str, str]] = {
     "csv": ("k6.csv.gz", "csv=fileName=k6.csv.gz,timeFormat=unix_micro"),
     "json": ("k6.json.gz", "json=k6.json.gz"),
 }
-"""File that k6 leaves, and how `--out` says so."""
+"""The file that k6 writes for each output, and the value of `--out`."""
 TAGS = ("proto", "status", "error", "error_code", "expected_response", "scenario", "tls_version")
-"""What every row of such a file says beside its number."""
+"""The tags of every row of such a file."""
 COLLECTOR = "GOGC"
+"""The environment variable of Go's garbage collector."""
 CLOSED_RPS = 30_000.0
-"""More than a closed loop of k6 makes on a few CPUs."""
+"""An upper limit of the rate that a closed loop of k6 reaches on a few CPUs."""
 KINDS: tuple[ErrorKind, ...] = ("status", "connect", "read", "write", "timeout", "other")
 PERCENTS = (
     *(0.1, 0.5),
@@ -197,15 +198,16 @@ class _Summary(Told):
     received_bytes: Count
     errors: dict[ErrorKind, Count]
     latency: dict[str, Seconds] | None
-    """A Trend's values: `count`, `min`, `max`, and its percentiles; null where nothing was answered."""
+    """The values of a Trend: `count`, `min`, `max`, and its percentiles; null where no request was answered."""
 
     @property
     def answered(self) -> int:
+        """The number of answered requests."""
         return 0 if self.latency is None else int(self.latency["count"])
 
     @property
     def points_ms(self) -> list[tuple[float, float]]:
-        """(probability, latency). KeyError without one of the percentiles."""
+        """The pairs of probability and latency in ms; KeyError without one of the percentiles."""
         if self.latency is None:
             return []
         inside = [(percent / 100, self.latency[f"p({percent})"]) for percent in PERCENTS]
@@ -214,6 +216,8 @@ class _Summary(Told):
 
 @dataclass(frozen=True)
 class K6(Generator):
+    """The generator k6."""
+
     name = "k6"
     binary = "k6"
     models = frozenset({"open", "closed"})
@@ -223,20 +227,24 @@ class K6(Generator):
     remedy = "start the lab with scripts/shell, which builds it"
     protocols = frozenset({"h1", "h2"})
     out: Out | None = None
-    """What of its own outputs it leaves in its working directory: the summary alone, or rows too. They cost it CPU."""
+    """The outputs of k6 that it leaves in its working directory: the summary alone, or rows too, which cost CPU."""
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Names of the files it leaves."""
+        """The names of the files that it leaves."""
         rows = [OUTPUTS[self.out][0]] if self.out in OUTPUTS else []
         return (SUMMARY, *rows) if self.out else ()
 
     def version(self, output: str) -> str | None:
-        """With what makes other numbers of the same program: runs without it are another generator's."""
-        found = re.search(r"^k6(?:\.exe)? v(\d+\.\d+\S*)", output, re.MULTILINE)
-        return f"{found[1]}, {COLLECTOR}=off" if found else None
+        """Return the version with the collector's setting; None for another program.
+
+        The setting changes the numbers of the same program, so a run without it counts as another generator's.
+        """
+        match = re.search(r"^k6(?:\.exe)? v(\d+\.\d+\S*)", output, re.MULTILINE)
+        return f"{match[1]}, {COLLECTOR}=off" if match else None
 
     def refusal(self, load: Load) -> str | None:
+        """Return why k6 cannot make this load, or None."""
         common = common_refusal(replace(load, generators=1, logged=False, answers=()))
         if common is not None:
             return common
@@ -276,6 +284,7 @@ class K6(Generator):
         )
 
     def files(self, load: Load) -> Mapping[str, str]:
+        """Return the script with the load in it, and an empty configuration."""
         duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
         scenario: dict[str, Any] = {"duration": duration, "gracefulStop": grace}
         if load.rate_rps is None:
@@ -284,7 +293,7 @@ class K6(Generator):
             # Rates are integers: a thousand seconds' worth carries three decimals.
             scenario |= {"executor": "constant-arrival-rate", "rate": round(load.rate_rps * 1000), "timeUnit": "1000s"}
             scenario |= {"preAllocatedVUs": load.connections, "maxVUs": load.connections}
-        told = {
+        settings = {
             "destinations": [
                 (url, {**({"Host": host} if host else {}), **load.headers}) for url, host in destinations(load)
             ],
@@ -299,65 +308,69 @@ class K6(Generator):
             "summary": SUMMARY if self.out else "",
             "tags": TAGS if self.out in OUTPUTS else (),
         }
-        return {"k6.js": SCRIPT.replace("@LOAD@", json.dumps(told)), "k6.json": "{}\n"}
+        return {"k6.js": SCRIPT.replace("@LOAD@", json.dumps(settings)), "k6.json": "{}\n"}
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command, with the environment of Go's runtime before it."""
         quiet = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--config", "k6.json"]
-        bare = ["--log-format", "raw"] if load.logged else []  # a line as it is, without a time and a level before it
+        bare = ["--log-format", "raw"] if load.logged else []  # lines without a time and a level before them
         out = ["--out", OUTPUTS[self.out][1]] if self.out in OUTPUTS else []
-        setting = [f"{name}={value}" for name, value in environment(load).items()]
-        return ["env", *setting, self.binary, "run", *quiet, *bare, *out, "k6.js"]
+        variables = [f"{name}={value}" for name, value in environment(load).items()]
+        return ["env", *variables, self.binary, "run", *quiet, *bare, *out, "k6.js"]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Return the numbers of the summary lines, merged where several processes made the load."""
         lines = [line for line in plain(stdout).splitlines() if line.startswith('{"lab":1,')]
         if exit_status != 0 or len(lines) < load.generators:
             expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
             raise unreadable(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
-        parts = [self._summary(line, stderr, load) for line in lines[-load.generators :]]
+        parts = [self._parse_summary(line, stderr, load) for line in lines[-load.generators :]]
         return merged(parts) if len(parts) > 1 else parts[0]
 
-    def _summary(self, line: str, stderr: str, load: Load) -> Result:
-        """What one process says: of its own part, where several make a load."""
+    def _parse_summary(self, line: str, stderr: str, load: Load) -> Result:
+        """Return the numbers of one process, which made a part of the load where there are several."""
         try:
-            told = _Summary.model_validate_json(line)
-            answered, points_ms = told.answered, told.points_ms
+            summary = _Summary.model_validate_json(line)
+            answered, points_ms = summary.answered, summary.points_ms
         except (ValueError, KeyError):
             raise unreadable("a whole summary line, of counts and times", line, stderr) from None
-        errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := told.errors[kind])}
-        # of a logged load that nobody answered that is its outcome
-        nobody = told.latency is None and not load.logged
-        expect(not nobody, f"no request was answered: {told.made} made, errors {errors}")
+        errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := summary.errors[kind])}
+        # a logged load without an answer is a valid outcome
+        unanswered_load = summary.latency is None and not load.logged
+        expect(not unanswered_load, f"no request was answered: {summary.made} made, errors {errors}")
         lost = sum(count for kind, count in errors.items() if kind != "status")
         expect(
-            answered + lost == told.made,
-            f"expected {told.made} requests accounted for, got {answered} answered and {lost} failed",
+            answered + lost == summary.made,
+            f"expected {summary.made} requests accounted for, got {answered} answered and {lost} failed",
         )
         points = [(share, value_ms * 1e-3) for share, value_ms in rising(points_ms)]
-        duration_s = told.duration_ms * 1e-3
+        duration_s = summary.duration_ms * 1e-3
         return Result(
             requests=answered,
             duration_s=duration_s,
             latency=Histogram.of_quantiles(points, answered),
             recorded_s=duration_s,
             errors=errors,
-            dropped=told.dropped,
-            size_bytes=told.received_bytes,
+            dropped=summary.dropped,
+            size_bytes=summary.received_bytes,
             size_includes_tls=load.url.startswith("https://"),
             scheduled_s=scheduled_s(load),
         )
 
     def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+        """Return every request of a `logged` load from the log in stderr."""
         if load.rate_rps is None:
             raise OutputError("a closed loop has no rate: when its requests were due nobody can tell")
         result = self.parse(stdout, stderr, 0, load)
-        rate_rps = round(load.rate_rps * 1000) / 1000  # as it is told, with three decimals
+        rate_rps = round(load.rate_rps * 1000) / 1000  # the rate that k6 gets has three decimals
         return requests_of(stderr, result.requests + unanswered(result), rate_rps, result.dropped > 0)
 
 
 def environment(load: Load) -> Mapping[str, str]:
-    """What Go's runtime is told: which HTTP it may speak, and to collect no garbage below a heap that no sample should reach, so that it never thrashes either.
+    """Return the environment variables of Go's runtime for a load.
 
-    Far above what k6 keeps: a quarter of a MiB for a virtual user, 100 bytes in its Trends for a request.
+    They select the version of HTTP, and prevent garbage collection below a heap that no sample should reach, so that it never thrashes
+    either. That heap is far above what k6 keeps: a quarter of a MiB for a virtual user, and 100 bytes in its Trends for a request.
     """
     requests = (load.rate_rps or CLOSED_RPS) * load.duration_s
     memory = {COLLECTOR: "off", "GOMEMLIMIT": f"{512 + load.connections // 2 + int(requests / 5000)}MiB"}
@@ -365,10 +378,10 @@ def environment(load: Load) -> Mapping[str, str]:
 
 
 def merged(results: Sequence[Result]) -> Result:
-    """One load made by several processes at once, each a part of it: their results as one.
+    """Merge the results of several processes that made one load at once, each a part of it.
 
-    Counts and bytes are added, histograms too (percentiles come from the sum, never from an average); of durations the longest.
-    The parts ran side by side, so a rate is the sum of the requests over that.
+    Counts and bytes are added, and so are histograms (percentiles come from the sum, never from an average). The duration is the longest.
+    The parts ran at the same time, so the rate is the sum of the requests divided by that duration.
     """
     return replace(
         results[0],

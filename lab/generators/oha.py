@@ -1,19 +1,19 @@
-"""oha: a fixed rate with correction: latency from when a request was due. Stands in for wrk2.
+"""The generator oha: an open loop with latency counted from when a request was due; it stands in for wrk2.
 
-One row of its CSV (start, DNS, DNS and dial-up, first byte, duration in s, bytes, status), and what it becomes:
+A row of its CSV (start, DNS, DNS and dial-up, first byte, duration in s, bytes, status):
 
     0.010749292,0.000006527,0.000050832,0.000176214,0.000183152,1024,200   →  one request took 183 µs
 
-oha facts this file respects (source of 1.15, tried with 1.16):
+This module relies on these facts about oha (source of 1.15, tried with 1.16):
 
-- the CSV has every answered request, but no failed one, and no end mark. The number due is known, so what is missing is counted
+- the CSV has every answered request, but no failed one, and no end mark. The number of due requests is known, so missing ones are counted
   as dropped: unsent and failed ones look the same.
 - with `-w` requests under way at the end are awaited; those due and not begun by then are dropped.
-  A rate is counted over the load's own schedule, without that wait.
-- "due" is when oha's own ticker released the request: a stall of the server is corrected for, one of oha's is not.
-- it asks for compression unless told otherwise, times nothing out unless told so, has no thread option
+  The rate is computed over the load's schedule, without that wait.
+- "due" is when oha's ticker released the request: a stall of the server is corrected for, one of oha is not.
+- by default it requests compression and has no timeout. It has no thread option
   (TOKIO_WORKER_THREADS; else one for every core), and counts body bytes only.
-- rustls keeps sessions by default, so it resumes where it can (read, not tried): it cannot be told not to.
+- rustls keeps sessions by default, so it resumes where it can (read, not tried), and no option turns that off.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
 START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6
+"""The numbers of the columns that are used."""
 EARLY_S = 0.1
-"""Its ticker makes up for late ticks and begins with a burst; more than so much before its time nothing is sent."""
+"""The seconds by which a request may precede its due time, as the ticker begins with a burst and catches up."""
 
 
 class Oha(Generator):
+    """The generator oha."""
+
     name = "oha"
     binary = "oha"
     models = frozenset({"open"})
@@ -53,10 +56,12 @@ class Oha(Generator):
     stand_ins = ("k6",)
 
     def version(self, output: str) -> str | None:
-        found = re.search(r"^oha ([0-9]+\.[0-9]+\S*)", output, re.MULTILINE)
-        return found[1] if found else None
+        """Return the version; None for another program."""
+        match = re.search(r"^oha ([0-9]+\.[0-9]+\S*)", output, re.MULTILINE)
+        return match[1] if match else None
 
     def refusal(self, load: Load) -> str | None:
+        """Return why oha cannot make this load, or None."""
         return common_refusal(load) or first_broken(
             (load.rate_rps is None, "oha is used at a rate alone: wrk, hey and k6 make closed loops"),
             (load.requests is not None, "oha is run for a time here, not for a number of requests: hey takes one"),
@@ -65,6 +70,7 @@ class Oha(Generator):
         )
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command, with CSV output and latency correction."""
         argv = [self.binary, "--no-tui", "--output-format", "csv", "-z", f"{round(load.duration_s * 1000)}ms", "-w"]
         argv += ["-q", f"{load.rate_rps or 0:.12g}", "--latency-correction"]
         argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
@@ -74,11 +80,12 @@ class Oha(Generator):
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Return the numbers of the CSV; requests without a row count as dropped."""
         if exit_status != 0:
             raise unreadable("exit status 0", stdout, stderr, exit_status)
         rows, rate_rps = _rows(stdout, stderr), load.rate_rps or 0.0
         _refuse_rows(rows, rate_rps)
-        # a corrected duration counts from when the row was due, which the CSV does not tell
+        # a corrected duration counts from when the row was due, which the CSV does not contain
         began_s = np.minimum(rows[:, START], np.arange(len(rows)) / rate_rps)
         last_s = float(np.maximum(began_s + rows[:, DURATION], rows[:, START] + rows[:, FIRST_BYTE]).max())
         missing = max(0, math.ceil(load.duration_s * rate_rps - 1e-6) - len(rows))
@@ -99,7 +106,12 @@ class Oha(Generator):
 
 
 def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
-    """Its CSV, shape (n, 7). OutputError for anything else, and for no row."""
+    """Return the rows of the CSV, shape (n, 7).
+
+    Raises:
+        OutputError: It is no such CSV, or has no row.
+
+    """
     lines = plain(stdout).splitlines()
     if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
         raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
@@ -116,12 +128,12 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
 
 
 def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
-    """OutputError for rows that cannot be: what is no time, no count or no status, and what began before it was due."""
+    """Raise OutputError for impossible rows: no time, count or status, or a request that began before it was due."""
     status = rows[:, STATUS]
-    can_be = ((rows >= 0) & (rows <= MOST)).all() and ((status >= 100) & (status < 600) & (status % 1 == 0)).all()
-    expect(can_be, "expected times, bytes and a status in every row, got numbers that are none")
+    possible = ((rows >= 0) & (rows <= MOST)).all() and ((status >= 100) & (status < 600) & (status % 1 == 0)).all()
+    expect(possible, "expected times, bytes and a status in every row, got numbers that are none")
     ordered = rows[np.lexsort((rows[:, DURATION], rows[:, START]))]
-    twice = (ordered[1:] == ordered[:-1]).all(axis=1).any()
-    expect(not twice, "expected a row for each request, got one of them twice: of a nanosecond, in all its times")
+    repeated = (ordered[1:] == ordered[:-1]).all(axis=1).any()
+    expect(not repeated, "expected a row for each request, got one of them twice: of a nanosecond, in all its times")
     early_s = float((np.arange(len(rows)) / rate_rps - np.sort(rows[:, START])).max())
     expect(early_s <= EARLY_S, f"expected requests from when they were due, one was sent {early_s:.3f} s before")

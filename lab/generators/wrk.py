@@ -1,17 +1,17 @@
-"""wrk: closed loop, as fast as the connections answer. Latency from when a request was sent.
+"""The generator wrk: a closed loop with latency counted from when a request was sent.
 
-One line of the block that the Lua `done` hook prints, and what it becomes:
+A line of the block that the Lua `done` hook prints:
 
     4 3          →  three requests took 4 µs longer than those of the line before
 
-Outputs recorded until 23 November 2026 hold the latencies themselves, under `LAB latency`: twice the bytes once packed, or more. Those of
-generators that were stopped in between have them until 26 November 2026, nine tenths of such an output's bytes.
+Outputs recorded until 23 November 2026 have the latencies themselves, under `LAB latency`: twice the bytes once packed, or more. Those of
+generators that were paused in between have them until 26 November 2026, nine tenths of such an output's bytes.
 
-wrk facts this file respects (source of 4.1.0, and tried):
+This module relies on these facts about wrk (source of 4.1.0, and tried):
 
-- wrk adds made-up counts to its latencies before it prints them (`stats_correct`: for every latency
-  beyond twice the mean interval also the shorter ones a fixed schedule would have seen). The sums are
-  integers and the interval is known, so they are taken out again; what remains must add up to the
+- wrk adds invented counts to its latencies before it prints them (`stats_correct`: for every latency
+  beyond twice the mean interval also the shorter ones that a fixed schedule would have seen). The sums are
+  integers and the interval is known, so they are subtracted again. The remainder must add up to the
   number of responses, else the output is refused.
 - `--timeout` stops nothing: later responses are left out of the latencies and counted as `timeout`,
   and a connection that never answers is not counted anywhere.
@@ -19,13 +19,13 @@ wrk facts this file respects (source of 4.1.0, and tried):
   so a redirect is left to the checks of bytes per response and of the body.
 - connect time is not in the latency, threads get connections/threads each and the remainder is dropped,
   durations are whole seconds. Bytes are counted above TLS, as they came: compressed, with chunk sizes.
-- it calls a script's `request` for every request and sends what it returns: handing out strings that were made once costs
-  it nothing that could be measured (100 hosts against one: 5.8 and 6.0 µs of CPU per request).
-- SNI and address come from the URL, one for each process: where every host needs its own name there, or several proxies share the
-  hosts (each process asks for those of its own), a shell starts as many processes of one thread, lets them go once all have set up
-  (which takes a hundred of them a second of CPU time together), and prints their outputs one after the other, behind `LAB processes 2`.
+- it calls a script's `request` for every request and sends the returned text. Returning prepared texts has
+  no measurable cost (100 hosts against one: 5.8 and 6.0 µs of CPU per request).
+- SNI and address come from the URL, one for each process. Where every host needs its name there, or several proxies share the
+  hosts (each process then requests those of one proxy), a shell starts as many processes of one thread. It releases them once all have set up
+  (which takes a hundred of them a second of CPU time in total), and prints their outputs one after the other, after `LAB processes 2`.
 - a connection that closes keeps its SSL object, so TLS sessions are resumed from its second handshake on (HAProxy
-  counted 20 full ones and 12,401 resumed), and nothing tells it not to.
+  counted 20 full ones and 12,401 resumed), and no option turns that off.
 """
 
 from __future__ import annotations
@@ -140,19 +140,21 @@ function request()
 end
 """
 ERROR = 400
-"""From this status on it counts an answer as an error, whatever was expected; which one came, the lab's canary tells."""
+"""The lowest status that it counts as an error, even if it was expected; the lab's canary checks the exact status."""
 BLOCK = re.compile(
     rf"^LAB summary ({COUNT}) ({COUNT}) ({COUNT})\nLAB errors ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT}) ({COUNT})\n"
     rf"(?:LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*))?LAB end$",
     re.MULTILINE,
 )
 NONE = np.zeros((0, 2), dtype=np.int64)
-"""No latency."""
+"""An empty table of latencies."""
 SPREAD = 0.8
-"""The shortest run of several processes, of the longest: below it they were not one load."""
+"""The smallest ratio of the shortest to the longest run of several processes: below it they were not one load."""
 
 
 class Wrk(Generator):
+    """The generator wrk."""
+
     name = "wrk"
     binary = "wrk"
     models = frozenset({"closed"})
@@ -161,10 +163,12 @@ class Wrk(Generator):
     remedy = "apt-get install wrk, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
-        found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
-        return found[1] if found and "--rate" not in output else None  # wrk2 calls itself wrk, too
+        """Return the version; None for another program."""
+        match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
+        return match[1] if match and "--rate" not in output else None  # wrk2 calls itself wrk, too
 
     def refusal(self, load: Load) -> str | None:
+        """Return why wrk cannot make this load, or None."""
         many = separate(load)
         return common_refusal(replace(load, answers=())) or first_broken(
             (load.rate_rps is not None, "wrk has no rate: it is closed loop"),
@@ -182,9 +186,11 @@ class Wrk(Generator):
         )
 
     def ends_on_interrupt(self, load: Load) -> bool:
+        """Return whether SIGINT ends this load at once with a full report: only if a single process makes it."""
         return separate(load) == 1
 
     def files(self, load: Load) -> Mapping[str, str]:
+        """Return the Lua script and, for several processes, the shell script and its list of URLs."""
         script = COUNTS + (STEPS if load.timed else "") + END
         if separate(load) == 1:
             return {"wrk.lua": script + taking_turns(load)}
@@ -192,12 +198,14 @@ class Wrk(Generator):
         return {"wrk.lua": script + TOGETHER + turns} | separate_files(load)
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command: wrk itself, or the shell that starts several."""
         if (count := separate(load)) > 1:
-            each = replace(load, host="", threads=1, connections=load.connections // count)
-            return ["sh", PER_HOST, self.binary, *common_arguments(each), "-s", "wrk.lua"]
+            part = replace(load, host="", threads=1, connections=load.connections // count)
+            return ["sh", PER_HOST, self.binary, *common_arguments(part), "-s", "wrk.lua"]
         return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Return the numbers of the block that the script printed, summed over all processes."""
         stdout = plain(stdout)
         blocks, count = read_blocks(stdout, load.timed), processes(stdout)
         if exit_status != 0 or len(blocks) != count:
@@ -216,8 +224,8 @@ class Wrk(Generator):
             shortest_s >= SPREAD * duration_s,
             f"expected processes that ran together, they took {shortest_s:.1f} to {duration_s:.1f} s",
         )
-        wanted = blocks if load.timed else []
-        tables = [block.measured(load.connections // count, load.timeout_s) for block in wanted]
+        timed_blocks = blocks if load.timed else []
+        tables = [block.measured(load.connections // count, load.timeout_s) for block in timed_blocks]
         return Result(
             requests=answered,
             duration_s=duration_s,
@@ -235,7 +243,17 @@ class Wrk(Generator):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What the `done` hook printed. `table`: int64 rows of (µs, count), shape (n, 2); `announced`: what it says of them."""
+    """The block that the `done` hook of one process printed.
+
+    Attributes:
+        duration_us: The length of the run in µs.
+        complete: The number of responses, late ones included.
+        size_bytes: The bytes read.
+        errors: The number of errors by kind.
+        announced: The number of lines that the table should have.
+        table: The latencies as int64 rows of (µs, count), shape (n, 2).
+
+    """
 
     duration_us: int
     complete: int
@@ -246,10 +264,20 @@ class Block:
 
     @property
     def answered(self) -> int:
+        """The number of responses in time."""
         return self.complete - self.errors.get("timeout", 0)
 
     def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
-        """The table without wrk's corrections, of a process with so many connections; later answers are in none."""
+        """Return the table without wrk's corrections; late responses are not in it.
+
+        Args:
+            connections: The number of connections of the process.
+            timeout_s: The timeout of the load.
+
+        Raises:
+            OutputError: The table is incomplete, or does not fit the number of responses.
+
+        """
         expect(
             len(self.table) == self.announced, f"expected {self.announced} lines of latencies, got {len(self.table)}"
         )
@@ -263,33 +291,49 @@ class Block:
 
 
 def read_blocks(stdout: str, timed: bool = True) -> list[Block]:
-    """Those with latencies, or, not `timed`, all."""
-    return [_block(found) for found in BLOCK.finditer(stdout) if found[9] or not timed]
+    """Return the blocks in an output.
+
+    Args:
+        stdout: The output.
+        timed: Whether only blocks with latencies count.
+
+    """
+    return [_parse_block(match) for match in BLOCK.finditer(stdout) if match[9] or not timed]
 
 
-def _block(found: re.Match[str]) -> Block:
-    duration_us, complete, size_bytes, connect, read, write, status, timeout = map(int, found.groups()[:8])
+def _parse_block(match: re.Match[str]) -> Block:
+    duration_us, complete, size_bytes, connect, read, write, status, timeout = map(int, match.groups()[:8])
     kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "status", "timeout")
-    counted = zip(kinds, (connect, read, write, status, timeout), strict=True)
-    errors: dict[ErrorKind, int] = {kind: count for kind, count in counted if count}
-    table = np.array((found[11] or "").split(), dtype=np.int64).reshape(-1, 2)
-    if found[9] == "steps":
+    counts = zip(kinds, (connect, read, write, status, timeout), strict=True)
+    errors: dict[ErrorKind, int] = {kind: count for kind, count in counts if count}
+    table = np.array((match[11] or "").split(), dtype=np.int64).reshape(-1, 2)
+    if match[9] == "steps":
         table[:, 0] = np.cumsum(table[:, 0])
-    return Block(duration_us, complete, size_bytes, errors, int(found[10] or 0), table)
+    return Block(duration_us, complete, size_bytes, errors, int(match[10] or 0), table)
 
 
 def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
+    """Return the histogram of (µs, count) rows, shape (n, 2)."""
     return Histogram.of_counts(table * np.array([UNIT_S, 1.0]), "exact")
 
 
 def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
-    """The (µs, count) rows without those that wrk's `stats_correct` made up, shape (n, 2).
+    """Return the (µs, count) rows without the counts that wrk's `stats_correct` invented, shape (n, 2).
 
-    wrk walks up from 2 × interval and adds the count at n to n - interval, n - 2 × interval … down to above
-    the interval. What it adds at n comes from above n only, so walking down takes all of it out again.
+    wrk goes up from 2 × interval and adds the count at n to n - interval, n - 2 × interval … down to above
+    the interval. The counts added at n come from above n only, so going down subtracts all of them again.
+
+    Args:
+        table: The printed rows, shape (n, 2).
+        answered: The number of responses that the rows without corrections must add up to.
+        interval_us: The mean interval between the requests of a connection.
+
+    Raises:
+        OutputError: The corrected rows do not add up.
+
     """
     if int(table[:, 1].sum()) == answered:
-        return table  # nothing was made up (or a wrk that does not)
+        return table  # no count was invented (or this wrk does not do it)
     expect(interval_us > 0 and table.size > 0, f"expected latencies of {answered} responses, got {table[:, 1].sum()}")
     counts = np.zeros(int(table[:, 0].max()) + 1, dtype=np.int64)
     counts[table[:, 0]] = table[:, 1]
@@ -299,12 +343,23 @@ def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int)
         int(counts.sum()) == answered and not (counts < 0).any(),
         f"expected latencies of {answered} responses, got {counts.sum()} once corrections are out",
     )
-    kept = np.flatnonzero(counts)
-    return np.column_stack((kept, counts[kept]))
+    values = np.flatnonzero(counts)
+    return np.column_stack((values, counts[values]))
 
 
 def common_rules(name: str, load: Load) -> tuple[tuple[bool, str], ...]:
-    """What wrk and wrk2 cannot do, of a load that `common_refusal` takes: they want whole seconds, and as many connections in each thread."""
+    """Return the rules for loads that wrk and wrk2 share, in addition to `common_refusal`.
+
+    They need whole seconds, and the same number of connections in each thread.
+
+    Args:
+        name: The name of the generator, for the messages.
+        load: The load.
+
+    Returns:
+        Pairs of whether a rule is broken, and the message.
+
+    """
     return (
         (load.resumption is False, f"{name} resumes TLS sessions wherever it can: hey and k6 never do"),
         (load.duration_s != int(load.duration_s), f"wrk takes whole seconds, got {load.duration_s:g} s"),
@@ -320,7 +375,7 @@ def common_rules(name: str, load: Load) -> tuple[tuple[bool, str], ...]:
 
 
 def common_arguments(load: Load) -> list[str]:
-    """Arguments that wrk and wrk2 share."""
+    """Return the arguments that wrk and wrk2 share."""
     argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
     argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
     argv += ["-H", f"Host: {load.host}"] if load.host else []
@@ -329,6 +384,7 @@ def common_arguments(load: Load) -> list[str]:
 
 
 def connect_note(load: Load) -> tuple[str, ...]:
+    """Return the note of a load that opens a connection for every request; empty for any other."""
     return () if load.keepalive else ("the latency leaves out the connect time",)
 
 
@@ -336,30 +392,30 @@ def connect_note(load: Load) -> tuple[str, ...]:
 
 
 def taking_turns(load: Load) -> str:
-    """Lua that sends every host's request in turn; nothing for one host, as wrk then need not ask."""
+    """Return Lua code that sends the requests of all hosts in turn; empty for one host, which needs no script."""
     if load.shards:
-        by_place = (f"[{json.dumps(urlsplit(shard.url).netloc)}] = {_table(shard.hosts)}" for shard in load.shards)
-        return HOSTS.replace("@HOSTS@", f'({{{", ".join(by_place)}}})[wrk.host .. ":" .. wrk.port]')
-    return HOSTS.replace("@HOSTS@", _table(load.hosts)) if len(load.hosts) > 1 else ""
+        by_address = (f"[{json.dumps(urlsplit(shard.url).netloc)}] = {_to_lua(shard.hosts)}" for shard in load.shards)
+        return HOSTS.replace("@HOSTS@", f'({{{", ".join(by_address)}}})[wrk.host .. ":" .. wrk.port]')
+    return HOSTS.replace("@HOSTS@", _to_lua(load.hosts)) if len(load.hosts) > 1 else ""
 
 
 def separate(load: Load) -> int:
-    """How many processes it takes; 1 = wrk itself."""
+    """Return the number of processes that a load needs; 1 = wrk itself, without a shell."""
     return len(load.shards) or (len(load.hosts) if load.sni_per_host else 1)
 
 
 def separate_files(load: Load) -> dict[str, str]:
-    """The shell, and its processes' URLs and hosts."""
-    places = [(shard.url, shard.hosts[0]) for shard in load.shards] or destinations(load)
-    return {PER_HOST: SHELL, "destinations": "".join(f"{url} {host}\n" for url, host in places)}
+    """Return the shell script, and the list of its processes' URLs and hosts, by file name."""
+    addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or destinations(load)
+    return {PER_HOST: SHELL, "destinations": "".join(f"{url} {host}\n" for url, host in addresses)}
 
 
-def _table(hosts: Sequence[str]) -> str:
-    """JSON's strings are Lua's where nothing needs escaping, which host names do not."""
+def _to_lua(hosts: Sequence[str]) -> str:
+    """Return a Lua table of host names, whose JSON form is valid Lua because they need no escapes."""
     return "{" + ", ".join(map(json.dumps, hosts)) + "}"
 
 
 def processes(stdout: str) -> int:
-    """How many processes printed this output."""
-    found = re.match(r"LAB processes ([0-9]+)\n", stdout)
-    return int(found[1]) if found else 1
+    """Return how many processes printed this output."""
+    match = re.match(r"LAB processes ([0-9]+)\n", stdout)
+    return int(match[1]) if match else 1

@@ -1,27 +1,27 @@
-"""wrk2: a fixed rate over fixed connections. Latency from when a request was due, and beside it from when it was sent.
+"""The generator wrk2: an open loop over fixed connections, with latency from when a request was due, and was sent.
 
-One line of its percentile spectrum (ms, cumulative share, cumulative count), one of the block that the Lua
-`done` hook prints, and what they become:
+A line of its percentile spectrum (ms, cumulative share, cumulative count), and a line of the block that the Lua
+`done` hook prints:
 
        1.211     0.500000         9753         2.00   →  9753 requests took up to 1.211 ms (`service`, by `-U`)
     1211 7                                            →  seven requests took 1211 µs (`latency`, exact)
 
-wrk2 facts this file respects (source of 44a94c1, the same for nixpkgs' e0109df; tried):
+This module relies on these facts about wrk2 (source of 44a94c1, the same for nixpkgs' e0109df; tried):
 
-- the hook sees the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
+- the hook receives the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
   so they are `quantiles`. An output without the hook's block (a Lua fault) is refused.
-- latencies start again after 10 s + 5 ms × connections/thread of calibration; requests and rate span the whole
-  run. A shorter run keeps the start-up in its latencies and prints -nan rates: noted here, refused beforehand,
-  and `uncalibrated` where a thread of a longer run never got that far.
-- a thread's connections begin 5 ms apart, each with a schedule of its own: until the last has begun less is due than the
-  rate asked for, and its Requests/sec tells less (with 900 connections 840 of 900 in 30 s). The achieved rate is over
-  the time for which a connection's requests fell due on average. Whether one more falls due on each before the end
-  hangs on when it really began: at a request per second and connection, 97.5 to 101 of 100 in 30 s are all that was due (seen).
-- `timeout` counts, every 2 s, the connections whose last request began longer ago; nothing is given up.
+- latencies start again after a calibration of 10 s + 5 ms × connections/thread; requests and rate cover the complete
+  run. A shorter run keeps the start-up in its latencies and prints -nan rates. Such loads are refused beforehand; where
+  a thread of a longer run never calibrated, the result has a note and is `uncalibrated`.
+- a thread's connections begin 5 ms apart, each with a separate schedule. Until the last has begun, less is due than the
+  requested rate, and its Requests/sec is lower (with 900 connections 840 of 900 in 30 s). The achieved rate is therefore computed over
+  the time for which a connection's requests fell due on average. Whether another request falls due on each before the end
+  depends on when it really began: at one request per second and connection, 97.5 to 101 of 100 in 30 s are all that was due (observed).
+- `timeout` counts, every 2 s, the connections whose last request began longer ago; no request is given up.
 - `status` counts 400 and above, and those responses are in the latencies. In close mode the next connection
-  opens right after a response, before it is due: connect time is hardly in the latency.
-- many hosts take turns as with wrk, but not with a name for each in the handshake: every process would calibrate by
-  itself and print a spectrum of its own. It resumes TLS sessions as wrk does, whose code it shares (not tried).
+  opens right after a response, before it is due: hardly any connect time is in the latency.
+- many hosts alternate as with wrk, but not with a name for each in the handshake: every process would calibrate
+  separately and print a separate spectrum. It resumes TLS sessions like wrk, whose code it shares (not tried).
 - the clock is gettimeofday: a step of it prints a warning about a negative latency, and the run is refused.
 """
 
@@ -65,12 +65,16 @@ POINT = re.compile(rf"^ *({COUNT}\.[0-9]{{3}}) +[0-9.]+ +({COUNT}) +(?:[0-9.]+|i
 TOTALS = re.compile(rf"^ +({COUNT}) requests in {COUNT}\.[0-9]+(?:us|ms|s|m|h), .*B read$", re.MULTILINE)
 END = re.compile(r"^ *Transfer/sec:", re.MULTILINE)
 MINIMUM_S = 30
+"""The shortest load in seconds."""
 CALIBRATION_S = 10
+"""The seconds of calibration with a single connection per thread."""
 STAGGER_S = 0.005
-"""By so much later each of a thread's connections begins, and calibration ends (wrk.c: thread_main)."""
+"""The seconds by which each connection of a thread delays the next one and calibration (wrk.c: thread_main)."""
 
 
 class Wrk2(Generator):
+    """The generator wrk2."""
+
     name = "wrk2"
     binary = "wrk2"
     aliases = ("wrk",)  # its own Makefile builds it under this name
@@ -81,10 +85,12 @@ class Wrk2(Generator):
     stand_ins = ("oha", "k6")
 
     def version(self, output: str) -> str | None:
-        found = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
-        return found[1] if found and "--rate" in output and "--u_latency" in output else None
+        """Return the version; None for another program, such as wrk."""
+        match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
+        return match[1] if match and "--rate" in output and "--u_latency" in output else None
 
     def refusal(self, load: Load) -> str | None:
+        """Return why wrk2 cannot make this load, or None."""
         if (common := common_refusal(load)) is not None:
             return common
         rate_rps, calibration_s = load.rate_rps or 0.0, self.calibration_s(load)
@@ -113,16 +119,20 @@ class Wrk2(Generator):
         )
 
     def calibration_s(self, load: Load) -> float:
+        """Return the seconds of calibration, which latencies leave out."""
         return CALIBRATION_S + STAGGER_S * (load.connections // load.threads)
 
     def files(self, load: Load) -> Mapping[str, str]:
+        """Return the Lua script."""
         return {"wrk2.lua": SCRIPT + taking_turns(load)}
 
     def argv(self, load: Load) -> list[str]:
+        """Return the command, with the spectrum of uncorrected latency."""
         rate = int(load.rate_rps or 0)
         return [self.binary, *common_arguments(load), f"-R{rate}", "-U", "-s", "wrk2.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+        """Return the numbers of the summary, the script's block and the spectrum, which must agree."""
         stdout = plain(stdout)
         totals = TOTALS.search(stdout)
         if exit_status != 0 or totals is None or not END.search(stdout):
@@ -134,7 +144,7 @@ class Wrk2(Generator):
         block = next(iter(read_blocks(stdout)), None)
         if block is None:
             raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
-        if (told := SPECTRUM.search(stdout)) is None:
+        if (spectrum := SPECTRUM.search(stdout)) is None:
             raise unreadable("a percentile spectrum of uncorrected latency up to its total count", stdout, stderr)
         counted = int(block.table[:, 1].sum())
         expect(counted == block.announced, f"expected {block.announced} counts, got {counted}")
@@ -150,10 +160,10 @@ class Wrk2(Generator):
             notes.append(
                 f"{load.threads - calibrated} of {load.threads} threads never calibrated: start-up is in the latency"
             )
-        each = load.connections // load.threads
-        # whole requests of every connection's own schedule, from when it begins to the end
-        each_rps = (load.rate_rps or 0.0) / load.connections
-        due = (int(max(0.0, load.duration_s - STAGGER_S * number) * each_rps) for number in range(each))
+        per_thread = load.connections // load.threads
+        # complete requests of each connection's schedule, from when it begins to the end
+        connection_rps = (load.rate_rps or 0.0) / load.connections
+        counts = (int(max(0.0, load.duration_s - STAGGER_S * index) * connection_rps) for index in range(per_thread))
         return Result(
             requests=requests,
             duration_s=duration_s,
@@ -161,21 +171,21 @@ class Wrk2(Generator):
             recorded_s=duration_s - (self.calibration_s(load) if calibrated else 0.0),
             errors=block.errors,
             size_bytes=block.size_bytes,
-            service=_spectrum(told[0], int(told[1])),
+            service=_parse_spectrum(spectrum[0], int(spectrum[1])),
             notes=tuple(notes),
-            scheduled_s=duration_s - STAGGER_S * (each - 1) / 2,
-            least_due=load.threads * sum(due),
+            scheduled_s=duration_s - STAGGER_S * (per_thread - 1) / 2,
+            least_due=load.threads * sum(counts),
             uncalibrated=calibrated < load.threads,
         )
 
 
-def _spectrum(text: str, total: int) -> Histogram:
-    """From the cumulative counts at the printed values; the last must be `total`."""
+def _parse_spectrum(text: str, total: int) -> Histogram:
+    """Return the histogram of the cumulative counts at the printed values; the last must be `total`."""
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
     printed = text.partition("1/(1-Percentile)")[2].partition("#[")[0].split("\n")
     lines = sum(bool(line.strip()) for line in printed)
     expect(len(points) >= lines, f"expected a spectrum of {lines} lines of numbers, got {len(points)}")
-    below = [0, *(count for _, count in points)]
-    expect(below[-1] == total, f"expected a spectrum of {total} latencies, its last line counts {below[-1]}")
-    steps = zip(points, below, strict=False)
+    counts = [0, *(count for _, count in points)]
+    expect(counts[-1] == total, f"expected a spectrum of {total} latencies, its last line counts {counts[-1]}")
+    steps = zip(points, counts, strict=False)
     return Histogram.of_counts(((value_s, count - before) for (value_s, count), before in steps), "quantiles")

@@ -1,1 +1,1 @@
-"""One sample: canary, warm-up, load, what was seen meanwhile, whether it counts; and the loop over a plan."""
+"""The measuring of a sample (canary, warm-up, load, observation, verdict), and the loop over a plan."""

@@ -1,7 +1,7 @@
 """The canary: one request through the proxy must bring the very bytes that the backend gives when asked directly.
 
-It is asked before and after the load, as the load asks (compressed or not), and so also tells what an answer weighs
-and which TLS a client gets.
+It is sent before and after the load, in the load's own form (compressed or not). So it also shows the size of an answer and the TLS that
+a client gets.
 """
 
 from __future__ import annotations
@@ -19,19 +19,33 @@ from lab.model.sweeps import Point
 from lab.targets.base import System
 
 FETCH_TIMEOUT_S = 10.0
+"""The seconds after which a canary's request counts as unanswered."""
 GZIP = 16 + zlib.MAX_WBITS
+"""The `wbits` argument with which zlib expects a gzip header."""
 POD = "x-lab-backend"
-"""The header by which the backend names its pod: each has pages of its own (random bytes that do not compress)."""
+"""The header in which the backend names its pod.
+
+Every pod has different pages (random bytes that do not compress).
+"""
 TRIES = 64
-"""Of four pods one that is chosen by lot is missed so often once in a hundred million times."""
+"""The number of further requests until the expected pod answers.
+
+A random choice among four pods misses one of them so often once in a hundred million times.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """What one request found. `body_bytes` as they came, compressed where they were; `tls` None without TLS.
+    """The result of one canary request; all is well where `refusal` and `fault` are both empty.
 
-    `head_bytes`: of its status line and headers. `refusal`: it got no answer, or one with another status, which is an outcome where errors are the load's subject;
-    `fault`: it got wrong bytes, which never is. Both empty: all is well.
+    Attributes:
+        body_bytes: The size of the body as it was received, compressed where it was.
+        head_bytes: The size of the status line and the headers.
+        chunked: Whether the body came in chunks.
+        tls: Facts about the TLS connection (`TLS_FACTS`); None without TLS.
+        refusal: Why there was no answer, or one with another status; that is an outcome where errors are the load's subject.
+        fault: Why the answer's bytes are wrong; that is never an outcome.
+
     """
 
     body_bytes: int = 0
@@ -43,50 +57,64 @@ class Canary:
 
     @property
     def faults(self) -> list[Fault]:
-        return [(Reason.WRONG_BACKEND, said) for said in (self.refusal, self.fault) if said]
+        """The faults of a sample whose canary this is."""
+        return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 
 def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
-    """Ask once, on a connection of its own."""
+    """Send one request through the proxy, on a separate connection, and compare the answer with the backend's."""
     path, coding = f"/{point.page}", point.accept_encoding
-    place = f"canary {endpoint.base_url}{path}"
+    label = f"canary {endpoint.base_url}{path}"
     headers = {"Accept-Encoding": coding} if coding != "identity" else None
     try:
-        wanted = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
-        pod = wanted.headers.get(POD)
-        got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
+        expected = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
+        pod = expected.headers.get(POD)
+        response = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
         for _ in range(TRIES):  # until that very pod answers, where the proxy balances over several
-            if got.status != 200 or got.headers.get(POD) in (None, pod):
+            if response.status != 200 or response.headers.get(POD) in (None, pod):
                 break
-            got = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
+            response = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
     except OSError as error:
-        return Canary(refusal=f"{place}: {error}")
-    if not point.answers and (wanted.status != 200 or not wanted.body):
-        return Canary(refusal=f"the backend itself answers {wanted.status} to {path}")
-    if got.status not in (point.answers or (200,)):
-        return Canary(refusal=f"{place}: status {got.status}, {len(got.body)} bytes that are not the backend's")
-    if got.status == 200:
+        return Canary(refusal=f"{label}: {error}")
+    if not point.answers and (expected.status != 200 or not expected.body):
+        return Canary(refusal=f"the backend itself answers {expected.status} to {path}")
+    if response.status not in (point.answers or (200,)):
+        return Canary(
+            refusal=f"{label}: status {response.status}, {len(response.body)} bytes that are not the backend's"
+        )
+    if response.status == 200:
         try:
-            same = _decoded(got, coding, len(wanted.body)) == wanted.body
+            same = _decode_body(response, coding, len(expected.body)) == expected.body
         except (zlib.error, ValueError) as error:
-            return Canary(fault=f"{place}: {error}")
+            return Canary(fault=f"{label}: {error}")
         if not same:
-            return Canary(fault=f"{place}: status 200, {len(got.body)} bytes that are not the backend's")
+            return Canary(fault=f"{label}: status 200, {len(response.body)} bytes that are not the backend's")
     return Canary(
-        body_bytes=len(got.body),
+        body_bytes=len(response.body),
         # `HTTP/1.1 200 OK`, a line for each header, an empty line
-        head_bytes=19 + sum(len(name) + len(value) + 4 for name, value in got.headers.items()),
-        chunked="chunked" in got.headers.get("transfer-encoding", ""),
-        tls={name: got.tls[name] for name in TLS_FACTS if name in got.tls} or None,
+        head_bytes=19 + sum(len(name) + len(value) + 4 for name, value in response.headers.items()),
+        chunked="chunked" in response.headers.get("transfer-encoding", ""),
+        tls={name: response.tls[name] for name in TLS_FACTS if name in response.tls} or None,
     )
 
 
-def _decoded(response: Response, asked: str, size: int) -> bytes:
-    """The body as it was before compression, of so many bytes. ValueError for an encoding that was not asked for, zlib.error for a broken one."""
+def _decode_body(response: Response, accepted: str, size: int) -> bytes:
+    """Return the body as it was before compression.
+
+    Args:
+        response: The response of which the body is taken.
+        accepted: The content coding that the request accepts.
+        size: The size of the uncompressed body.
+
+    Raises:
+        ValueError: The encoding was not accepted by the request, or the body ends early.
+        zlib.error: The compressed body is broken.
+
+    """
     encoding = response.headers.get("content-encoding", "identity")
     if encoding == "identity":
         return response.body
-    if encoding not in ("gzip", asked):
+    if encoding not in ("gzip", accepted):
         raise ValueError(f"content-encoding {encoding!r} was not asked for")
     if encoding == "br":
         return decoded_brotli(response.body, size)
@@ -98,16 +126,20 @@ def _decoded(response: Response, asked: str, size: int) -> bytes:
 
 
 def decoded_brotli(body: bytes, size: int) -> bytes:
-    """What it was before, of at most `size` bytes, by the library that nginx's module brings (libbrotlidec), as no wheel of the lab's has it.
+    """Return a brotli body uncompressed, at most `size` bytes.
 
-    ValueError for what is no such body, or where there is no such library.
+    The decoder is the library that nginx's module brings (libbrotlidec), since no wheel of the lab contains one.
+
+    Raises:
+        ValueError: The body is no brotli, or longer than `size`, or the library is not on this machine.
+
     """
     name = ctypes.util.find_library("brotlidec")
     if name is None:
         raise ValueError(
             "it came in brotli, and libbrotlidec is not on this machine (Debian: apt-get install libbrotli1)"
         )
-    found, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)
-    if ctypes.CDLL(name).BrotliDecoderDecompress(ctypes.c_size_t(len(body)), body, ctypes.byref(length), found) != 1:
+    decoded, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)
+    if ctypes.CDLL(name).BrotliDecoderDecompress(ctypes.c_size_t(len(body)), body, ctypes.byref(length), decoded) != 1:
         raise ValueError("its compressed body is broken, or longer than the page")
-    return found.raw[: length.value]
+    return decoded.raw[: length.value]

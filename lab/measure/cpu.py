@@ -1,4 +1,4 @@
-"""Whose work it was that kept CPUs busy while a generator ran, and how busy the proxy's and the generator's were. Pure."""
+"""The accounting of CPU time during a load: which processes used it, and how busy proxy and generator were. Pure."""
 
 from __future__ import annotations
 
@@ -13,72 +13,100 @@ from lab.targets.common.process import Ended
 from lab.targets.common.sampler import RESIDUAL_NOISE
 
 CONTROL = "control"
-"""The role of a controller's own processes: they run where their proxy does."""
+"""The role of a controller's processes, which run on the CPUs of their proxy."""
 Cpus = Mapping[Role, frozenset[int]]
 """The CPUs that each role is pinned to; empty where roles are not pinned."""
 
 
-def used_s(seen: Observation, ended: Ended) -> dict[str, float]:
-    """Role → CPU seconds of one system's, and of its generator by whoever saw it."""
-    own = {role: usage.cpu_s for role, usage in seen.usage.items() if role != "lab"}
-    return own | {"generator": ended.cpu_s if seen.generator_cpu_s is None else seen.generator_cpu_s}
+def used_s(observation: Observation, ended: Ended) -> dict[str, float]:
+    """Return role → CPU seconds of one system and its generator, without the lab's own.
+
+    The generator's CPU time comes from the observation where the lab's sampler saw it there, else from the ended process.
+    """
+    system_s = {role: usage.cpu_s for role, usage in observation.usage.items() if role != "lab"}
+    return system_s | {"generator": ended.cpu_s if observation.generator_cpu_s is None else observation.generator_cpu_s}
 
 
 def accounted(
-    seen: Observation, ended: Ended, cpus: Cpus, beside_s: Mapping[str, float]
+    observation: Observation, ended: Ended, cpus: Cpus, neighbour_s: Mapping[str, float]
 ) -> tuple[Ended, Observation, dict[int, float]]:
-    """With the generator's CPU from whoever saw it, other people's work on our CPUs, and CPU → seconds of ours on it.
+    """Attribute all CPU time: return the ended generator, the observation, and our processes' seconds on each CPU.
 
-    A role on several CPUs is spread over them as they were busy: one worker fills one of many.
-    `beside_s`: role → CPU seconds of another system of ours on the same CPUs. What a cluster's nodes did and nobody claims is less by
-    what its pods did: those are ours.
+    A role on several CPUs is spread over them in proportion to how busy they were: one worker fills one of many. On a cluster, the nodes'
+    work that no process claims is reduced by the work of the other system's pods, which are ours.
+
+    Args:
+        observation: What the lab observed during the load.
+        ended: The generator's process.
+        cpus: The CPUs that each role is pinned to.
+        neighbour_s: Role → CPU seconds of another system of ours on the same CPUs; empty: there is none.
+
+    Returns:
+        The ended process with the generator's CPU time, the observation with other people's work on our CPUs, and CPU → seconds that
+        our own processes used on it.
+
     """
-    used = used_s(seen, ended)
-    ended = replace(ended, cpu_s=used["generator"])
-    lab = {"lab": seen.usage["lab"].cpu_s} if "lab" in seen.usage else {}
-    both = {role: (used | lab).get(role, 0.0) + beside_s.get(role, 0.0) for role in (*used, *lab, *beside_s)}
-    both["proxy"] = both.get("proxy", 0.0) + both.get(CONTROL, 0.0)
-    own: dict[int, float] = {}
+    role_s = used_s(observation, ended)
+    ended = replace(ended, cpu_s=role_s["generator"])
+    lab = {"lab": observation.usage["lab"].cpu_s} if "lab" in observation.usage else {}
+    total_s = {
+        role: (role_s | lab).get(role, 0.0) + neighbour_s.get(role, 0.0) for role in (*role_s, *lab, *neighbour_s)
+    }
+    total_s["proxy"] = total_s.get("proxy", 0.0) + total_s.get(CONTROL, 0.0)
+    own_cpu_s: dict[int, float] = {}
     for role, pinned in cpus.items():
-        busy = sum(seen.busy.get(cpu, 0.0) for cpu in pinned)
+        busy = sum(observation.busy.get(cpu, 0.0) for cpu in pinned)
         for cpu in pinned:
-            part = seen.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
-            own[cpu] = own.get(cpu, 0.0) + both.get(role, 0.0) * part
-    if UNCLAIMED in seen.counters and beside_s:
-        beside_ms = round(1000 * sum(used for role, used in beside_s.items() if role != "generator"))
-        unclaimed = max(0, seen.counters[UNCLAIMED] - beside_ms)
-        seen = replace(seen, counters={**seen.counters, UNCLAIMED: unclaimed})
-    return ended, with_unexplained(seen, own), own
+            part = observation.busy.get(cpu, 0.0) / busy if busy else 1 / len(pinned)
+            own_cpu_s[cpu] = own_cpu_s.get(cpu, 0.0) + total_s.get(role, 0.0) * part
+    if UNCLAIMED in observation.counters and neighbour_s:
+        neighbour_ms = round(1000 * sum(cpu_s for role, cpu_s in neighbour_s.items() if role != "generator"))
+        unclaimed = max(0, observation.counters[UNCLAIMED] - neighbour_ms)
+        observation = replace(observation, counters={**observation.counters, UNCLAIMED: unclaimed})
+    return ended, with_unexplained(observation, own_cpu_s), own_cpu_s
 
 
-def with_unexplained(seen: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
-    """Work on our CPUs that none of our processes did, beyond what clock ticks get wrong, is somebody else's.
+def with_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
+    """Return the observation with work on our CPUs that none of our processes did counted as other people's.
 
-    It catches what no process list shows: processes in other containers, or ones that nobody waited for. Interrupts are nobody's: those
-    that come in a process are in its time, and the rest (a disk's, of a log whose every line it confirms) in the CPU's idle share.
+    Work counts only beyond what clock ticks get wrong (`RESIDUAL_NOISE`). It catches what no process list shows: processes in other
+    containers, or ones that were never waited for. Interrupts belong to no process: those that come while a process runs are in its time,
+    and the rest fall into the CPU's idle share (for example a disk's, for a log that confirms every line).
+
+    Args:
+        observation: What the lab observed during the load.
+        own_cpu_s: CPU → seconds that our own processes used on it.
+
     """
-    own = {cpu: own_s / seen.elapsed_s for cpu, own_s in own_cpu_s.items() if cpu in seen.busy}
-    outside = {cpu: seen.interrupts.get(cpu, 0.0) * max(0.0, 1 - share) for cpu, share in own.items()}
-    residual = [seen.busy[cpu] - share - outside[cpu] for cpu, share in own.items()]
+    shares = {cpu: cpu_s / observation.elapsed_s for cpu, cpu_s in own_cpu_s.items() if cpu in observation.busy}
+    outside = {cpu: observation.interrupts.get(cpu, 0.0) * max(0.0, 1 - share) for cpu, share in shares.items()}
+    residual = [observation.busy[cpu] - share - outside[cpu] for cpu, share in shares.items()]
     unexplained = sum(share for share in residual if share > RESIDUAL_NOISE)
-    return replace(seen, others=max(seen.others or 0.0, unexplained)) if unexplained else seen
+    return replace(observation, others=max(observation.others or 0.0, unexplained)) if unexplained else observation
 
 
-def unexplained(seen: Observation, ours_s: float) -> float | None:
-    """Of the time for which CPUs were busy, the share that neither our processes (`ours_s`, beside the lab's own) nor others' were seen
-    to use; None where they were not, and on a cluster, whose own (UNCLAIMED) are not seen one by one. Below 0: clock ticks saw less of it
-    than the scheduler.
+def unexplained(observation: Observation, ours_s: float) -> float | None:
+    """Return the share of the CPUs' busy time that no observed process used.
+
+    Args:
+        observation: What the lab observed during the load.
+        ours_s: CPU seconds of our processes, without the lab's own.
+
+    Returns:
+        The share, below 0 where clock ticks saw less work than the scheduler did. None where the CPUs were not busy, and on a cluster,
+        whose own processes (`UNCLAIMED`) are not seen one by one.
+
     """
-    if UNCLAIMED in seen.counters:
+    if UNCLAIMED in observation.counters:
         return None
-    busy_s = sum(seen.busy.values()) * seen.elapsed_s
-    lab = seen.usage.get("lab")
-    known_s = ours_s + (lab.cpu_s if lab else 0.0) + (seen.others or 0.0) * seen.elapsed_s
-    return (busy_s - known_s) / busy_s if busy_s else None
+    busy_s = sum(observation.busy.values()) * observation.elapsed_s
+    lab = observation.usage.get("lab")
+    explained_s = ours_s + (lab.cpu_s if lab else 0.0) + (observation.others or 0.0) * observation.elapsed_s
+    return (busy_s - explained_s) / busy_s if busy_s else None
 
 
 def cores(
-    seen: Observation,
+    observation: Observation,
     own_cpu_s: Mapping[int, float],
     result: Result | None,
     cpus: Cpus,
@@ -86,23 +114,36 @@ def cores(
     workers: int | None,
     alone: bool = True,
 ) -> dict[str, float | None]:
-    """How busy a role's CPUs were while the generator ran: the proxy's least busy one (of those that its workers can fill), the
-    generator's busiest (None: not seen). `workers`: the proxy's; None: one for each of its CPUs.
+    """Return how busy the proxy's and the generator's CPUs were while the generator ran, as fractions of one CPU.
 
-    Clock ticks miss short bursts of work, so what the scheduler counted for our own processes is the least.
-    Where roles are not pinned, a role's CPUs are its node's, and a generator is no less busy than its busiest thread. One of two sides is
-    not `alone`: what else ran on the generator's CPUs took from both alike, and only what is ours there is counted.
+    The proxy's value is that of its least busy CPU among those that its workers can fill, the generator's that of its busiest one. Clock
+    ticks miss short bursts of work, so the scheduler's count of our own processes is the lower bound. Where roles are not pinned, a role's
+    CPUs are its node's, and a generator is at least as busy as its busiest thread.
+
+    Args:
+        observation: What the lab observed during the load.
+        own_cpu_s: CPU → seconds that our own processes used on it.
+        result: What the generator reported; None: it reported nothing.
+        cpus: The CPUs that each role is pinned to.
+        has_proxy: Whether the system has a proxy.
+        workers: The number of the proxy's workers; None: one for each of its CPUs.
+        alone: False for one side of a pair. Other work on the generator's CPUs then took from both sides alike, so only our own counts.
+
+    Returns:
+        A fraction for `proxy` and one for `generator`; None: not seen.
+
     """
-    span_s = min(seen.elapsed_s, result.duration_s) if result and result.duration_s else seen.elapsed_s
-    if seen.cores is not None:
-        shares = {role: min(1.0, share * seen.elapsed_s / span_s) for role, share in seen.cores.items()}
-        least = [share for share in (shares.get("generator"), seen.busiest_thread) if share is not None]
+    span_s = min(observation.elapsed_s, result.duration_s) if result and result.duration_s else observation.elapsed_s
+    if observation.cores is not None:
+        shares = {role: min(1.0, share * observation.elapsed_s / span_s) for role, share in observation.cores.items()}
+        least = [share for share in (shares.get("generator"), observation.busiest_thread) if share is not None]
         return {"proxy": shares.get("proxy"), "generator": max(least, default=None)}
     busy = {
-        cpu: min(1.0, max(share * seen.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s) for cpu, share in seen.busy.items()
+        cpu: min(1.0, max(share * observation.elapsed_s, own_cpu_s.get(cpu, 0.0)) / span_s)
+        for cpu, share in observation.busy.items()
     }
     proxy = [busy[cpu] for cpu in cpus.get("proxy", ()) if cpu in busy and has_proxy]
-    ours = busy if alone else {cpu: min(1.0, own_s / span_s) for cpu, own_s in own_cpu_s.items()}
+    ours = busy if alone else {cpu: min(1.0, cpu_s / span_s) for cpu, cpu_s in own_cpu_s.items()}
     generator = [ours[cpu] for cpu in cpus.get("generator", ()) if cpu in ours]
-    used = seen.usage["proxy"].cpu_s / span_s if "proxy" in seen.usage else 0.0
+    used = observation.usage["proxy"].cpu_s / span_s if "proxy" in observation.usage else 0.0
     return {"proxy": fullness(proxy, workers, used), "generator": max(generator, default=None)}

@@ -1,8 +1,8 @@
-"""Is a generator's word believed? Its time, counts and latencies against what was planned, what the lab saw, and what can be. Pure.
+"""The checks of a generator's report: its time, counts and latencies against the plan and the lab's observation.
 
-Whether the system did well is not asked here. The limits stand together below; what honest samples come to was seen in 3,085 valid
-ones of the committed runs. Whatever is NaN is in no range. Refuses to correct a number: a sample whose generator cannot be believed
-does not count.
+Pure. Whether the system did well is not judged. The limits stand together below, each with the values of honest samples: those come from
+3,085 valid samples of the committed runs. The comparisons are written so that NaN lies in no range and is always a fault. Refuses to
+correct a number: a sample whose generator cannot be believed does not count.
 """
 
 from __future__ import annotations
@@ -17,150 +17,223 @@ from lab.model.sweeps import Point
 from lab.model.usage import Observation
 
 EARLY = 0.01
-"""Of its planned time, by which a run may end early: none did."""
+"""The fraction of its planned time by which a run may end early (no honest sample did)."""
 LATE_S = 2.0
-"""Beyond its planned time and the timeout of its last answers, until a generator's time ends (0.6 s seen)."""
+"""The seconds by which a run may exceed its planned time plus the timeout of its last answers (0.6 s seen)."""
 CLOCK = 0.001
+"""The fraction by which a generator's clock may run fast against the lab's clock."""
 CLOCK_S = 0.01
-"""By so much a generator's clock may go fast against the lab's, which reads its own some 10 ms before and after at the least."""
+"""The seconds by which a generator's time may exceed the lab's, in addition to `CLOCK`.
+
+The lab reads its own clock at least some 10 ms before the generator starts and after it ends.
+"""
 OUTSIDE_S = 5.0
-"""Of a generator's life its time may leave out: to start, also in a pod, and to print (1.9 s seen). A load that goes on beside is not in
-its time but in its counts."""
+"""The seconds of a generator's life that its reported time may leave out: for its start and its output (1.9 s seen).
+
+The start may be that of a process in a pod. A load that continues outside the reported time does not show in that time, but in the counts.
+"""
 CPU = 1.05
+"""The largest credible CPU time used, as a multiple of reported time × number of CPUs (0.97 seen)."""
 CPU_S = 1.0
-"""CPU time used, of its CPUs × its time, and for each CPU in what its time leaves out (0.97 and 0 s seen)."""
+"""The CPU seconds that may be used on each CPU outside the reported time (0 s seen)."""
 FASTEST_S = 5e-6
-"""No half of all answers comes in less: a byte there and back over a loopback takes twice as long (42 µs seen)."""
+"""The smallest credible median latency in seconds (42 µs seen).
+
+A byte sent over a loopback and back takes twice as long as this limit.
+"""
 COVERED = 0.2
-"""By so much the share of requests with a latency may differ from the share of the time in which they are recorded (0.08 seen)."""
+"""The tolerance between the share of requests with a latency and the share of the time that latencies cover.
+
+The largest difference seen is 0.08.
+"""
 BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
-"""Connections that wait for an answer on average, of those there are (1.00 seen in closed loops, 0.05 at given rates); read off percentiles
-it is too many.
+"""The largest credible average share of connections that wait for an answer, by the kind of histogram.
+
+Honest samples have 1.00 in closed loops and 0.05 at offered rates. An average that is computed from percentiles is too high.
 """
 QUEUED = 0.015
-"""Of the requests that were due, by which those that wait to be sent may be more, on average: three times what they are where all that a
-valid sample may miss is late, for a system that stalls and catches up.
+"""The share of the due requests that may wait to be sent on average in an open loop, in addition to `BUSY`.
+
+It is three times the value of a load in which everything that a valid sample may miss is late. A system that stalls and catches up
+needs the margin.
 """
 LEAST_BUSY = 0.003
-"""And the least in a closed loop in which nothing fails (0.06 seen, where most of a thousand connections are not accepted). Latencies in
-another unit, a thousandth of what they were, are below it.
+"""The smallest credible average share of waiting connections in a closed loop without failures.
+
+The smallest seen is 0.06, where most of a thousand connections are not accepted. Latencies in another unit, a thousandth of the true
+ones, fall below the limit.
 """
 IDLE = 0.55
-"""Of the time that a number of requests takes, a connection waits for an answer on average (0.66 seen of kept ones, 0.92 at the most), or the
-slowest answer takes as much: where the load is so short that the lab's own clock has starting a generator in it, this tells its double.
+"""The smallest share of the reported time that latencies must explain, for a load of a fixed number of requests.
+
+Either a connection waits for an answer during this share on average, or the slowest answer takes as long. Kept connections had at least
+0.66, and 0.92 at the most. Such a load can be so short that starting the generator dominates the lab's own clock; this limit then
+still detects a reported time that is twice the true one.
 """
 AHEAD = 0.01
-"""More answers than were due, beside those that can be under way: a schedule never makes up for more than it lost (0.001 seen)."""
+"""The fraction by which answers may exceed the due requests, in addition to those in flight (0.001 seen).
+
+A schedule never makes up for more than it lost.
+"""
 COUNTED = 0.01
+"""The fraction by which the proxy's own count may differ from the generator's.
+
+A request on a kept connection that closes is sent again, and probes send requests, too.
+"""
 COUNTED_REQUESTS = 20
-"""By so much the proxy's own count may differ, beside two requests of every connection (under way as the counting begins and ends): a
-kept connection that closes is asked again, and probes ask, too."""
+"""The requests by which the proxy's own count may differ, in addition to `COUNTED` and to two per connection.
+
+The two can be in flight when the counting begins and when it ends.
+"""
 OPENED = 1.25
-"""Connections opened for each request where none is kept (1.11 seen: one that is cut off is opened again)."""
+"""The largest credible number of connections per request without keep-alive (1.11 seen).
+
+A connection that is cut off is opened again.
+"""
 FRAMES = 0.12
+"""The share of an answer's body by which the bytes on the client's link may exceed it (0.08 seen)."""
 FRAME_BYTES = 1300
-"""Bytes on the client's link beyond an answer's body: of it (0.08 seen), and of every answer (1,150 seen, with its headers)."""
+"""The bytes by which every answer on the client's link may exceed its body, in addition to `FRAMES`.
+
+The largest seen are 1,150, with the answer's headers.
+"""
 HANDSHAKE_BYTES = 8192
-"""And of every TLS connection; more than a server says in a handshake with our certificates."""
+"""The bytes on the client's link that every TLS connection may add.
+
+It is more than a server sends in a handshake with our certificates.
+"""
 
 Fault = tuple[Reason, str]
+"""A fault of a sample: the reason and a sentence for people."""
 
 
 def time_faults(
-    point: Point, result: Result, seen: Observation, cpu_s: float | None, cpus: int | None
+    point: Point, result: Result, observation: Observation, cpu_s: float | None, cpus: int | None
 ) -> Iterator[Fault]:
-    """Of any load. `cpu_s`: what the generator used; `cpus`: how many it may use; None: not known."""
-    told_s = result.duration_s
-    if not told_s > 0:
-        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s"
+    """Yield the faults of a generator's reported time, for any kind of load.
+
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        observation: What the lab observed during the load.
+        cpu_s: CPU seconds that the generator used; None: not known.
+        cpus: How many CPUs one generator may use; None: not known.
+
+    """
+    reported_s = result.duration_s
+    if not reported_s > 0:
+        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s"
         return
-    latest_s = point.duration_s + point.timeout_s + LATE_S  # the last answers may be as late as they may be at all
-    if point.requests is None and not point.duration_s * (1 - EARLY) <= told_s <= latest_s:
-        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s of a load of {point.duration_s:g} s"
-    least_s = seen.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of many others may go on for longer
-    if not least_s <= told_s <= seen.elapsed_s * (1 + CLOCK) + CLOCK_S:
-        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, {seen.elapsed_s:.6g} s passed"
+    latest_s = point.duration_s + point.timeout_s + LATE_S  # the last answers may take the whole timeout
+    if point.requests is None and not point.duration_s * (1 - EARLY) <= reported_s <= latest_s:
+        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s of a load of {point.duration_s:g} s"
+    least_s = observation.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of several, others may run longer
+    if not least_s <= reported_s <= observation.elapsed_s * (1 + CLOCK) + CLOCK_S:
+        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s, {observation.elapsed_s:.6g} s passed"
     cpus = None if cpus is None else cpus * point.generators
-    if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (CPU * told_s + CPU_S):
-        on = f"{cpus} CPU{'s' if cpus > 1 else ''}"
-        yield Reason.GENERATOR_TIME, f"it tells {told_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {on}"
+    if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (CPU * reported_s + CPU_S):
+        available = f"{cpus} CPU{'s' if cpus > 1 else ''}"
+        yield (
+            Reason.GENERATOR_TIME,
+            f"it tells {reported_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {available}",
+        )
 
 
-def count_faults(point: Point, result: Result, seen: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
-    """Of a steady load. `body_bytes`: what one body weighed as it came; `tls`: where it ends."""
-    wrong = result.errors.get("status", 0)
+def count_faults(point: Point, result: Result, observation: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
+    """Yield the faults of the counts and latencies that a generator reported of a steady load.
+
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        observation: What the lab observed during the load.
+        body_bytes: The size of one body as it was received, compressed where it was; 0: not known.
+        tls: Where TLS ends.
+
+    """
+    wrong_status = result.errors.get("status", 0)
     counts = (result.requests, result.dropped, *result.errors.values())
-    if min(counts) < 0 or wrong > result.requests:
-        yield Reason.GENERATOR_COUNT, f"{result.requests} responses, {wrong} of them with a wrong status: {counts}"
-    if point.rate_rps is not None and result.requests > (1 + AHEAD) * point.rate_rps * result.duration_s + _at_once(
-        point
-    ):
-        said = f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s"
-        yield Reason.GENERATOR_COUNT, said
+    if min(counts) < 0 or wrong_status > result.requests:
+        yield (
+            Reason.GENERATOR_COUNT,
+            f"{result.requests} responses, {wrong_status} of them with a wrong status: {counts}",
+        )
+    if point.rate_rps is not None and result.requests > (
+        1 + AHEAD
+    ) * point.rate_rps * result.duration_s + _count_streams(point):
+        message = f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s"
+        yield Reason.GENERATOR_COUNT, message
     yield from latency_faults(point, result)
-    yield from _witnessed(point, result, seen, body_bytes, tls)
+    yield from _compare_counts(point, result, observation, body_bytes, tls)
 
 
 def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
-    """Of what a generator tells of its latencies alone."""
-    latency, told_s = result.latency, result.duration_s
-    if not latency.total or not result.requests or not told_s > 0:
-        return  # they were not wanted, or another fault says so
+    """Yield the faults that a generator's reported latencies show without any other source."""
+    latency, reported_s = result.latency, result.duration_s
+    if not latency.total or not result.requests or not reported_s > 0:
+        return  # latencies were not requested, or another check reports the fault
     recorded = latency.total / result.requests
-    share = result.recorded_s / told_s
+    share = result.recorded_s / reported_s
     if not (1 - COVERED) * share <= recorded <= (1 + COVERED) * share:
-        said = f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {told_s:.6g} s"
-        yield Reason.GENERATOR_COUNT, said
+        message = (
+            f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {reported_s:.6g} s"
+        )
+        yield Reason.GENERATOR_COUNT, message
     longest_s, mean_s = latency.maximum_s or 0.0, latency.mean_s or 0.0
-    if longest_s > (1 + EARLY) * told_s + CLOCK_S:
-        yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {told_s:.6g} s"
+    if longest_s > (1 + EARLY) * reported_s + CLOCK_S:
+        yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {reported_s:.6g} s"
     if (latency.quantile_s(0.5) or mean_s) < FASTEST_S:
         yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
     closed = point.rate_rps is None
     waiting = mean_s * latency.total / result.recorded_s
     if point.requests is not None and closed and not unanswered(result):
-        explained_s = max(waiting / _at_once(point) * told_s, longest_s)
-        if not told_s * IDLE <= explained_s:
-            said = f"it tells {told_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
-            yield Reason.GENERATOR_TIME, said
-    most = BUSY[latency.kind] * _at_once(point) + (0.0 if closed else QUEUED * (point.rate_rps or 0.0) * told_s)
-    least = LEAST_BUSY * _at_once(point) if closed and not unanswered(result) else 0.0
-    if not least <= waiting <= most:
+        explained_s = max(waiting / _count_streams(point) * reported_s, longest_s)
+        if not reported_s * IDLE <= explained_s:
+            message = f"it tells {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
+            yield Reason.GENERATOR_TIME, message
+    highest = BUSY[latency.kind] * _count_streams(point) + (
+        0.0 if closed else QUEUED * (point.rate_rps or 0.0) * reported_s
+    )
+    lowest = LEAST_BUSY * _count_streams(point) if closed and not unanswered(result) else 0.0
+    if not lowest <= waiting <= highest:
         yield (
             Reason.GENERATOR_TIME,
-            f"its latencies keep {waiting:.6g} of {_at_once(point)} connections or streams busy",
+            f"its latencies keep {waiting:.6g} of {_count_streams(point)} connections or streams busy",
         )
 
 
-def _at_once(point: Point) -> int:
-    """Requests that can be under way."""
+def _count_streams(point: Point) -> int:
+    """Return how many requests can be in flight at once."""
     return point.connections * point.streams
 
 
-def _witnessed(point: Point, result: Result, seen: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
-    """What others counted of the same requests: the proxy, unless it passes them through unread, the kernel where it (or the backend)
-    lives, the client's link.
+def _compare_counts(
+    point: Point, result: Result, observation: Observation, body_bytes: int, tls: Tls
+) -> Iterator[Fault]:
+    """Yield the faults that other counts of the same requests show.
+
+    Those are the proxy's own count (unless it passes TLS through unread), the kernel's where the proxy (or else the backend) lives, and
+    the bytes on the client's link.
     """
-    least, most = result.requests, result.requests + unanswered(result)
-    under_way = 2 * _at_once(point) + COUNTED_REQUESTS
-    counters, role = seen.counters, "proxy" if "proxy/InSegs" in seen.counters else "backend"
-    own, by_h2 = counters.get("proxy/requests"), counters.get("proxy/requests_h2")
+    least, highest = result.requests, result.requests + unanswered(result)
+    in_flight = 2 * _count_streams(point) + COUNTED_REQUESTS
+    counters, role = observation.counters, "proxy" if "proxy/InSegs" in observation.counters else "backend"
+    proxy_requests, h2_requests = counters.get("proxy/requests"), counters.get("proxy/requests_h2")
     segments = counters.get(f"{role}/InSegs")
     opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
-    slack = under_way + COUNTED * most
-    if own is not None and tls != "passthrough" and not least - slack <= own <= most + slack:
-        yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {own}"
-    if by_h2 is not None and tls != "passthrough":
-        wrong, asked = (least - by_h2, "all") if point.protocol == "h2" else (by_h2, "none")
+    slack = in_flight + COUNTED * highest
+    if proxy_requests is not None and tls != "passthrough" and not least - slack <= proxy_requests <= highest + slack:
+        yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {proxy_requests}"
+    if h2_requests is not None and tls != "passthrough":
+        wrong, planned = (least - h2_requests, "all") if point.protocol == "h2" else (h2_requests, "none")
         if wrong > slack:
-            yield Reason.PROTOCOL, f"the proxy counts {by_h2} of {least} requests by HTTP/2, asked for {asked}"
-    if segments is not None and least > segments + under_way:
+            yield Reason.PROTOCOL, f"the proxy counts {h2_requests} of {least} requests by HTTP/2, asked for {planned}"
+    if segments is not None and least > segments + in_flight:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} got {segments} TCP segments"
-    if opened is not None and not point.keepalive and not least - slack <= opened <= OPENED * most + slack:
+    if opened is not None and not point.keepalive and not least - slack <= opened <= OPENED * highest + slack:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} took {opened} connections"
     if link_bytes is not None and body_bytes:
-        handshakes = (most if not point.keepalive else point.connections) * HANDSHAKE_BYTES * (tls != "none")
-        good = least - result.errors.get("status", 0) - under_way
-        each = body_bytes * (1 + FRAMES) + FRAME_BYTES
-        if not good * body_bytes * (1 - COUNTED) <= link_bytes <= (most + under_way) * each + handshakes:
+        handshakes = (highest if not point.keepalive else point.connections) * HANDSHAKE_BYTES * (tls != "none")
+        good = least - result.errors.get("status", 0) - in_flight
+        answer_bytes = body_bytes * (1 + FRAMES) + FRAME_BYTES
+        if not good * body_bytes * (1 - COUNTED) <= link_bytes <= (highest + in_flight) * answer_bytes + handshakes:
             yield Reason.GENERATOR_COUNT, f"it counts {least} requests, {link_bytes} bytes came over the client's link"

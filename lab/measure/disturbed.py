@@ -1,6 +1,6 @@
-"""The regime of a disturbed load: every request is logged, what is done meanwhile is timed, and what came of it is the outcome.
+"""The regime of a disrupted load: every request is logged, the disruption is timed, and its effects are the outcome.
 
-A control run is the same with nothing done. Errors and restarts are the outcome here, so that other faults count against a
+A control run is the same with nothing done to the system. Errors and restarts are the outcome here, so other faults count against a
 sample than under a steady load (`lab.measure.validity.disturbed_faults`).
 """
 
@@ -36,31 +36,40 @@ from lab.targets.common.scratch import scratch
 BESIDE = (
     "what is transferred goes through the generator's own CPUs: the latency of the requests beside it has that in it"
 )
+"""The note of a sample whose disruption loads the client's CPUs."""
 POLL_S = 0.01
+"""The seconds between two looks at the generator's log until the load begins."""
 JOIN_S = 30.0
-"""For a disturbance to end once the load has: what it still does must not reach the next measurement."""
+"""The seconds in which a disruption must end once the load has: its actions must not reach the next measurement."""
 
 
 @dataclass(slots=True)
-class _Acting:
-    """A disturbance in a thread of its own beside the load, and its `fault` (empty = it happened as asked)."""
+class _DisturbanceThread:
+    """A disruption that runs in its thread during the load; its `fault` is empty if it happened as planned."""
 
     disturbance: Disturbance
     context: DisturbanceContext
     log: Path
-    """Where the generator's log goes: the load has begun when its first line is there."""
+    """The generator's log: the load has begun when the first line is in it."""
     done: bool = False
     fault: str = ""
     error: BaseException | None = None
-    """What ends the run: what it goes on with is lost, or a defect of ours."""
+    """The error that ends the run: a lost target or a defect of the lab."""
     thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Start the disruption, which waits until the load has begun."""
         self.thread = threading.Thread(target=self._run, name="disturbance", daemon=True)
         self.thread.start()
 
     def finish(self) -> None:
-        """After the load, however it ended: LostError and defects come out here."""
+        """Wait for the disruption's end after the load, however the load ended.
+
+        Raises:
+            LostError: The target was lost.
+            BaseException: The disruption met a defect of the lab.
+
+        """
         self.context.over.set()
         if self.thread is None:
             return
@@ -73,7 +82,10 @@ class _Acting:
             self.fault = "the load was over before it was done"
 
     def _run(self) -> None:
-        """A generator takes a second and more to begin, on a busy machine: what is done counts from its first request."""
+        """Disturb the system, with times counted from the first request.
+
+        A generator takes a second or more to begin on a busy machine.
+        """
         try:
             while not (self.log.exists() and self.log.stat().st_size):
                 self.context.wait(POLL_S)
@@ -93,7 +105,7 @@ class _Acting:
 
 @dataclass(slots=True)
 class Disturbed:
-    """One sample's regime, on a system of its own that was brought up as `changing`."""
+    """The regime of one disrupted sample, on a separate system that was brought up as `changing`."""
 
     target: Target
     system: System
@@ -103,16 +115,21 @@ class Disturbed:
     _context: DisturbanceContext = field(init=False)
     _began_s: float = 0.0
     _clocks: list[ClockOffset] = field(default_factory=list[ClockOffset])
-    """Before and after the load."""
+    """The clock measurements before and after the load."""
     _restarts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Before."""
+    """The restarts by container before the load."""
     _moved: Set[str] = frozenset()
-    """Roles of which a process ended or began, or that could not be asked."""
+    """Roles in which a process ended or began, or whose processes could not be listed."""
     _notes: Sequence[str] = ()
     _faults: list[Fault] = field(default_factory=list[Fault])
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
-        """What the disturbance wants there before the load, in control runs too."""
+        """Prepare what the disruption needs before the load, in control runs too.
+
+        Returns:
+            Columns of the sample, and the faults for which the load cannot be made.
+
+        """
 
         def find(name: str) -> str:
             installed = self.target.installed(generator(name))
@@ -121,25 +138,25 @@ class Disturbed:
             return installed.path
 
         folder = lasting.enter_context(scratch())
-        beside = lasting.enter_context(ExitStack())
-        self._context = DisturbanceContext(self.system, EventLog(), self.manifests, folder, find, beside)
-        began_s, found = time.monotonic(), list[Fault]()
-        with _noting(found, Reason.DISTURBANCE_FAILED, "before the load: "):
+        background = lasting.enter_context(ExitStack())
+        self._context = DisturbanceContext(self.system, EventLog(), self.manifests, folder, find, background)
+        began_s, faults = time.monotonic(), list[Fault]()
+        with _note_failure(faults, Reason.DISTURBANCE_FAILED, "before the load: "):
             self._disturbance.prepare(self._context)
-        return {} if found else {"prepared_s": time.monotonic() - began_s}, found
+        return {} if faults else {"prepared_s": time.monotonic() - began_s}, faults
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
-        """The load's hosts may be the disturbance's own."""
+        """Return where the load goes: to the disruption's host where it has one, else to `endpoint`."""
         host = self._disturbance.host
         return endpoint if host is None else endpoint.at(host)
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
-        """The disturbance acts beside the load, unless this is a control run; all that happens is recorded."""
+        """Warm up, then load while the disruption acts (not in a control run) and all events are recorded."""
         warm_up()
         self._restarts = dict(self.system.restarts())
         self._clocks.append(self.system.clock())
-        running = _running(self.system)
-        acting = _Acting(self._disturbance, self._context, folder / "stderr")
+        running = _list_running(self.system)
+        acting = _DisturbanceThread(self._disturbance, self._context, folder / "stderr")
         with self.system.recorder() as recorder, self.system.watch() as watch:
             self._began_s = time.time()
             if not self.point.control:
@@ -150,34 +167,34 @@ class Disturbed:
                 acting.finish()
         if acting.fault:
             self._faults.append((Reason.DISTURBANCE_FAILED, acting.fault))
-        with _noting(self._faults, Reason.DISTURBANCE_FAILED, "beside the load: "):
-            self._context.beside.close()  # what goes on there tells the log what became of it only now
-        after = _running(self.system)
+        with _note_failure(self._faults, Reason.DISTURBANCE_FAILED, "beside the load: "):
+            self._context.beside.close()  # only now do background processes log what became of them
+        after = _list_running(self.system)
         self._clocks.append(self.system.clock())
-        with _noting(self._faults, Reason.EVENT_LOG):
+        with _note_failure(self._faults, Reason.EVENT_LOG):
             self._context.log.extend(recorder.events())
         self._moved = {role for role, before in running.items() if before is None or before != after[role]}
         self._notes = recorder.notes()
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> Findings:
-        """By the log of its requests and what the disturbance was to do; errors are the outcome."""
+        """Judge the load by its log of requests and by what the disruption was to do; errors are the outcome."""
         control = self.point.control
-        # Of the two measurements of the clock the better one is taken. Its error is that between requests and events: the drift and the
-        # log's own resolution are part of it.
+        # The better one of the two clock measurements is taken. Its error is that between requests and events, so the drift and the log's
+        # own resolution are part of it.
         best = min(self._clocks, key=lambda clock: clock.error_s)
         drift_s = abs(self._clocks[-1].offset_s - self._clocks[0].offset_s)
         error_s = best.error_s + drift_s + RESOLUTION_S
         events = events_frame(self._context.log.events)
-        # A process that ended took its counts along: what is left is no increase.
+        # A process that ended took its counts along, so the difference is no increase.
         counters = {
             name: count for name, count in run.seen.counters.items() if name.partition("/")[0] not in self._moved
         }
         columns: dict[str, Any] = {"clock_offset_s": best.offset_s, "counters": counters, "outcome": {}}
-        found = [*self._faults, *run.faults]
+        faults = [*self._faults, *run.faults]
         try:
             if run.result is None:
-                found += validity.machine_faults(run.seen)
+                faults += validity.machine_faults(run.seen)
             else:
                 log = self.generator.requests(run.ended.stdout, run.ended.stderr, run.begun.job.load)
                 requests = shifted(log, best.offset_s)
@@ -185,7 +202,7 @@ class Disturbed:
                 outcome = outcomes.outcome(self.point, requests, events, run.seen.rows, self._began_s, error_s)
                 after_s = first_s - self._began_s if isinstance(first_s, float) else None
                 columns |= {"outcome": outcome, "load_after_s": after_s}
-                found += validity.disturbed_faults(
+                faults += validity.disturbed_faults(
                     self.point,
                     run.result,
                     requests,
@@ -197,13 +214,13 @@ class Disturbed:
                     run.ended.cpu_s,
                     run.generator_cpus,
                 )
-                found += validity.control_faults(outcome) if control else []
+                faults += validity.control_faults(outcome) if control else []
         except OutputError as error:
-            found += [(Reason.REQUEST_LOG, str(error)), *validity.machine_faults(run.seen)]
+            faults += [(Reason.REQUEST_LOG, str(error)), *validity.machine_faults(run.seen)]
         if control and (again := dict(self.system.restarts())) != self._restarts:
-            found.append((Reason.PROXY_DIED, f"restarts were {self._restarts} before and {again} after"))
+            faults.append((Reason.PROXY_DIED, f"restarts were {self._restarts} before and {again} after"))
         notes = [BESIDE] if self._disturbance.loads_client and not control else []
-        return Findings(found, (*notes, *self._notes), columns, events)
+        return Findings(faults, (*notes, *self._notes), columns, events)
 
     @property
     def _disturbance(self) -> Disturbance:
@@ -211,24 +228,24 @@ class Disturbed:
         return self.point.disturbance
 
 
-def _running(system: System) -> dict[Role, set[int] | None]:
-    """Role → its processes; None where a container is on its way up or down and cannot be asked."""
+def _list_running(system: System) -> dict[Role, set[int] | None]:
+    """Return role → its processes; None where a container is starting or stopping and cannot list them."""
     roles: tuple[Role, ...] = ("proxy", "backend")
-    found: dict[Role, set[int] | None] = {}
+    running: dict[Role, set[int] | None] = {}
     for role in roles:
         try:
-            found[role] = set(system.processes(role))
-        except MeasuringError:  # a lost client's place shows in the next call, too
-            found[role] = None
-    return found
+            running[role] = set(system.processes(role))
+        except MeasuringError:  # a lost target shows in the next call, too
+            running[role] = None
+    return running
 
 
 @contextmanager
-def _noting(found: list[Fault], reason: Reason, when: str = "") -> Iterator[None]:
-    """A failure inside is a fault of the sample; that what the run goes on with is lost ends the run."""
+def _note_failure(faults: list[Fault], reason: Reason, when: str = "") -> Iterator[None]:
+    """Add a failure inside the block to the sample's faults; a lost target still ends the run."""
     try:
         yield
     except LostError:
         raise
     except MeasuringError as error:
-        found.append((reason, f"{when}{error}"))
+        faults.append((reason, f"{when}{error}"))

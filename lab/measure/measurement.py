@@ -1,7 +1,9 @@
-"""One sample: canary, warm-up, load, and everything seen meanwhile, as one record with its verdict; steady or disturbed alike.
+"""The measuring of one sample: canary, warm-up, load and observations, as one record with its verdict.
 
-What earlier loads have left is looked at before the warm-up, when the load starts and after it. Refuses to decide what happens next: measuring
-again, bringing up anew, storing and ordering belong to `loop`.
+It is the same for steady and disrupted loads, which differ by their regime.
+
+The traces of earlier loads are looked at before the warm-up, when the load starts and after it. Refuses to decide what happens next:
+measuring again, bringing up anew, storing and ordering belong to `loop`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,16 @@ from lab.targets.common.scratch import scratch
 from lab.targets.readback import Reading
 
 NOBODY: Mapping[str, float] = {}
+"""The CPU seconds by role of another system on the same CPUs, where there is none."""
 OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
+"""The note of a sample where other processes were not visible."""
 WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's local ports"
+"""The note of a sample whose warm-up was left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenGenerator:
-    """The generator of one point: which, where it is installed, and the one it stands in for."""
+    """The generator of one load point: which, where it is installed, and the generator that it replaces."""
 
     generator: Generator
     path: str
@@ -53,53 +58,69 @@ class ChosenGenerator:
     stand_in_for: str | None
     notes: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    """Files that it leaves in its scratch folder and that are kept beside the sample."""
+    """The files that it leaves in its scratch folder and that are stored with the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a load comes to: all that speaks against it, and what its sample says beside the measurements."""
+    """The judgement of a load: every fault, and what its sample records in addition to the measurements."""
 
     faults: Sequence[Fault]
     notes: Sequence[str] = ()
     columns: Mapping[str, Any] = field(default_factory=dict[str, Any])
     events: pl.DataFrame | None = None
-    """Of a disturbed load: EVENTS_SCHEMA."""
+    """The events of a disrupted load (EVENTS_SCHEMA)."""
 
 
 class Regime(Protocol):
-    """What a steady load and a disturbed one do differently around the same measuring: one sample's, its methods called in this order, once each.
+    """The differences between a steady load and a disrupted one in how a sample is measured.
 
-    As it is here nothing is prepared, and the load goes where the canary goes.
+    An object belongs to one sample; its methods are called in this order, once each. By default nothing is prepared, and the load goes
+    where the canary goes.
     """
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
-        """Before anything is asked of the system: columns of the sample, and why it cannot go on. What `lasting` holds ends with the load."""
+        """Prepare the load before any request to the system.
+
+        Args:
+            lasting: Holds what must end with the load.
+
+        Returns:
+            Columns of the sample, and the faults for which the load cannot be made.
+
+        """
         return {}, []
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
-        """Where the load goes, of a system whose canary goes to `endpoint`."""
+        """Return where the load goes, on a system whose canary goes to `endpoint`."""
         return endpoint
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
-        """Warm up, then load while the system is watched. `folder`: where the generator's output goes."""
+        """Warm up, then load while the system is watched.
+
+        Args:
+            warm_up: Makes the warm-up.
+            load: Makes the load.
+            folder: Where the generator's output goes.
+
+        """
         ...
 
     def findings(self, run: LoadRun) -> Findings:
-        """After the load."""
+        """Judge the load after it has ended."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one attempt at a slot left behind: the record and what is stored beside it."""
+    """The result of one attempt at a slot: the record, and what is stored with it."""
 
     sample: Sample
     raw: str = ""
     histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
     usage: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=USAGE_SCHEMA))
     events: pl.DataFrame | None = None
-    """Of a disturbed sample: the columns of `lab.model.events.EVENTS_SCHEMA`."""
+    """The events of a disrupted sample, with the columns of `lab.model.events.EVENTS_SCHEMA`."""
     left: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """File name → content of what the generator itself wrote (`ChosenGenerator.keep`)."""
 
@@ -110,7 +131,7 @@ class UndrainedStartError(Exception):
     Attributes:
         reasons: A sentence for each system whose ports are taken.
         by_warm_up: Whether a warm-up alone took them, so that it has to be left out.
-        rate_rps: What both generators of a pair answered per second while they warmed up; 0 where nobody needs it.
+        rate_rps: The requests per second that both generators of a pair answered while they warmed up; 0: not needed.
 
     """
 
@@ -121,14 +142,14 @@ class UndrainedStartError(Exception):
 
 @dataclass(slots=True)
 class Start:
-    """What one system shows around one load.
+    """The traces of earlier loads in one system around one load.
 
     Attributes:
-        before: What was seen before the warm-up; None: nobody looked, so no start is refused.
+        before: The state before the warm-up; None: it was not looked at, so no start is refused.
         fresh_bring_ups: How often the system had been brought up anew in its block.
         warms_up: Whether the load's warm-up is made.
-        rate_rps: What both generators of a pair answered per second in a warm-up that is left out since; 0: not known.
-        seen: What was seen when the load started, and when it had ended.
+        rate_rps: The requests per second that both generators of a pair answered in a warm-up that is left out since; 0: not known.
+        seen: The states when the load started and when it had ended.
 
     """
 
@@ -139,20 +160,29 @@ class Start:
     seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
 
     def columns(self) -> dict[str, Any]:
-        """Return the sample's columns of what was seen so far."""
+        """Return the sample's columns for what was seen so far."""
         before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 
 
 def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
-    """Raise UndrainedStartError where too many ports of one of these systems are taken when their load starts."""
+    """Refuse a load if too many local ports of one of these systems are taken when it starts.
+
+    Args:
+        starts: The systems' states; a system without a look before the warm-up is never refused.
+        rate_rps: The requests per second that both generators of a pair answered in the warm-up.
+
+    Raises:
+        UndrainedStartError: Too many ports are taken.
+
+    """
     reasons: list[str] = []
     any_by_warm_up = False
     for start in starts:
-        now_seen = start.seen["start"]
-        if start.before is not None and ports_are_taken(now_seen):
-            by_warm_up = start.warms_up and ports_are_taken(now_seen, start.before)
-            reasons.append(f"{ports_taken(now_seen)}{' after the warm-up' if by_warm_up else ''}")
+        at_start = start.seen["start"]
+        if start.before is not None and ports_are_taken(at_start):
+            by_warm_up = start.warms_up and ports_are_taken(at_start, start.before)
+            reasons.append(f"{ports_taken(at_start)}{' after the warm-up' if by_warm_up else ''}")
             any_by_warm_up |= by_warm_up
     if reasons:
         raise UndrainedStartError(reasons, any_by_warm_up, rate_rps)
@@ -160,7 +190,7 @@ def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A sample whose load can be made: what is known of it before, and the generator's job."""
+    """A sample whose load can be made: its record so far, its canary, and the generator's job."""
 
     blank: Sample
     endpoint: Endpoint
@@ -169,10 +199,10 @@ class Begun:
     warmup_s: float
 
     def warm_up(self, lasting: ExitStack) -> list[Job]:
-        """The same load, of which nothing is kept; none where the point wants none.
+        """Return the jobs of the warm-up: the same load, without any record; empty where the point has no warm-up.
 
-        A second at least, as not every generator takes less: who can is interrupted before. One that is late with its first second tells
-        too low a rate, and slices are longer then, no other.
+        The load lasts at least a second, since not every generator accepts less; one that ends well on an interrupt is interrupted after
+        `warmup_s`. A generator that is late with its first second reports too low a rate, which only makes a pair's slices longer.
         """
         if not self.warmup_s:
             return []
@@ -184,23 +214,23 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """A load that was made, and everything that was seen of it."""
+    """A load that was made, and everything that was observed of it."""
 
     begun: Begun
     ended: Ended
     seen: Observation
     result: Result | None
-    """What the generator reported; None: nothing, and `faults` say why."""
+    """The generator's report; None: it reported nothing, and `faults` give the reason."""
     faults: Sequence[Fault]
     cores: Mapping[str, float | None]
-    """How busy the CPUs of proxy and generator were; None: not seen."""
+    """The busy fraction of the CPUs of proxy and generator; None: not seen."""
     generator_cpus: int | None = None
-    """How many it may use; None: not known."""
+    """The number of CPUs that the generator may use; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """One slot on one running system."""
+    """The measuring of one slot on one running system."""
 
     target: Target
     system: System
@@ -210,21 +240,28 @@ class SampleRun:
     bring_up_s: float
     readings: Sequence[Reading]
     manifests: Manifests = ()
-    """Of the variant."""
+    """The variant's manifests."""
     renewed: Renewed | None = None
     """The reload that made its workers; None: it came up with them."""
     start: Start = field(default_factory=Start)
-    """What is seen of earlier loads around this one."""
+    """The traces of earlier loads around this one."""
 
     @property
     def workers(self) -> int | None:
-        """Of the proxy, as the manifests ask; None: as many as it makes of its CPUs. How many really run is among the gauges."""
+        """The number of the proxy's workers that the manifests prescribe; None: the proxy derives it from its CPUs.
+
+        The number that really runs is among the gauges.
+        """
         return asked(self.manifests, len(self.target.cpus().get("proxy", ())) or None)
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
-        """Measure, unless a knob did not take or the wrong backend answers: then there is nothing worth a number.
+        """Measure the slot, unless a knob did not take effect or the wrong backend answers.
 
-        Raises UndrainedStartError where the warm-up of a steady load takes too many local ports.
+        In these cases no number would mean anything.
+
+        Raises:
+            UndrainedStartError: The warm-up of a steady load takes too many local ports.
+
         """
         with ExitStack() as lasting:
             begun = self.begin(regime, attempt, lasting)
@@ -238,21 +275,27 @@ class SampleRun:
                 if self.slot.point.disturbance is None:
                     refuse_undrained([self.start])
 
-            ended, seen = regime.run(warm_up, lambda: load()[0], begun.job.scratch)
+            ended, observation = regime.run(warm_up, lambda: load()[0], begun.job.scratch)
             self.start.seen["end"] = self.system.leftovers()
-            run = self.load_run(begun, ended, seen)
+            run = self.load_run(begun, ended, observation)
             return self.finish(run, regime.findings(run))
 
     def blank(self, attempt: int) -> Sample:
-        """Return the record of this slot before its load, with what was seen before it."""
+        """Return the record of this slot before its load, with the traces of earlier loads."""
         took_s, renewed = self.bring_up_s, self.renewed
         blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, took_s, renewed)
         return blank.model_copy(update=self.start.columns())
 
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> Begun | Measurement:
-        """All that comes before a load; a Measurement where none is worth making. What `lasting` holds is to stay until the load is judged.
+        """Do everything that comes before a load; return an invalid Measurement where no load would mean anything.
 
-        Whether the generator can make the load could not be known before the system was up: how many hosts it has and where its TLS ends.
+        Only a system that is up shows whether the generator can make the load: how many hosts it has and where its TLS ends.
+
+        Args:
+            regime: How the load is made and judged.
+            attempt: The number of this attempt, from 1.
+            lasting: Holds what must stay until the load is judged.
+
         """
         system, point, chosen = self.system, self.slot.point, self.chosen
         blank = self.blank(attempt)
@@ -264,18 +307,20 @@ class SampleRun:
         gauges = dict(system.gauges())
         notes = [*blank.notes, endpoint.way] if endpoint.way else [*blank.notes]
         unseen = self.start.before.unseen if self.start.before is not None else {}
-        notes += [f"what earlier loads left in the {place} could not be seen: {why}" for place, why in unseen.items()]
+        notes += [
+            f"what earlier loads left in the {place} could not be seen: {reason}" for place, reason in unseen.items()
+        ]
         first = canary(system, endpoint, point)
-        known = {
+        columns = {
             **prepared,
             "notes": tuple(notes),
             "argv": tuple(command(chosen.generator, chosen.path, load)),
             "gauges": gauges,
             "tls": first.tls,
         }
-        blank = blank.model_copy(update=known)
-        faults: list[Fault] = [(Reason.KNOB_NOT_APPLIED, str(each)) for each in self.readings if not each.ok]
-        faults += [(Reason.LIMIT_NOT_APPLIED, what) for what in system.unapplied()]
+        blank = blank.model_copy(update=columns)
+        faults: list[Fault] = [(Reason.KNOB_NOT_APPLIED, str(reading)) for reading in self.readings if not reading.ok]
+        faults += [(Reason.LIMIT_NOT_APPLIED, message) for message in system.unapplied()]
         if refusal := chosen.generator.refusal(load):
             faults.append((Reason.GENERATOR_FAILED, f"{chosen.generator.name} cannot make this load: {refusal}"))
         if faults := faults + first.faults:
@@ -285,27 +330,35 @@ class SampleRun:
         return Begun(blank, endpoint, first, job, warmup_s)
 
     def load_run(
-        self, begun: Begun, ended: Ended, seen: Observation, beside_s: Mapping[str, float] = NOBODY
+        self, begun: Begun, ended: Ended, observation: Observation, neighbour_s: Mapping[str, float] = NOBODY
     ) -> LoadRun:
-        """A load that was made. `beside_s`: role → CPU seconds of another system of ours on the same CPUs."""
+        """Return a load that was made, with its CPU time attributed and the generator's output parsed.
+
+        Args:
+            begun: What came before the load.
+            ended: The generator's process.
+            observation: What the lab observed during the load.
+            neighbour_s: Role → CPU seconds of another system of ours on the same CPUs.
+
+        """
         cpus, load = self.target.cpus(), begun.job.load
-        ended, seen, own_cpu_s = cpu.accounted(seen, ended, cpus, beside_s)
+        ended, observation, own_cpu_s = cpu.accounted(observation, ended, cpus, neighbour_s)
         result, faults = parsed(self.chosen.generator, load, ended)
-        has_proxy = seen.cores is None and bool(self.system.processes("proxy"))
+        has_proxy = observation.cores is None and bool(self.system.processes("proxy"))
         counted = begun.blank.gauges.get(GAUGE)
         count = self.workers if counted is None else int(counted)
-        cores = cpu.cores(seen, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against)
-        mine = self.target.generator_cpus()
-        return LoadRun(begun, ended, seen, result, faults, cores, mine)
+        cores = cpu.cores(observation, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against)
+        generator_cpus = self.target.generator_cpus()
+        return LoadRun(begun, ended, observation, result, faults, cores, generator_cpus)
 
     def finish(self, run: LoadRun, findings: Findings) -> Measurement:
-        """Everything that is known of a load in the end."""
-        begun, result, ended, seen = run.begun, run.result, run.ended, run.seen
-        most = seen.usage.get("generator")  # several at once, where it has one for every host
+        """Return the complete record of a load, and what is stored with it."""
+        begun, result, ended, observation = run.begun, run.result, run.ended, run.seen
+        observed = observation.usage.get("generator")  # several processes at once, where every host has a generator
         generator = Usage(
             cpu_s=ended.cpu_s,
-            rss_bytes=max(ended.rss_bytes, most.rss_bytes if most else 0),
-            processes=most.processes if most else 1,
+            rss_bytes=max(ended.rss_bytes, observed.rss_bytes if observed else 0),
+            processes=observed.processes if observed else 1,
         )
         workers, running = self.workers, begun.blank.gauges.get(GAUGE)
         unlike = []
@@ -313,19 +366,19 @@ class SampleRun:
             unlike.append(f"the manifests make {workers} workers or threads of the proxy, {running:g} run")
         warmed = begun.warmup_s > 0
         left_out = [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
-        unseen = [OTHERS_HIDDEN] if seen.others is None else []
+        unseen = [OTHERS_HIDDEN] if observation.others is None else []
         reported_notes = result.notes if result is not None else ()
         sample = begun.blank.model_copy(
             update={
                 **self.start.columns(),
                 "warmed_up": warmed,
-                **_verdict(findings.faults),
+                **_build_verdict(findings.faults),
                 **reported(result),
-                "usage": {**seen.usage, "generator": generator},
-                "busy": {str(each): share for each, share in seen.busy.items()},
-                "steal": seen.steal,
-                "others": seen.others,
-                "counters": dict(seen.counters),
+                "usage": {**observation.usage, "generator": generator},
+                "busy": {str(number): share for number, share in observation.busy.items()},
+                "steal": observation.steal,
+                "others": observation.others,
+                "counters": dict(observation.counters),
                 "notes": (*begun.blank.notes, *unlike, *left_out, *unseen, *reported_notes, *findings.notes),
                 "proxy_core": run.cores["proxy"],
                 "generator_core": run.cores["generator"],
@@ -334,11 +387,11 @@ class SampleRun:
         )
         histograms = result.histograms if result is not None else {}
         raw, left = join_raw(ended.stdout, ended.stderr), taken(begun.job.scratch, self.chosen.keep)
-        return Measurement(with_cause(sample), raw, histograms, seen.rows, findings.events, left)
+        return Measurement(with_cause(sample), raw, histograms, observation.rows, findings.events, left)
 
 
 def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:
-    """What the generator reported, or why it reported nothing."""
+    """Parse what the generator reported; return None and the faults if it reported nothing usable."""
     if ended.hung:
         return None, [(Reason.GENERATOR_HUNG, f"still running {GRACE_S:g} s after its time, killed")]
     try:
@@ -357,7 +410,18 @@ def blank_sample(
     bring_up_s: float | None,
     renewed: Renewed | None = None,
 ) -> Sample:
-    """The record of a slot before anything is known about it."""
+    """Return the record of a slot before anything is measured.
+
+    Args:
+        target: Where the system runs.
+        slot: The planned measurement.
+        chosen: The generator of its load point.
+        generation: How often its block was begun anew.
+        attempt: The number of this attempt, from 1.
+        bring_up_s: How long the bring-up took; None: it did not come up.
+        renewed: The reload that made a pair's workers; None: they came up with the system.
+
+    """
     pair, layout, scheme = None, slot.layout, slot.point.scheme
     if layout is not None:
         pair = PairSide(
@@ -401,16 +465,19 @@ def blank_sample(
     )
 
 
-def unmeasured(blank: Sample, found: Sequence[Fault]) -> Measurement:
-    """Nothing was loaded, for these faults."""
-    return Measurement(blank.model_copy(update=_verdict(found)))
+def unmeasured(blank: Sample, faults: Sequence[Fault]) -> Measurement:
+    """Return the measurement of a slot that was not loaded because of these faults."""
+    return Measurement(blank.model_copy(update=_build_verdict(faults)))
 
 
-def _verdict(found: Sequence[Fault]) -> dict[str, Any]:
-    """The first reason in the list's own order stands for all; `detail` tells every one."""
-    if not found:
+def _build_verdict(faults: Sequence[Fault]) -> dict[str, Any]:
+    """Return a sample's columns for its verdict.
+
+    The first reason in the order of `Reason` is the sample's reason; `detail` lists every fault.
+    """
+    if not faults:
         return {"verdict": "valid", "reason": None, "detail": ""}
     order = list(Reason)
-    first = min((reason for reason, _ in found), key=order.index)
-    detail = "; ".join(f"{reason}: {what}" for reason, what in found)
+    first = min((reason for reason, _ in faults), key=order.index)
+    detail = "; ".join(f"{reason}: {message}" for reason, message in faults)
     return {"verdict": "invalid", "reason": first, "detail": detail}

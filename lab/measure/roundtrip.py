@@ -1,14 +1,19 @@
-"""The bare network's round trip, without any proxy: sockperf's TCP ping-pong between the client's place and the backend's pod.
+"""The bare network's round trip without any proxy: sockperf's TCP ping-pong from the client to the backend's pod.
 
-NDS planned it (with netperf, which Debian has in non-free only) as the reference below which no latency can lie: 14 bytes
-there and back on one connection, one after the other. One line in, and what it becomes:
+NDS planned it (with netperf, which Debian has in non-free only) as the reference below which no latency can lie: 14 bytes there and back
+on one connection, one after the other. One line of the output, and what it becomes:
 
     sockperf: ---> percentile 99.000 =  105.223     →  p99_s 105.223e-6
 
-sockperf facts this file respects (3.7, tried): it prints half round trips unless told `--full-rtt`; it ends with 0 when
-it could not connect; it colours its output, terminal or not; of a second it keeps about half; `--no-rdtsc` keeps nothing. Where both ends share
-a CPU (2 cores) nobody has to be woken on another one: 6 µs, where two CPUs of the same virtual machine made 73 µs.
-Refuses to end a run: what cannot be measured is recorded as that, with the reason.
+Facts about sockperf that this file respects (3.7, tried):
+
+- It prints half round trips without `--full-rtt`.
+- It ends with status 0 when it could not connect.
+- It colours its output, terminal or not.
+- It keeps about half of the observations of a second; with `--no-rdtsc` it keeps none.
+
+Where both ends share a CPU (2 cores), no other CPU has to be woken: this took 6 µs, against 73 µs with two CPUs of the same virtual
+machine. Refuses to end a run: what cannot be measured is recorded with the reason.
 """
 
 from __future__ import annotations
@@ -24,15 +29,18 @@ from lab.targets.base import System
 from lab.targets.common.scratch import scratch
 
 TOOL = "sockperf"
+"""The program that measures the round trip."""
 PORT = 11111
+"""The TCP port on which the server listens."""
 SECONDS = 1
+"""The seconds for which the client measures."""
 LABELS = {
     "p50_s": "percentile 50.000",
     "p90_s": "percentile 90.000",
     "p99_s": "percentile 99.000",
     "max_s": "<MAX> observation",
 }
-"""Field of what it found → what sockperf calls it."""
+"""The label in sockperf's output for each field of `RoundTrip`."""
 
 _STARTS_WITHIN_S = 1.0
 _ENDS_WITHIN_S = SECONDS + 9.0
@@ -40,12 +48,12 @@ _COLOUR = re.compile(r"\x1b?\[[0-9;]*m")
 
 
 def measure(system: System) -> RoundTrip:
-    """Start a server in the backend's pod, play ping-pong with it from the client's place, parse. Takes 3.5 s."""
+    """Measure the round trip from the client to a server that is started in the backend's pod; it takes 3.5 s."""
     try:
         address = system.pod_address("backend")
         server = system.spawn("backend", [TOOL, "server", "--tcp", "-p", str(PORT)])
         try:
-            output = _play(system, address)
+            output = _run_client(system, address)
         finally:
             server.kill()
             server.wait()
@@ -55,30 +63,40 @@ def measure(system: System) -> RoundTrip:
 
 
 def parse(output: str) -> RoundTrip:
-    """sockperf's ping-pong output → round trips in seconds. ValueError with its own complaint where it measured none."""
+    """Parse sockperf's ping-pong output into round trips in seconds.
+
+    Raises:
+        ValueError: sockperf measured none; the message is its own complaint, or the label that is missing.
+
+    """
     text = _COLOUR.sub("", output)
     version, count = (re.search(form, text) for form in (r"== version #(\S+) ==", r"Total (\d+) observations"))
     if count is None or "Summary: Round trip is" not in text:
         complaint = re.search(r"ERROR: (.+)", text)
         raise ValueError(complaint[1].strip() if complaint else " ".join(text.split())[-160:] or "it printed nothing")
-    told = dict(re.findall(r"---> (.+?)\s*=\s*([\d.]+)", text))
-    if missing := next((label for label in LABELS.values() if label not in told), None):
+    values = dict(re.findall(r"---> (.+?)\s*=\s*([\d.]+)", text))
+    if missing := next((label for label in LABELS.values() if label not in values), None):
         raise ValueError(f"expected '{missing}', found none")
-    took_s: dict[str, Any] = {field: float(told[label]) * 1e-6 for field, label in LABELS.items()}
+    took_s: dict[str, Any] = {field: float(values[label]) * 1e-6 for field, label in LABELS.items()}
     return RoundTrip(tool=TOOL, version=version[1] if version else None, count=int(count[1]), **took_s)
 
 
-def sentence(found: RoundTrip) -> str:
-    """One line for below the table."""
-    if found.p50_s is None or found.p99_s is None or found.max_s is None:
-        return f"bare network: round trip not measured: {found.reason}"
-    p50, p99, most = map(format_seconds, (found.p50_s, found.p99_s, found.max_s))
-    tool = f"{found.tool} {found.version or ''}".strip()
-    return f"bare network: TCP round trip p50 {p50}, p99 {p99}, max {most} ({tool}, {found.count:,} times)"
+def sentence(roundtrip: RoundTrip) -> str:
+    """Return the line that is printed below a table about the bare network's round trip."""
+    if roundtrip.p50_s is None or roundtrip.p99_s is None or roundtrip.max_s is None:
+        return f"bare network: round trip not measured: {roundtrip.reason}"
+    p50, p99, longest = map(format_seconds, (roundtrip.p50_s, roundtrip.p99_s, roundtrip.max_s))
+    tool = f"{roundtrip.tool} {roundtrip.version or ''}".strip()
+    return f"bare network: TCP round trip p50 {p50}, p99 {p99}, max {longest} ({tool}, {roundtrip.count:,} times)"
 
 
-def _play(system: System, address: str) -> str:
-    """The client's output, of its first start after the server listens."""
+def _run_client(system: System, address: str) -> str:
+    """Run sockperf's client, again while the server does not listen yet, and return its output.
+
+    Raises:
+        ValueError: The client is still running long after its time.
+
+    """
     argv = [TOOL, "ping-pong", "--tcp", "-i", address, "-p", str(PORT), "-t", str(SECONDS), "--full-rtt"]
     deadline = time.monotonic() + _STARTS_WITHIN_S
     while True:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lets two load generators run by turns, one of them stopped at any time, until both have ended.
+# Runs two load generators interleaved, one of them stopped at any time, until both have ended.
 #
-# Usage: slices.bash wait FILE CMD…             tells FILE its process group, stops, and becomes CMD once it may run
+# Usage: slices.bash wait FILE CMD…             writes its process group to FILE, waits, and becomes CMD once it may run
 #        slices.bash turns LENGTH_US FIRST SECOND   the generators by their files; FIRST runs first
 #
 # `turns` prints a line at each change: microseconds since the epoch, and which one runs from now on (0, 1; - none). It stops
@@ -35,7 +35,7 @@ say() {
   printf '%s %s\n' "$us" "$1"
 }
 
-until_due() { # WHICH DUE_US: says so when it ends before
+until_due() { # WHICH DUE_US: prints `-` when it ends before
   local ended=
   now_us
   while ((us < $2)); do

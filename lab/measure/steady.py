@@ -1,4 +1,4 @@
-"""The regime of a steady load: nothing may happen meanwhile, and what is answered afterwards is what was answered before."""
+"""The regime of a steady load: nothing may happen to the system during it, and the answers stay the same."""
 
 from __future__ import annotations
 
@@ -20,52 +20,57 @@ from lab.targets.base import System
 from lab.targets.common.process import Ended
 
 NO_TLS = "no TLS on the way: there is no session to resume"
+"""The note of a sample whose load prescribes whether sessions are resumed, but uses no TLS."""
 BY_CLIENT = "that HTTP/2 was spoken its client alone tells: this proxy counts no requests by version"
+"""The note of a sample by HTTP/2 on a proxy that does not count requests by version."""
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
+"""The note of a sample whose load prescribes whether sessions are resumed, where TLS does not end at the proxy."""
 
 Running = tuple[dict[str, int], dict[str, set[int]]]
-"""Restarts by container, processes of the proxy and of the backend."""
+"""The state that must not change: restarts by container, and the process ids of the proxy and of the backend."""
 
 
 @dataclass(slots=True)
 class Steady(Regime):
-    """One sample's regime."""
+    """The regime of one sample under a steady load."""
 
     system: System
     point: Point
     generator: Generator
     alone: bool = True
-    """Whether it has the machine to itself; one of two sides does not, and what disturbs both speaks against neither."""
+    """True for a solo sample; what disturbs both sides of a pair is no fault of either."""
     loaded_s: float | None = None
-    """How long the load of a pair lasted whose sides ran in turns; None: as long as the generator says."""
+    """The seconds for which the load of an interleaved pair lasted; None: as long as the generator reports."""
     _changes: str = ""
 
     def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
-        """On the client's link as the point wants it: canaries take it as it is. What runs there is looked at while it warms up: on a
-        cluster that takes a while.
+        """Warm up, then load while the system is watched, with the client's link shaped as the point asks.
+
+        Canaries run before and after on the unshaped link. The running processes are listed during the warm-up, since this takes a while
+        on a cluster.
         """
         self.system.shape(self.point.link_mbit)
         try:
             with ThreadPoolExecutor(1, "before") as pool:
-                running = pool.submit(self._running)
+                running = pool.submit(self._list_running)
                 warm_up()
                 before = running.result()
             with self.system.watch() as watch:
                 ended = load()
         finally:
             self.system.shape(None)
-        self._changes = _changes(before, self._running())
+        self._changes = _changes(before, self._list_running())
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> Findings:
-        """By what changed, what the generator reported, and a second canary; and who limited it."""
+        """Judge the load by what changed, by the generator's report and by a second canary; find what limited it."""
         point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
-        found = list(run.faults)
+        faults = list(run.faults)
         if self._changes:
-            found.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
+            faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
         if result is None:
-            return Findings(found)
-        found += validity.faults(
+            return Findings(faults)
+        faults += validity.faults(
             point,
             result,
             run.seen,
@@ -81,40 +86,43 @@ class Steady(Regime):
         )
         notes: list[str] = []
         after = canary(self.system, endpoint, point)
-        if after.refusal and "errors" in point.subject:  # it is one of them
+        if after.refusal and "errors" in point.subject:  # the refusal is one of the errors that the load is about
             notes.append(f"refused afterwards, too: {after.refusal}")
         elif after.faults:
-            found += after.faults
+            faults += after.faults
         elif abs(after.body_bytes - first.body_bytes) > validity.size_slack(point, first.body_bytes):
-            said = f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after"
-            found.append((Reason.WRONG_SIZE, said))
+            message = f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after"
+            faults.append((Reason.WRONG_SIZE, message))
         if endpoint.tls in ("edge", "reencrypt"):
-            found += validity.resumption(point, run.seen.counters)
+            faults += validity.resumption(point, run.seen.counters)
         elif point.resumption is not None:
             notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
         if point.protocol == "h2" and "proxy/requests_h2" not in run.seen.counters:
             notes.append(BY_CLIENT)
-        in_turns = not self.alone and point.scheme == "slices"
-        loaded_s = self.loaded_s if in_turns else min(result.duration_s, point.duration_s)
-        steadiness = judge_usage(point, run.seen.rows, result.requests, loaded_s, in_turns)
+        interleaved = not self.alone and point.scheme == "slices"
+        loaded_s = self.loaded_s if interleaved else min(result.duration_s, point.duration_s)
+        steadiness = judge_usage(point, run.seen.rows, result.requests, loaded_s, interleaved)
         if steadiness is not None and steadiness.change is not None and not point.sustained:
-            found.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
+            faults.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
         limit = limited_by(point, result, run.seen.counters, run.cores["proxy"], run.cores["generator"])
-        return Findings(found, notes, {"limited_by": limit, "steadiness": steadiness})
+        return Findings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
 
-    def _running(self) -> Running:
-        """What must be the same before and after: restarts, and every process of proxy and backend (a master respawns its workers)."""
+    def _list_running(self) -> Running:
+        """Return what must be the same before and after: restarts, and every process of proxy and backend.
+
+        Processes are compared, since a master respawns its workers without a restart of the container.
+        """
         with ThreadPoolExecutor(2, "running") as pool:
             processes = {role: pool.submit(self.system.processes, role) for role in ("proxy", "backend")}
-            return dict(self.system.restarts()), {role: set(found.result()) for role, found in processes.items()}
+            return dict(self.system.restarts()), {role: set(ids.result()) for role, ids in processes.items()}
 
 
 def _changes(before: Running, after: Running) -> str:
-    """In words, of restarts (containers that are gone too) and of the processes of proxy and backend; empty = none."""
+    """Describe which containers restarted or are gone and which processes changed; empty: none."""
     restarts, now = before[0], after[0]
-    said = [f"{name} restarted" for name, count in now.items() if count != restarts.get(name, count)]
-    said += [f"{name} is gone" for name in restarts if name not in now]
+    changes = [f"{name} restarted" for name, count in now.items() if count != restarts.get(name, count)]
+    changes += [f"{name} is gone" for name in restarts if name not in now]
     for role, was in before[1].items():
         if was != (are := after[1][role]):
-            said.append(f"processes of the {role}: {len(was - are)} of {len(was)} ended, {len(are - was)} began")
-    return "; ".join(said)
+            changes.append(f"processes of the {role}: {len(was - are)} of {len(was)} ended, {len(are - was)} began")
+    return "; ".join(changes)

@@ -1,8 +1,8 @@
-"""Does a sample count? Pure: what was planned, reported and seen → the reasons why not.
+"""The rules by which a sample counts: what was planned, reported and observed → the reasons against it. Pure.
 
-Steady loads: `faults`. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts
-what was tried. In a disturbance errors and restarts are the outcome: only a fault of generator, clock, event log, control run
-or machine speaks against a sample (`disturbed_faults`, `control_faults`).
+`faults` judges steady loads. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts what was
+tried. In a disruption, errors and restarts are the outcome: only a fault of the generator, clock, event log, control run or machine counts
+against a sample (`disturbed_faults`, `control_faults`).
 """
 
 from __future__ import annotations
@@ -24,47 +24,70 @@ from lab.model.usage import Observation
 from lab.targets.common.sampler import TICK_S
 
 MIN_ACHIEVED = 0.99
+"""The share of the offered rate, or of the due requests, that must be achieved."""
 MAX_STEAL = 0.01
+"""The share of all CPU time from which on the hypervisor's steal invalidates a sample."""
 TICKS = 3
-"""Clock ticks that may fall on anybody: a run of a tenth of a second (hey, n requests) is not thrown away for one."""
+"""The clock ticks of foreign work that every sample may contain.
+
+A run of a tenth of a second (hey, a fixed number of requests) is not rejected for a single tick.
+"""
 MAX_CLOCK_STEP_S = 0.1
-HEADER_BYTES = 2048  # more than any of our responses' headers, where the canary's are not known
-HEADER_SPARE_BYTES = 256  # by which a response's may be longer than the canary's
-CHUNK_SHARE = 1 / 256  # of a chunked body: at most 16 bytes around every 4 KiB
+"""The seconds by which the wall clock may move against the monotonic one."""
+HEADER_BYTES = 2048
+"""The upper bound for a response's headers where the canary's are not known: more than any of our responses has."""
+HEADER_SPARE_BYTES = 256
+"""The bytes by which a response's headers may be longer than the canary's."""
+CHUNK_SHARE = 1 / 256
+"""The share of a chunked body that chunk sizes may add: at most 16 bytes around every 4 KiB."""
 FLUSH_BYTES, FLUSH_SHARE = 32, 1 / 100
-"""The proxy flushes its compressor as bytes arrive from upstream: a compressed body varies by so much (seen: 18 bytes of 24,721)."""
-HANDSHAKE_BYTES = 8192  # more than a server says in a TLS handshake with our certificates
-RECORD_SHARE = 1 / 32  # of what TLS carries: at most 40 bytes around every frame's 1.3 kB
-HANDSHAKE_EVERY = 100  # kept connections serve as many requests at least, as far as the check of sizes goes
+"""The bytes, or the share of the body if that is more, by which compressed bodies of one page may differ.
+
+The proxy flushes its compressor whenever bytes arrive from upstream, so sizes vary (seen: 18 bytes of 24,721).
+"""
+HANDSHAKE_BYTES = 8192
+"""The upper bound for what a server sends in a TLS handshake with our certificates."""
+RECORD_SHARE = 1 / 32
+"""The share of its payload that TLS may add: at most 40 bytes around every frame's 1.3 kB."""
+HANDSHAKE_EVERY = 100
+"""The least number of requests per kept connection that the check of sizes assumes."""
 RESUMED = 0.90
-"""Of all handshakes, where sessions are to be resumed: each connection's first is a full one."""
+"""The least share of resumed handshakes where sessions must be resumed.
+
+Each connection's first handshake is a full one.
+"""
 NOT_RESUMED = 0.01
+"""The largest share of resumed handshakes where sessions must not be resumed."""
 
 MAX_CLOCK_ERROR_S = 0.02
-"""Of the difference between the generator's clock and the lab's, and how far two measurements of it may lie apart."""
+"""The largest error of the difference between the generator's and the lab's clock, and of its drift, in seconds."""
 LATE_S = 0.05
+"""The seconds after its due time from which on a request counts as sent late."""
 OVERTIME_S = 0.5
-"""No request is told later than this after its timeout by a generator that had the CPU it needs."""
+"""The seconds after its timeout within which a generator with enough CPU reports a request."""
 LATE_SHARE = 0.01
-"""A generator that sends more of its requests later than this after they were due has not made the load that was asked for."""
+"""The largest share of requests sent late (`LATE_S`): with more, the generator has not made the planned load."""
 COUNTED_ROWS = 0.01
-"""Of the requests due: by so much a generator's schedule may end early or late."""
+"""The share of the due requests by which a generator's schedule may end early or late."""
 
 GAP_P99 = 3
-"""A pause in a control run of no more than so many times the load's p99 is no gap."""
+"""The multiple of the load's p99 up to which a pause in a control run is no gap."""
 UNDONE = {
     "cut": "long-lived connections were cut",
     "not_opened": "long-lived connections could not be opened",
     "restarts": "restarts",
     "probe_failures": "failed probes",
 }
-"""Outcomes that a control run must not have, where it can tell them. A reload may be one that its preparation left to come."""
+"""The outcomes that a control run must not have, where they were measured.
+
+Reloads are not among them: one may still follow from the preparation.
+"""
 
 
 def faults(
     point: Point,
     result: Result,
-    seen: Observation,
+    observation: Observation,
     generator_core: float,
     calibration_s: float,
     body_bytes: int,
@@ -75,24 +98,37 @@ def faults(
     tls: Tls = "none",
     head_bytes: int | None = None,
 ) -> list[Fault]:
-    """Every reason against a steady sample. `body_bytes`: what one body weighed as it came (the canary's), `chunked` or not.
+    """Return every fault of a sample of a steady load.
 
-    One of two sides is not `alone`: what the machine did to both of them at once speaks against neither. `cpu_s`: CPU seconds that the
-    generator used, on `cpus` at the most; `tls`: where it ends; `head_bytes`: the canary's headers; None: not known.
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        observation: What the lab observed during the load.
+        generator_core: How busy the generator's CPU was, as a fraction.
+        calibration_s: The seconds that the generator needs for its calibration.
+        body_bytes: The size of one body as it was received (the canary's).
+        chunked: Whether the canary's body came in chunks.
+        alone: False for one side of a pair: what the machine did to both sides at once is no fault of either.
+        cpu_s: CPU seconds that the generator used; None: not known.
+        cpus: How many CPUs it may use; None: not known.
+        tls: Where TLS ends.
+        head_bytes: The size of the canary's headers; None: not known.
+
     """
     return [
-        *credible.time_faults(point, result, seen, cpu_s, cpus),
-        *credible.count_faults(point, result, seen, body_bytes, tls),
-        *_reported(point, result, calibration_s),
-        *_sizes(point, result, body_bytes, chunked, head_bytes),
-        *_rate(point, result),
-        *(() if point.rate_rps is None else _saturated(generator_core, pinned=seen.cores is None)),
-        *_parts(point, result, seen),
-        *_seen(point, seen, alone),
+        *credible.time_faults(point, result, observation, cpu_s, cpus),
+        *credible.count_faults(point, result, observation, body_bytes, tls),
+        *_check_report(point, result, calibration_s),
+        *_check_sizes(point, result, body_bytes, chunked, head_bytes),
+        *_check_rate(point, result),
+        *(() if point.rate_rps is None else _check_saturation(generator_core, pinned=observation.cores is None)),
+        *_check_parts(point, result, observation),
+        *_check_observation(point, observation, alone),
     ]
 
 
-def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fault]:
+def _check_report(point: Point, result: Result, calibration_s: float) -> Iterator[Fault]:
+    """Yield the faults of what the generator reported: calibration, answers, errors and dropped requests."""
     if point.requests is None and point.duration_s <= calibration_s:
         yield Reason.TOO_SHORT, f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration"
     if result.uncalibrated:
@@ -111,12 +147,14 @@ def _reported(point: Point, result: Result, calibration_s: float) -> Iterator[Fa
 
 
 def size_slack(point: Point, body_bytes: int) -> float:
-    """Bytes by which two bodies of one page may differ: none, unless they are compressed on their way."""
+    """Return the bytes by which two bodies of one page may differ: 0, unless they are compressed on their way."""
     return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding != "identity" else 0.0
 
 
-def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None) -> Iterator[Fault]:
-    """Bytes per response within what headers, chunks, TLS and responses cut short can explain."""
+def _check_sizes(
+    point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None
+) -> Iterator[Fault]:
+    """Yield a fault if headers, chunks, TLS and responses cut short cannot explain the bytes per response."""
     if result.size_bytes is None or not result.requests:
         return
     mean = result.size_bytes / result.requests
@@ -125,33 +163,34 @@ def _sizes(point: Point, result: Result, body_bytes: int, chunked: bool, head_by
         slack += HEADER_BYTES if head_bytes is None else head_bytes + HEADER_SPARE_BYTES
         slack += body_bytes * CHUNK_SHARE if chunked else 0
     if result.size_includes_tls:
-        every = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
-        slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * every
-    # a run that is cut off reads part of its last responses, one per connection; one that fails, of each that did
+        handshakes = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
+        slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * handshakes
+    # A run that is cut off reads part of its last responses, one per connection; a request that fails may have read part of one, too.
     part = body_bytes * (point.connections + unanswered(result)) / result.requests
     wrong = body_bytes * result.errors.get("status", 0) / result.requests
-    either = part + 1 + size_slack(point, body_bytes)
-    if not body_bytes - wrong - either <= mean <= body_bytes + slack + either:
+    tolerance = part + 1 + size_slack(point, body_bytes)
+    if not body_bytes - wrong - tolerance <= mean <= body_bytes + slack + tolerance:
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
 
 
-def _parts(point: Point, result: Result, seen: Observation) -> Iterator[Fault]:
-    """Each of many generators by itself, against its even share of the load: a good sum may hide one that is not.
+def _check_parts(point: Point, result: Result, observation: Observation) -> Iterator[Fault]:
+    """Yield the faults of each of several generators, judged against its even share of the load.
 
-    Their schedules interleave, so that one may end a request earlier than another.
+    A good sum may hide a generator that is not. Their schedules interleave, so one may end a request earlier than another.
     """
     many = len(result.parts)
     rate_rps = None if point.rate_rps is None else point.rate_rps / max(1, many)
     share = point.model_copy(update={"connections": point.connections // max(1, many), "rate_rps": rate_rps})
-    due = None if rate_rps is None else int(rate_rps * point.duration_s) - 1
+    least_due = None if rate_rps is None else int(rate_rps * point.duration_s) - 1
     for number, part in enumerate(result.parts, 1):
-        times = credible.time_faults(share, part, seen, None, None)
-        rates = _rate(share, replace(part, least_due=due))
-        for reason, said in (*times, *credible.latency_faults(share, part), *rates):
-            yield reason, f"generator {number} of {many}: {said}"
+        times = credible.time_faults(share, part, observation, None, None)
+        rates = _check_rate(share, replace(part, least_due=least_due))
+        for reason, message in (*times, *credible.latency_faults(share, part), *rates):
+            yield reason, f"generator {number} of {many}: {message}"
 
 
-def _rate(point: Point, result: Result) -> Iterator[Fault]:
+def _check_rate(point: Point, result: Result) -> Iterator[Fault]:
+    """Yield a fault if less than `MIN_ACHIEVED` of the offered rate was achieved; failed requests count as tried."""
     if point.rate_rps is None:
         return
     tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
@@ -166,7 +205,7 @@ def disturbed_faults(
     point: Point,
     result: Result,
     requests: pl.DataFrame,
-    seen: Observation,
+    observation: Observation,
     generator_core: float,
     pinned: bool,
     clock_error_s: float,
@@ -174,46 +213,66 @@ def disturbed_faults(
     cpu_s: float | None = None,
     cpus: int | None = None,
 ) -> list[Fault]:
-    """Every reason against a sample whose system was disturbed, or would have been (a control run). `cpu_s`, `cpus`: as for a steady one.
+    """Return every fault of a sample whose system was disrupted, or would have been (a control run).
 
-    `requests`: its log, by the lab's clock. `clock_error_s`: by how much the two clocks' difference may be wrong;
-    `clock_drift_s`: how far it lay apart before and after. A full queue is an outcome here, as errors are.
+    A full queue is an outcome here, as errors are.
+
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        requests: The generator's log of requests, by the lab's clock.
+        observation: What the lab observed during the load.
+        generator_core: How busy the generator's CPU was, as a fraction.
+        pinned: Whether the generator is pinned to CPUs.
+        clock_error_s: The error of the difference between the generator's and the lab's clock.
+        clock_drift_s: The change of that difference from before the load to after it.
+        cpu_s: CPU seconds that the generator used; None: not known.
+        cpus: How many CPUs it may use; None: not known.
+
     """
     busy = point.disturbance is not None and point.disturbance.loads_client
     return [
-        *credible.time_faults(point, result, seen, cpu_s, cpus),
-        *_logged(point, result, requests),
-        *_sent(requests),
-        *([] if busy else _saturated(generator_core, pinned)),
-        *_clocks(clock_error_s, clock_drift_s),
-        *machine_faults(seen),
+        *credible.time_faults(point, result, observation, cpu_s, cpus),
+        *_check_log(point, result, requests),
+        *_check_delays(requests),
+        *([] if busy else _check_saturation(generator_core, pinned)),
+        *_check_clocks(clock_error_s, clock_drift_s),
+        *machine_faults(observation),
     ]
 
 
 def control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
-    """Where nothing was done nothing may fail or change, and answers may not stop: else what a disturbance shows is not its own doing."""
+    """Return the faults of a control run: requests that failed, missing answers, and other changes.
+
+    Where nothing was done to the system, nothing may fail or change, and answers may not stop. Otherwise what a disruption shows would not
+    be its effect.
+
+    Args:
+        outcome: The outcomes of the run by metric; None: not measured.
+
+    """
     failed, gap_s = outcome.get("failed"), outcome.get("gap_s")
-    found = [f"{failed:.0f} of {outcome.get('requests') or 0:.0f} requests failed"] if failed else []
-    found += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > allowed_gap_s(outcome) else []
-    found += [f"{count:.0f} {what}" for name, what in UNDONE.items() if (count := outcome.get(name))]
+    messages = [f"{failed:.0f} of {outcome.get('requests') or 0:.0f} requests failed"] if failed else []
+    messages += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > allowed_gap_s(outcome) else []
+    messages += [f"{count:.0f} {label}" for name, label in UNDONE.items() if (count := outcome.get(name))]
     if failed is None or gap_s is None:
-        found.append("whether requests failed cannot be told")
-    return [(Reason.CONTROL_FAILED, " and ".join(found))] if found else []
+        messages.append("whether requests failed cannot be told")
+    return [(Reason.CONTROL_FAILED, " and ".join(messages))] if messages else []
 
 
 def allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
-    """So long good answers may stay away in a control run: 0.1 s, or three times the load's own p99 if that is more.
+    """Return the seconds for which good answers may be missing in a control run.
 
-    Answers that slow come in gaps without any outage. The p99 is that of the calmest of the load's parts (before, during, after):
-    one long gap makes the whole load's as large as itself, and would excuse itself. Where fewer than two parts tell
-    theirs it is 0.1 s.
+    It is 0.1 s, or three times the load's p99 if that is longer: answers that slow come in gaps without any outage. The p99 is that of the
+    calmest part of the load (before, during, after). One long gap makes the p99 of the entire load as large as itself and would excuse
+    itself. Where fewer than two parts have a p99, it is 0.1 s.
     """
-    told = [p99_s for part in WINDOWS if (p99_s := outcome.get(f"p99_{part}_s")) is not None]
-    return max(GAP_S, GAP_P99 * min(told)) if len(told) > 1 else GAP_S
+    p99s_s = [p99_s for part in WINDOWS if (p99_s := outcome.get(f"p99_{part}_s")) is not None]
+    return max(GAP_S, GAP_P99 * min(p99s_s)) if len(p99s_s) > 1 else GAP_S
 
 
-def _logged(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fault]:
-    """The log against the generator's own summary, and both against what was due."""
+def _check_log(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fault]:
+    """Yield the faults of the log of requests, compared with the generator's summary and with what was due."""
     if requests.is_empty():
         yield Reason.TOO_SHORT, "no request was logged"
         return
@@ -234,29 +293,32 @@ def _logged(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fa
             result.errors.get("status", 0),
         ),
     }
-    for what, (logged, counted) in pairs.items():
+    for label, (logged, counted) in pairs.items():
         if logged != counted:
-            yield Reason.REQUEST_LOG, f"{logged} requests {what} in its log, {counted} in its summary"
-    due = None if point.rate_rps is None else point.rate_rps * point.duration_s
-    if due is not None and abs(requests.height + result.dropped - due) > max(2, COUNTED_ROWS * due):
-        yield Reason.RATE_NOT_ACHIEVED, f"{requests.height} requests were made, {due:.0f} were due"
+            yield Reason.REQUEST_LOG, f"{logged} requests {label} in its log, {counted} in its summary"
+    expected = None if point.rate_rps is None else point.rate_rps * point.duration_s
+    if expected is not None and abs(requests.height + result.dropped - expected) > max(2, COUNTED_ROWS * expected):
+        yield Reason.RATE_NOT_ACHIEVED, f"{requests.height} requests were made, {expected:.0f} were due"
 
 
-def _sent(requests: pl.DataFrame) -> Iterator[Fault]:
+def _check_delays(requests: pl.DataFrame) -> Iterator[Fault]:
+    """Yield a fault if too many requests were sent late."""
     late_s = (requests["sent_s"] - requests["due_s"]).to_numpy()
     late = int((late_s > LATE_S).sum())
     if late > LATE_SHARE * late_s.size:
-        said = f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due"
-        yield Reason.GENERATOR_SATURATED, said
+        message = f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due"
+        yield Reason.GENERATOR_SATURATED, message
 
 
-def _saturated(generator_core: float, pinned: bool) -> Iterator[Fault]:
+def _check_saturation(generator_core: float, pinned: bool) -> Iterator[Fault]:
+    """Yield a fault if the generator's CPU was too busy."""
     if generator_core >= BUSY:
-        whose = "its CPU was" if pinned else "its node's CPUs or its busiest thread were"
-        yield Reason.GENERATOR_SATURATED, f"{whose} {generator_core:.0%} busy"
+        subject = "its CPU was" if pinned else "its node's CPUs or its busiest thread were"
+        yield Reason.GENERATOR_SATURATED, f"{subject} {generator_core:.0%} busy"
 
 
-def _clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
+def _check_clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
+    """Yield a fault if the difference between the generator's and the lab's clock is too uncertain or moved."""
     if not error_s <= MAX_CLOCK_ERROR_S:
         yield (
             Reason.CLOCKS,
@@ -266,32 +328,38 @@ def _clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
         yield Reason.CLOCKS, f"the generator's clock moved by {drift_s * 1e3:+.0f} ms against the lab's meanwhile"
 
 
-def _seen(point: Point, seen: Observation, alone: bool) -> Iterator[Fault]:
-    overflows = _sum(seen.counters, "/ListenOverflows")
+def _check_observation(point: Point, observation: Observation, alone: bool) -> Iterator[Fault]:
+    """Yield the faults that kernel counters, clock and (for a solo sample) the machine show."""
+    overflows = _sum_counters(observation.counters, "/ListenOverflows")
     if overflows and "listen-overflow" not in point.subject:
         yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
-    if drops := _sum(seen.counters, "/conntrack_drop"):
+    if drops := _sum_counters(observation.counters, "/conntrack_drop"):
         yield Reason.CONNTRACK_OVERFLOW, f"{drops} packets dropped by connection tracking"
-    yield from machine_faults(seen) if alone else _clock(seen)
+    yield from machine_faults(observation) if alone else _check_wall_clock(observation)
 
 
-def machine_faults(seen: Observation) -> Iterator[Fault]:
-    yield from _clock(seen)
-    ticks = TICKS * TICK_S / seen.elapsed_s
-    if seen.steal >= max(MAX_STEAL, ticks / max(1, len(seen.busy))):
-        yield Reason.STEAL, f"the hypervisor took {seen.steal:.1%} of the CPU time"
-    if seen.others is not None and seen.others >= max(MAX_OTHERS_CORES, ticks):
-        yield Reason.OTHER_PROCESSES, f"what is not the lab's used {seen.others:.1%} of a core"
+def machine_faults(observation: Observation) -> Iterator[Fault]:
+    """Yield the faults of the machine: a jump of the wall clock, the hypervisor's steal, and other processes."""
+    yield from _check_wall_clock(observation)
+    ticks = TICKS * TICK_S / observation.elapsed_s
+    if observation.steal >= max(MAX_STEAL, ticks / max(1, len(observation.busy))):
+        yield Reason.STEAL, f"the hypervisor took {observation.steal:.1%} of the CPU time"
+    if observation.others is not None and observation.others >= max(MAX_OTHERS_CORES, ticks):
+        yield Reason.OTHER_PROCESSES, f"what is not the lab's used {observation.others:.1%} of a core"
 
 
-def _clock(seen: Observation) -> Iterator[Fault]:
-    if abs(seen.clock_step_s) > MAX_CLOCK_STEP_S:
-        moved = f"{seen.clock_step_s:+.2f} s"
+def _check_wall_clock(observation: Observation) -> Iterator[Fault]:
+    """Yield a fault if the wall clock moved against the monotonic one."""
+    if abs(observation.clock_step_s) > MAX_CLOCK_STEP_S:
+        moved = f"{observation.clock_step_s:+.2f} s"
         yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
 
 
 def resumption(point: Point, counters: Mapping[str, int]) -> list[Fault]:
-    """Whether TLS sessions were resumed as the load asks, where TLS ends at the proxy: what nobody counts was not seen."""
+    """Return a fault unless TLS sessions were resumed (or not) as the load prescribes, where TLS ends at the proxy.
+
+    Handshakes that were not counted are a fault, too.
+    """
     if point.resumption is None:
         return []
     if "proxy/tls_handshakes" not in counters:
@@ -302,9 +370,9 @@ def resumption(point: Point, counters: Mapping[str, int]) -> list[Fault]:
     share = resumed / handshakes
     if share >= RESUMED if point.resumption else share <= NOT_RESUMED:
         return []
-    asked = f"{RESUMED:.0%} or more" if point.resumption else f"{NOT_RESUMED:.0%} or less"
-    return [(Reason.RESUMPTION, f"{resumed} of {handshakes} handshakes resumed a session, asked for {asked}")]
+    limit = f"{RESUMED:.0%} or more" if point.resumption else f"{NOT_RESUMED:.0%} or less"
+    return [(Reason.RESUMPTION, f"{resumed} of {handshakes} handshakes resumed a session, asked for {limit}")]
 
 
-def _sum(counters: Mapping[str, int], suffix: str) -> int:
+def _sum_counters(counters: Mapping[str, int], suffix: str) -> int:
     return sum(value for name, value in counters.items() if name.endswith(suffix))

@@ -1,1 +1,1 @@
-"""What is asked and what is recorded: variants, knobs, sweeps, the plan, samples, runs, and the reasons that make a sample invalid."""
+"""The definitions of inputs and records: variants, knobs, sweeps, plans, samples, runs, and reasons of invalidity."""

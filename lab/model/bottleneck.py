@@ -1,16 +1,16 @@
-"""Who was the limit of a closed loop? Pure: what was asked, reported and seen → one word, as in `Sample.limited_by`.
+"""The decision what limited a closed loop, as the single word that `Sample.limited_by` records.
 
 limit       a container was throttled by its CPU limit in a tenth of the periods or more
-link        the shaped link was full: 90 % of its rate or more, either way. The interfaces' counters see big sends
-            with one frame's headers, at most 5 % less than goes over the wire
+link        the shaped link was full: 90 % of its rate or more, in either direction. The interfaces' counters count big sends
+            with the headers of one frame, at most 5 % less than passes the wire
 errors      errors are the load's subject, and a hundredth of the requests or more failed
-proxy       as many of its CPUs as it has workers were full (95 %) and the generator's were not: a ceiling of the proxy
-waiting     neither's were: the generator's below the 80 % that it may use at a given rate, the proxy's not full. What
-            they waited for was: a disk, a full queue, a retransmission, more connections
-generator   else: its own CPU time is part of every result
+proxy       as many of its CPUs as it has workers were full (95 %) and the generator's were not: a saturation throughput of the proxy
+waiting     neither side's were: the generator's stayed below the 80 % that it may use at an offered rate, the proxy's were not full.
+            They waited for something else: a disk, a full queue, a retransmission, more connections
+generator   any other case: the generator's CPU time is part of every result
 
-Where roles are not pinned to CPUs (a cluster), a role's CPUs are its node's, whoever fills them. So of a node that proxy
-and generator share both are equally full: a full one is no ceiling of the proxy's, because the generator had nothing to spare.
+Where roles are not pinned to CPUs (a cluster), a role's CPUs are those of its node, for any process. Proxy and generator on one node are
+then equally full: a full node shows no saturation of the proxy, because the generator had nothing to spare.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from lab.model.load import Result
 from lab.model.sweeps import Point
 
 FULL = 0.95
+"""The busy fraction from which a CPU counts as full."""
 BUSY = 0.80
-"""A generator's CPU from here on is part of what it measures; at a given rate it makes the sample invalid."""
+"""The busy fraction from which a generator's CPU affects the result; at an offered rate the sample is invalid."""
 THROTTLED_PERIODS = 0.10
+"""The share of throttled CPU periods from which a container's CPU limit is the bottleneck."""
 LINK_FULL = 0.90
+"""The share of its rate from which the shaped link counts as full."""
 FAILED = 0.01
+"""The share of failed requests from which errors are the bottleneck of a load whose subject they are."""
 MAX_OTHERS_CORES = 0.05
+"""The cores that processes other than the lab's may use during a sample."""
 
 Limit = Literal["proxy", "generator", "link", "limit", "errors", "waiting"]
 
@@ -35,9 +40,19 @@ Limit = Literal["proxy", "generator", "link", "limit", "errors", "waiting"]
 def limited_by(
     point: Point, result: Result, counters: Mapping[str, int], proxy_core: float | None, generator_core: float | None
 ) -> Limit | None:
-    """None at a given rate, and where there is no proxy and nothing else was the limit.
+    """Return what limited a closed loop.
 
-    A generator that was not seen (None) may have been the limit, so nothing is called the proxy's.
+    Args:
+        point: The load.
+        result: The generator's report.
+        counters: The increases of the counters, by role/name.
+        proxy_core: The busy fraction of the least busy of the proxy's CPUs that count; None without a proxy.
+        generator_core: The busy fraction of the generator's busiest CPU. None = unknown: it may have been the limit, so that nothing
+            is attributed to the proxy.
+
+    Returns:
+        None at an offered rate, and where there is no proxy and nothing else was the limit.
+
     """
     if point.rate_rps is not None:
         return None
@@ -61,30 +76,40 @@ def limited_by(
 
 
 def fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
-    """How full as many of the proxy's CPUs are as its workers can fill (None: all of them); None without CPUs. Fractions of one CPU.
+    """Return how full as many of the proxy's CPUs are as its workers can fill.
 
-    The fullest ones are the workers', if they are bound. Where they are not, no CPU is one's alone: then by what they `used`.
+    If workers are bound, the fullest CPUs are theirs. Where they are not, no CPU belongs to a single worker: then the used CPU time decides
+    where it shows more.
+
+    Args:
+        shares: The busy fraction of each of the proxy's CPUs.
+        workers: The number of workers; None = all CPUs count.
+        used: The CPU time that the proxy used, in CPUs.
+
+    Returns:
+        A fraction of one CPU; None without CPUs.
+
     """
     if not shares:
         return None
     count = min(workers or len(shares), len(shares))
-    own = used / count if count < len(shares) else 0.0
-    return min(1.0, max(sorted(shares, reverse=True)[count - 1], own))
+    per_worker = used / count if count < len(shares) else 0.0
+    return min(1.0, max(sorted(shares, reverse=True)[count - 1], per_worker))
 
 
 def link_share(point: Point, result: Result, counters: Mapping[str, int]) -> float:
-    """How full the shaped link was in its busier direction, as a fraction of its rate, over the generator's run."""
+    """Return how full the shaped link was over the generator's run, in its busier direction, as a fraction."""
     if point.link_mbit is None or result.duration_s <= 0:
         return 0.0
-    most_bytes = max(counters.get("client/rx_bytes", 0), counters.get("client/tx_bytes", 0))
-    return 8 * most_bytes / result.duration_s / (point.link_mbit * 1e6)
+    busier_bytes = max(counters.get("client/rx_bytes", 0), counters.get("client/tx_bytes", 0))
+    return 8 * busier_bytes / result.duration_s / (point.link_mbit * 1e6)
 
 
 def unanswered(result: Result) -> int:
-    """Requests that failed without an answer in time."""
+    """Return the number of requests that failed without an answer in time."""
     return sum(count for kind, count in result.errors.items() if kind != "status")
 
 
 def failed(result: Result) -> int:
-    """Requests that were not answered as they should."""
+    """Return the number of requests that were not answered as they should be."""
     return sum(result.errors.values())

@@ -1,8 +1,9 @@
-"""What is decided of a run before its first sample: the `Design` that `--plan` prints and `run.json` keeps, and the rules that need no measurement.
+"""The design of a run: the decisions before its first sample, and the rules for them that need no measurement.
 
-Each variant is paired with its baseline in every block, the baseline with itself as often as its guard needs. Solo samples give the
-absolute values in a few blocks; where they decide, they are in all of them. How many blocks and generations of workers a run has is
-decided in `lab/experiments/bench/design.py`. Refuses to know how long anything takes.
+`--plan` prints the `Design`, and `run.json` stores it. Each variant is paired with its baseline in every block, and the baseline with
+itself as often as the A/A noise floor needs. Solo samples give the absolute values in a few blocks; where they decide, they are in all
+blocks. The numbers of blocks and worker generations are chosen in `lab/experiments/bench/design.py`. This module does not know how long
+anything takes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ from lab.model.sweeps import Point
 from lab.stats.paired import MIN_BLOCKS
 
 LEVELS = 2
-"""Blocks whose plain samples give the levels."""
+"""The number of blocks with solo samples for the absolute values."""
 BESIDE = 3
-"""Blocks with a pair whose effect only stands beside that of the arms alone."""
+"""The number of blocks with a pair where solo samples decide and the pair's effect is only shown in addition."""
 GUARD = MIN_BLOCKS
-"""Blocks whose A/A pair guards, on one generation of workers each: the fewest with an interval."""
+"""The number of blocks with an A/A pair for the noise floor, on one worker generation each.
+
+It is the fewest with an interval.
+"""
 CONCURRENT = (
     "between different systems a concurrent pair decides nothing, as each changes what the other costs:"
     " the solo samples decide"
 )
-"""Why solo samples decide between systems at an offered rate, as a table says it.
+"""The reason why solo samples decide between systems at an offered rate, in the words of a table.
 
-Both sides of a pair run at the same moment there, on the same CPUs and caches. The same baseline then cost 52 µs a request beside itself
-and up to 75 µs beside another system (data/reference/equal-work), while two arms of one system share code and disturb each other alike.
+Both sides of a pair run at the same moment there, on the same CPUs and caches. The same baseline then cost 52 µs a request when it was
+paired with itself, and up to 75 µs when paired with another system (data/reference/equal-work). Two arms of one system share code and
+slow each other equally.
 """
 SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
 LATENCY = "it is about latency, which slices do not show, and no load of the sweep has a rate"
@@ -41,7 +46,7 @@ NO_PAIR = "nothing is paired: the target has one place, or there are too few blo
 
 
 class PlannedFor(Record):
-    """Why a run has the number of blocks that it has: which effect it was to find, fixed before its first sample."""
+    """The effect that the number of blocks was chosen to detect, fixed before the first sample."""
 
     effect: float = Field(description="as a fraction: 0.05 = 5 %")
     metric: str = Field(description="that wants the most blocks")
@@ -52,7 +57,7 @@ class PlannedFor(Record):
 
 
 class Promise(Record):
-    """What a run was planned to find in one metric at one point, and by which scatter; fixed before its first sample."""
+    """The minimum detectable effect of a run in one metric at one point, fixed before the first sample."""
 
     metric: str
     point: str
@@ -61,7 +66,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """An arm at a point: by itself, or as one side of a pair."""
+    """An arm at a point, either solo or as one side of a pair."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -76,8 +81,13 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The fresh bring-ups that a plan's loads make certain: how many, "variant at point" of each load after which there is one, and the
-    stored runs that show it.
+    """The fresh bring-ups that a plan is certain to need.
+
+    Attributes:
+        count: The number of fresh bring-ups.
+        loads: The loads that are followed by a fresh bring-up, each as "variant at point".
+        runs: The stored runs that show it.
+
     """
 
     count: int = 0
@@ -86,7 +96,7 @@ class PlannedAnew:
 
 
 class Design(Record):
-    """What a run measures and what it is expected to show, decided before its first sample."""
+    """The measurements of a run and the effects that it is expected to detect, decided before the first sample."""
 
     blocks: int
     places: tuple[PlannedPlace, ...] = Field(description="what is measured where; of a search its first trial")
@@ -112,14 +122,20 @@ class Design(Record):
     )
 
     def place(self, arm: str, point: str, paired: bool) -> PlannedPlace | None:
-        """Return how an arm is measured at a point: as a pair's first side, or by itself. None: not so."""
-        fitting = (one for one in self.places if (one.arm, one.point) == (arm, point))
-        return next((one for one in fitting if bool(one.against) is paired), None)
+        """Return the planned measurement of an arm at a point, as a pair's first side or solo; None without one."""
+        matches = (place for place in self.places if (place.arm, place.point) == (arm, point))
+        return next((place for place in matches if bool(place.against) is paired), None)
 
 
-def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], **more: Any) -> Design:
-    """Return the design that a plan's slots show. `solo`: as `solo_places` tells; `systems`: the arms that run another system than the arm
-    they are compared with; `more`: fields that no slot shows.
+def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], **fields: Any) -> Design:
+    """Return the design that a plan's slots show.
+
+    Args:
+        plan: The plan.
+        solo: The places where solo samples decide, and the reason, as `solo_places` returns them.
+        systems: The arms that run another system than the arm they are compared with.
+        fields: The fields of the design that no slot shows.
+
     """
     measured: dict[tuple[str, str, str], dict[int, int]] = {}
     for slot in plan.slots:
@@ -140,16 +156,16 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
                 arm=place[0],
                 against=place[1],
                 point=place[2],
-                blocks=tuple(found),
-                generations=max(found.values()),
+                blocks=tuple(by_block),
+                generations=max(by_block.values()),
                 solo_decides=reasons.get(place, ""),
             )
-            for place, found in measured.items()
+            for place, by_block in measured.items()
         ),
         systems=tuple(arm.name for arm in plan.arms if arm.name in systems),
         bring_ups=plan.bring_ups,
         reloads=plan.reloads,
-        **more,
+        **fields,
     )
 
 
@@ -159,24 +175,39 @@ def solo_places(
     variants: Mapping[str, tuple[bool, str | None]],
     systems: Collection[str] = (),
 ) -> dict[Place, str]:
-    """Return the places at which a variant's effect is that of its solo samples, with the reason; those that no pair can bear aside.
+    """Return the places at which the solo samples decide a variant's effect, with the reason.
 
-    `variants`: name → whether its cost can lie in what a pair shares, and its primary metric; `systems`: as in `design_of`.
+    That a point supports no pairing (`Point.why_alone`) is not among these reasons.
+
+    Args:
+        arms: The arms of the run.
+        points: The points of the run.
+        variants: By name, whether the variant can have a shared-resource cost, and its primary metric.
+        systems: The arms that run another system than the arm they are compared with.
+
     """
     closed = all(point.rate_rps is None for point in points)
-    found: dict[Place, str] = {}
+    reasons: dict[Place, str] = {}
     for arm in arms:
         for point in points if arm.role == "variant" else ():
             shared, primary = variants[arm.variant]
-            why = CONCURRENT if arm.name in systems and point.concurrent else ""
-            why = why or (SHARED if shared or point.shared_cost else "")
-            if why := why or (LATENCY if closed and about(primary or "").latency else ""):
-                found[arm.name, point.name] = why
-    return found
+            reason = CONCURRENT if arm.name in systems and point.concurrent else ""
+            reason = reason or (SHARED if shared or point.shared_cost else "")
+            if reason := reason or (LATENCY if closed and about(primary or "").latency else ""):
+                reasons[arm.name, point.name] = reason
+    return reasons
 
 
 def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side], other_system: bool = False) -> Scheme | None:
-    """How a variant's effect is come by; None where the arms alone lead. `other_system`: than what it is compared with."""
+    """Return the pairing scheme by which a variant's effect is measured; None where the solo samples decide.
+
+    Args:
+        shared_cost: Whether the variant can have a shared-resource cost.
+        point: The load point.
+        sides: The sides that the target has; fewer than two allow no pair.
+        other_system: Whether the variant runs another system than its baseline.
+
+    """
     shared = shared_cost or point.shared_cost or (other_system and point.concurrent)
     return None if shared or point.why_alone or len(sides) < len(SIDES) else point.scheme
 
@@ -190,49 +221,58 @@ def shape_of(
     unpaired: Collection[str] = (),
     once: int | None = None,
 ) -> Shape | None:
-    """None: every arm is alone, in every block, as nothing here can be paired, or so few blocks tell no effect anyway (but what several
-    generations of workers differ by).
+    """Return the number of blocks in which each arm is measured as a pair and solo.
 
-    `solo`: where an arm's own effect leads, alone, and why; where the reason is CONCURRENT a pair is not measured. `unpaired`: variants of
-    which no other can be up beside them. `once`: the blocks of what is measured once in each, where others are measured on several
-    generations of workers; None: all.
+    Args:
+        arms: The arms of the run.
+        points: The points of the run.
+        blocks: The number of blocks.
+        sides: The sides that the target has; fewer than two allow no pair.
+        solo: The places where solo samples decide, and the reason; where it is `CONCURRENT` no pair is measured.
+        unpaired: The variants that allow no other variant to be up at the same time.
+        once: The number of blocks of a point with a single generation, in a run where other points have several; None = all blocks.
+
+    Returns:
+        None where every arm is solo in every block. Then nothing can be paired, or there are too few blocks for an effect, and no point
+        compares several worker generations.
+
     """
-    bearing = [point for point in points if not point.why_alone]
-    several = any(point.generations > 1 or point.repeats > 1 for point in bearing)
-    if len(sides) < len(SIDES) or not bearing or (blocks < MIN_BLOCKS and not several):
+    pairable = [point for point in points if not point.why_alone]
+    several = any(point.generations > 1 or point.repeats > 1 for point in pairable)
+    if len(sides) < len(SIDES) or not pairable or (blocks < MIN_BLOCKS and not several):
         return None
     solo = solo or {}
-    undecided = {place for place, why in solo.items() if why == CONCURRENT}
+    undecided = {place for place, reason in solo.items() if reason == CONCURRENT}
     variant_of: dict[str | None, str] = {arm.name: arm.variant for arm in arms}
-    tried = [arm for arm in arms if arm.role == "variant" and arm.baseline is not None]
+    variant_arms = [arm for arm in arms if arm.role == "variant" and arm.baseline is not None]
     pairs: dict[str, int] = {}
-    for arm in tried:
-        places = [(arm.name, point.name) for point in bearing]
+    for arm in variant_arms:
+        places = [(arm.name, point.name) for point in pairable]
         if {arm.variant, variant_of[arm.baseline]}.isdisjoint(unpaired) and not undecided.issuperset(places):
             pairs[arm.name] = min(blocks, BESIDE) if all(place in solo for place in places) else blocks
-    itself = not pairs and not undecided
-    null = any(variant_of[arm.baseline] == arm.variant for arm in tried)
-    guards = blocks if (several and itself) or null else min(blocks, GUARD)
+    only_baseline = not pairs and not undecided
+    null = any(variant_of[arm.baseline] == arm.variant for arm in variant_arms)
+    floor_blocks = blocks if (several and only_baseline) or null else min(blocks, GUARD)
     users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
-    guarded = [arm for arm in arms if arm.role == "again" and arm.variant not in unpaired]
-    pairs |= {arm.name: guards for arm in guarded if itself or arm.baseline in users}
+    again_arms = [arm for arm in arms if arm.role == "again" and arm.variant not in unpaired]
+    pairs |= {arm.name: floor_blocks for arm in again_arms if only_baseline or arm.baseline in users}
     if not pairs:
         return None
-    led = {*solo, *((arm.baseline, point) for arm in arms for name, point in solo if name == arm.name)}
+    solo_decides = {*solo, *((arm.baseline, point) for arm in arms for name, point in solo if name == arm.name)}
     alone: dict[Place, int] = {}
     generations: dict[Place, int] = {}
     fewer: dict[Place, int] = {}
     for arm in arms:
-        paired_with = [one.name for one in tried if one.name in pairs and one.baseline == arm.baseline]
-        for point in bearing:
+        paired_with = [tried.name for tried in variant_arms if tried.name in pairs and tried.baseline == arm.baseline]
+        for point in pairable:
             place = arm.name, point.name
             if arm.role != "reference":
-                alone[place] = blocks if place in led else 0 if arm.role == "again" else min(blocks, LEVELS)
-            if arm.role == "again" and point.generations > 1 and not itself:
+                alone[place] = blocks if place in solo_decides else 0 if arm.role == "again" else min(blocks, LEVELS)
+            if arm.role == "again" and point.generations > 1 and not only_baseline:
                 generations[place] = 1
             if once is not None and once < pairs.get(arm.name, 0) and several and point.generations == 1:
                 fewer[place] = once
             concerned = paired_with if arm.role == "again" else [arm.name]
             if arm.name in pairs and concerned and all((name, point.name) in undecided for name in concerned):
                 fewer[place] = 0
-    return Shape(pairs, frozenset(point.name for point in bearing), alone, generations, fewer)
+    return Shape(pairs, frozenset(point.name for point in pairable), alone, generations, fewer)

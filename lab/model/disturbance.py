@@ -1,6 +1,6 @@
-"""What is done to a system while a load runs: the keys that every kind of disturbance has, and what it may use of a system.
+"""The base of all disruptions of a system under load: the keys of every kind, and the interface to the system.
 
-Refuses to know the kinds: whoever validates a table hands in those that there are (`known`).
+The kinds themselves are not known here: the caller that validates a table passes them in (`known`).
 """
 
 from __future__ import annotations
@@ -26,40 +26,50 @@ _KINDS = "kinds of disturbances"
 
 
 class Recorder(AbstractContextManager["Recorder"], Protocol):
-    """Around the measuring: what happens to the system meanwhile, from the system itself."""
+    """A context manager around a measurement that records what happens to the system, as the system reports it."""
 
     def events(self) -> Sequence[Event]:
-        """All that was seen, by the lab's clock; only afterwards. MeasuringError when some may be missing."""
+        """Return all events by the lab's clock; call it after the context only.
+
+        Raises:
+            MeasuringError: Some events may be missing.
+
+        """
         ...
 
     def notes(self) -> Sequence[str]:
-        """What a reader of the events must know of them; only afterwards."""
+        """Return remarks for readers of the events; call it after the context only."""
         ...
 
 
 class Disturbable(Protocol):
-    """One variant, up and answering, and what can be done to it.
+    """A variant that is up and answering, with the actions that disrupt it.
 
-    What changes it (from `recorder` on) may be asked of a system that was brought up with `changing` only, and leaves it
-    changed: nothing else is measured on it afterwards. All of it raises MeasuringError when refused.
+    The actions that change it (from `recorder` on) are only allowed on a system that was brought up with `changing`. They leave it
+    changed: nothing else is measured on it afterwards. All methods raise MeasuringError when they are refused.
     """
 
     def entry(self) -> Endpoint:
-        """Where clients go: the proxy, or the backend where there is none."""
+        """Return the address that clients use: the proxy, or the backend where there is no proxy."""
         ...
 
     def backend_endpoint(self) -> Endpoint:
-        """The backend itself, for the canary's truth."""
+        """Return the address of the backend itself, whose answer the canary compares with."""
         ...
 
     def pod_address(self, role: Role) -> str:
-        """The IP address of the role's first pod itself, which `spawn` starts its helpers in; no Service's."""
+        """Return the IP address of the role's first pod, where `spawn` starts its helpers; not that of a Service."""
         ...
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """One request from the client's place, on a connection of its own; `body` as it came. Raises OSError."""
+        """Send a request from the client's side on a new connection and return the answer; `body` as it came.
+
+        Raises:
+            OSError: There is no answer.
+
+        """
         ...
 
     def popen(
@@ -70,145 +80,193 @@ class Disturbable(Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in the client's place, on the generator's CPUs, in a session of its own and an environment of the lab's.
+        """Start a generator on the client's side, on the generator's CPUs.
 
-        `files`, by name, lie in the folder that it starts in: `cwd`, or, where the client's place is on another machine,
-        a scratch folder there. When the process that this returns is killed, what it stands for ends as well.
+        It has a separate session and the lab's environment. When the returned process is killed, the process that it represents ends too.
+
+        Args:
+            argv: The command.
+            cwd: The folder that it starts in; a scratch folder replaces it where the client's side is on another machine.
+            stdout: The file for its output.
+            stderr: The file for its error output.
+            files: Texts by file name, which are put into that folder.
+
         """
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper (a round-trip server) in the place and on the CPUs of a role; it ends with the system at the latest."""
+        """Start a helper (a round-trip server) beside a role, on its CPUs; it ends with the system at the latest."""
         ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """The running, ready pods of a role as Kubernetes would show them (`spec`, …), from what is really in force."""
+        """Return the running, ready pods of a role in Kubernetes' form (`spec`, …), as they are really in force."""
         ...
 
     def restarts(self) -> Mapping[str, int]:
-        """Container → times it was restarted since bring-up."""
+        """Return how often each container was restarted since bring-up, by its name."""
         ...
 
     def recorder(self) -> Recorder:
-        """Pods, endpoints, probes, restarts and reloads from now on (`lab.model.events` has the kinds)."""
+        """Return a recorder of pods, endpoints, probes, restarts and reloads from now on (see `lab.model.events`)."""
         ...
 
     def clock(self) -> ClockOffset:
-        """Measured now."""
+        """Measure the offset of the generator's clock now."""
         ...
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod. Its Deployment makes another at once, which starts when it can. Returns when it was asked for.
+        """End the role's first pod, and return when the request was made.
 
-        False: an eviction was refused by a PodDisruptionBudget (an event says so); the caller may try again.
+        Its Deployment makes another at once, which starts when it can.
+
+        Returns:
+            False when a PodDisruptionBudget refused an eviction (an event records it); the caller may try again.
+
         """
         ...
 
     def scale(self, role: Role, replicas: int) -> None:
-        """Of the role's Deployment. Returns when it was asked for."""
+        """Scale the role's Deployment, and return when the request was made."""
 
     def roll(self, role: Role) -> None:
-        """A rolling update of the role's Deployment to the same containers, by its strategy. Returns when it was asked for."""
+        """Request a rolling update of the role's Deployment to the same containers, by its strategy, and return."""
 
     def freeze(self, role: Role, frozen: bool) -> None:
         """Stop (SIGSTOP) or continue every process of the role's first pod."""
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """A CPU limit (`20m`) for the first container of the role's pods while they run; None = as the manifests say."""
+        """Limit the CPU of the first container of the role's running pods.
+
+        Args:
+            role: The role of the pods.
+            cpu: The limit in Kubernetes' form (`20m`); None restores the manifests' limit.
+
+        """
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change Routes, Ingresses, Services and EndpointSlices; returns when the system has accepted them.
+        """Create or change Routes, Ingresses, Services and EndpointSlices; return when the system has accepted them.
 
-        When the proxy serves them is its own affair, and what is measured.
+        The proxy may serve them later; when it does is what is measured.
         """
 
 
 class Disturbance(Record, strict=True):
-    """What every kind has. Each is a subclass with a field `kind`, and a row of `lab.disturbances.DISTURBANCES`."""
+    """The keys and the interface that every kind of disruption has.
+
+    Each kind is a subclass with a field `kind`, and a row of `lab.disturbances.DISTURBANCES`.
+    """
 
     host: ClassVar[str | None] = None
-    """The host that the load asks for, where it is not the variant's own first."""
+    """The host that the load requests, where it is not the first of the variant."""
     awaited: ClassVar[frozenset[int]] = frozenset()
-    """Statuses that are the right answer as long as it has not been done: they are no failures, and 2xx shows that it has."""
+    """The statuses that are no failures until the disruption has been done; 2xx shows that it has."""
     loads_client: ClassVar[bool] = False
-    """Whether it works in the client's place itself: how busy its CPUs are says nothing then, requests sent late do."""
+    """Whether it works on the client's side too: busy CPUs there then prove nothing, but requests sent late do."""
 
     at_s: float = Field(default=5.0, ge=1, le=3600, description="when it begins, after the load began")
 
     @property
     def lasts_s(self) -> float:
-        """How long after `at_s` it may still matter, about: the load must last longer."""
+        """The approximate seconds after `at_s` in which it may still matter: the load must last longer."""
         return self.acts_s + 1
 
     @property
     def acts_s(self) -> float:
-        """How long it acts from `at_s` on, recovery not included: latency `during` is of this time where it did not say End
-        (control runs, and kinds that have nothing to undo). What is done in a moment acts until the system has recovered.
+        """The seconds that it acts from `at_s` on, without the recovery.
+
+        Latency `during` covers this time where no End was logged (control runs, and kinds that have nothing to undo). A momentary
+        disruption acts until the system has recovered.
         """
         raise NotImplementedError
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """Components of manifests/fixtures that every variant of the run is laid over with."""
+        """The components of manifests/fixtures that are added to every variant of the run."""
         return ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """What there is before and beside the load: points that differ in it have control runs of their own."""
+        """The state that `prepare` sets up; points that differ in it have separate control runs."""
         return self.host, self.fixtures
 
     def vet(self, manifests: Manifests) -> None:
-        """UsageError, or NotMeasurableError, for a variant that this cannot be done to. Pure."""
+        """Refuse a variant that this disruption cannot be applied to, by its manifests alone.
+
+        Raises:
+            UsageError: The variant and the disruption do not fit.
+            NotMeasurableError: This machine or target cannot show it.
+
+        """
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Before the load, in control runs too: what must be there in both. MeasuringError."""
+        """Set up what control runs and disrupted runs both need, before the load.
+
+        Raises:
+            MeasuringError: It could not be set up.
+
+        """
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """In a thread beside the load, from `at_s` on; not in control runs. MeasuringError. `context.wait` raises OverError at the load's end.
+        """Disrupt the system from `at_s` on, in a thread during the load; not called in control runs.
 
-        It says Begin before it does anything, and End once that is undone, before it waits for the recovery.
+        It logs Begin before it does anything, and End once that is undone, before it waits for the recovery. `context.wait` raises
+        OverError at the load's end.
+
+        Raises:
+            MeasuringError: It could not be done.
+
         """
         raise NotImplementedError
 
 
 class OverError(Exception):
-    """The load has ended: what is still to be done would not be seen."""
+    """The error that the load has ended: the rest of a disruption would not be observed."""
 
 
 @dataclass(slots=True)
 class DisturbanceContext:
-    """What a disturbance may use: the system, the log, and the time since the load began (`now_s`, seconds)."""
+    """The objects that a disruption may use: the system, the log, and the time since the load began."""
 
     system: Disturbable
     log: EventLog
     manifests: Manifests
     folder: Path
-    """A scratch folder of its own, for what `Disturbable.popen` starts beside the load."""
+    """A scratch folder for the outputs of what `Disturbable.popen` starts during the load."""
     find: Callable[[str], str]
-    """Where a generator is installed in the client's place, by its name. MeasuringError when it is not."""
+    """A function that returns the path of a generator on the client's side, or raises MeasuringError without one."""
     beside: ExitStack = field(default_factory=ExitStack)
-    """What `prepare` puts here goes on beside the load, in control runs too, and ends with it."""
+    """The stack for what `prepare` starts: it runs during the load, in control runs too, and ends with it."""
     over: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.monotonic)
 
     @property
     def now_s(self) -> float:
+        """The seconds since the load began."""
         return time.monotonic() - self.began
 
     def wait(self, seconds: float) -> None:
-        """OverError when the load ends before that."""
+        """Wait, or raise OverError when the load ends first."""
         if self.over.wait(max(0.0, seconds)):
             raise OverError
 
     def wait_until(self, at_s: float) -> None:
+        """Wait until this many seconds after the load began, or raise OverError when the load ends first."""
         self.wait(at_s - self.now_s)
 
     def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - the column's name
-        """One event, as the lab did it, now."""
+        """Log an event of now, with the lab as its source."""
         self.log.add("lab", kind, object, detail, role)
 
     def change(self, number: int, way: str, objects: Manifests, role: str = "") -> None:
-        """Apply `objects` as change `number`, which answers show by `way` (`lab.model.events`); its time is from before the system has it."""
+        """Apply objects as a numbered change, and log it with the time from before the system has it.
+
+        Args:
+            number: The number of the change.
+            way: The word that names how answers show the change (see `lab.model.events`).
+            objects: The manifests.
+            role: The role for the event.
+
+        """
         at_s, began = time.time(), time.monotonic()
         self.system.apply(objects)
         took_s = time.monotonic() - began
@@ -216,12 +274,24 @@ class DisturbanceContext:
 
 
 def known(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
-    """The context for `model_validate` and the like, by which tables of these kinds are found, by name."""
+    """Return the validation context (for `model_validate` and the like) that makes these kinds of tables valid.
+
+    Args:
+        kinds: The classes of disruptions, by the name of their kind.
+
+    """
     return {_KINDS: kinds}
 
 
 def parsed(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
-    """A table with a `kind` as that kind's model; anything else as it is, for pydantic to refuse."""
+    """Return a table with a `kind` as an instance of that kind's class.
+
+    A value that is no table returns unchanged, for pydantic to check.
+
+    Raises:
+        ValueError: The kind is unknown, or the table does not fit it.
+
+    """
     if not isinstance(value, Mapping):
         return value
     name = value.get("kind")
@@ -231,15 +301,15 @@ def parsed(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        said = "; ".join(f"disturbance.{fault}" for fault in faults(error, kind))
-        raise ValueError(said) from None
+        message = "; ".join(f"disturbance.{fault}" for fault in faults(error, kind))
+        raise ValueError(message) from None
 
 
-def _parsed(value: object, info: ValidationInfo) -> object:
+def _parse_in_context(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Mapping) and _KINDS not in (info.context or {}):
         raise LookupError("a table of a disturbance is validated with the context that `known` gives")
     return parsed(value, (info.context or {}).get(_KINDS, {}))
 
 
-AnyDisturbance = Annotated[SerializeAsAny[Disturbance], BeforeValidator(_parsed)]
-"""A disturbance of any kind that was handed in, as the table that it was written as or as itself."""
+AnyDisturbance = Annotated[SerializeAsAny[Disturbance], BeforeValidator(_parse_in_context)]
+"""A disruption of any kind that the context knows, from its table or from an instance."""

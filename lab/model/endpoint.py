@@ -1,4 +1,4 @@
-"""A place that load goes to, and what an answer, a command and a clock there look like; what the rest of a system is asked by."""
+"""The address of a load, and small values that describe a system: an answer, a command's result, a clock's offset."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Literal
 from lab.model.load import Shard
 
 Role = Literal["proxy", "backend", "balancer", "generator", "lab", "node"]
-"""`balancer`: a load balancer in front of the proxy. `node`: no pod and no process of ours; the machine under the proxy's pod, where `System.exec` can look at it."""
+"""The part that a process or pod plays in a system.
+
+`balancer` is a load balancer in front of the proxy. `node` is the machine under the proxy's pod, where `System.exec` can look at it; it is
+no pod and no process of the lab.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the load goes: a URL without path, and the Host header the routes expect.
+    """The address of a load: a URL without path, and the Host header that the routes expect.
 
-    `hosts`: every host of a load that is spread over several routes, `host` first. `tls`: where TLS ends; unless it is
-    `none` the URL is https and names the host, which resolves in the client's place. `way`: what lies between client and
-    proxy that a sample must say, in words; empty = the way is straight. `shards`: where several proxies share the routes,
-    each one's URL without path and hosts; `base_url` is the first one's then.
+    Attributes:
+        base_url: The URL without path. Unless `tls` is `none` it is https and names the host, which resolves on the client's side. With
+            `shards` it is that of the first shard.
+        host: The Host header.
+        hosts: All hosts of a load that is spread over several routes, `host` first.
+        tls: The place where TLS ends.
+        way: A note for samples about what lies between client and proxy; empty = nothing.
+        shards: The URL without path and the hosts of each proxy, where several proxies share the routes.
+
     """
 
     base_url: str
@@ -30,14 +39,23 @@ class Endpoint:
     shards: tuple[Shard, ...] = ()
 
     def at(self, host: str) -> Endpoint:
-        """The same for one of its hosts alone, or one that no route has: by its own way in, where there are several."""
+        """Return the endpoint for a single host, at the shard that serves it where there are several.
+
+        The host may be one that no route has.
+        """
         url = next((shard.url for shard in self.shards if host in shard.hosts), self.base_url)
         return replace(self, base_url=url, host=host, hosts=(host,), shards=())
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`tls` of a TLS connection: `version`, `cipher`, `group` (of the key exchange, where there is one), `key` (type and size), `subject` (the certificate's common name)."""
+    """An answer to one HTTP request.
+
+    Attributes:
+        tls: The facts of a TLS connection: `version`, `cipher`, `group` (of the key exchange, where there is one), `key` (type and size),
+            `subject` (the certificate's common name). Empty without TLS.
+
+    """
 
     status: int
     body: bytes
@@ -47,7 +65,12 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What many generators said, one after the other, and the worst of their exit statuses."""
+    """The outputs of several generators, one after the other, and the worst of their exit statuses.
+
+    Attributes:
+        hung: Whether a generator was killed because it did not end in time.
+
+    """
 
     stdout: str
     stderr: str
@@ -57,13 +80,19 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """What the clock of the generator's place is ahead of the lab's, and by how much that may be wrong (seconds)."""
+    """The offset between the generator's clock and the lab's, in seconds.
+
+    Attributes:
+        offset_s: The seconds by which the generator's clock is ahead.
+        error_s: The largest error of `offset_s`.
+
+    """
 
     offset_s: float
     error_s: float
 
 
 HowToEnd = Literal["delete", "evict", "crash"]
-"""As `kubectl delete pod`; through the eviction API, as `kubectl drain`; SIGKILL to its first container."""
+"""The ways to end a pod: `kubectl delete pod`, eviction (as `kubectl drain`), SIGKILL to its first container."""
 
 Tls = Literal["none", "edge", "passthrough", "reencrypt"]

@@ -1,29 +1,29 @@
-"""What happened to a system while it was measured: who said it, of what, when. One clock: the lab's wall clock.
+"""The log of what happened to a system while it was measured, by the lab's wall clock.
 
-Refuses to interpret: which event means an outage or a reload is `lab.records.outcomes`' affair. The kinds are the same on every
-target, so that one reader serves them all:
+This module interprets nothing: `lab.records.outcomes` decides which event means an outage or a reload. The kinds are the same on every
+target, so that a single reader serves them all:
 
-    Begin, End          the disturbance itself, as the lab did it (source `lab`): just before it does anything; once it is undone
-    Change              change number `object` was handed to the system, which may take a while to accept it (the detail says how
-                        long, as `routes accepted after 0.0123 s`); the detail's first word says how answers show it:
+    Begin, End          the disruption itself, as the lab did it (source `lab`): just before it does anything; once it is undone
+    Change              change number `object` was handed to the system, which may take a while to accept it (the detail states how
+                        long, as `routes accepted after 0.0123 s`); the detail's first word names how answers show it:
                         `endpoints` (a server port of 9000 + object or more), `routes` (a prefix of object or more), `status`
-                        (a good answer instead of none); any other word: they do not
+                        (a good answer instead of none); with any other word answers do not show it
     Created, Started    a pod was made; its container runs (detail: `restart N` from the second time on)
     Ready, NotReady     a pod's readiness as the endpoints see it
-    Deleted             its deletion was asked for: from now on it terminates
+    Deleted             a pod's deletion was requested: from now on it terminates
     EvictionRefused     a PodDisruptionBudget did not allow it; it is tried again
-    Killing             a container is told to end; detail says why and with which grace period
-    Exited              a container ended by itself or was killed; detail says how
+    Killing             a container is ordered to end; detail names the reason and the grace period
+    Exited              a container ended or was killed; detail states how
     Gone                the pod is no more
-    Probe               one attempt: detail is `readiness 0.0031 ok` or `liveness 1.0004 no answer within 1 s`
+    Probe               an attempt: detail is `readiness 0.0031 ok` or `liveness 1.0004 no answer within 1 s`
     Unhealthy           a failed attempt, as the kubelet reports it
-    Endpoints           of Service `object`; detail is how many are ready
-    Reload, Reloaded    the proxy was told to load its configuration anew; it serves the new one
-    Held, Cut           long-lived connection `object` was opened; it ended before it was to (detail: `websocket …`, `download …`)
+    Endpoints           the number of ready endpoints (detail) of Service `object`
+    Reload, Reloaded    the proxy was ordered to load its configuration anew; it serves the new one
+    Held, Cut           long-lived connection `object` was opened; it ended too early (detail: `websocket …`, `download …`)
     Refused             such a connection could not be opened
-    Transfer            one large body was over: detail is `upload 10485760 bytes 1.2031 s first 1.1913 s status 200`, both times
-                        from connecting on, the second until the answer's first byte; where none came it is `first - status 0`,
-                        and why
+    Transfer            a large body was over: detail is `upload 10485760 bytes 1.2031 s first 1.1913 s status 200`, both times
+                        from connecting on, the second until the answer's first byte; without an answer it is `first - status 0`
+                        and the reason
 """
 
 from __future__ import annotations
@@ -35,12 +35,22 @@ from dataclasses import dataclass
 import polars as pl
 
 FIRST_PORT = 9000
-"""Of the ports by which answers show changes of endpoints: change k is port FIRST_PORT + k."""
+"""The first of the ports by which answers show changes of endpoints: change k is port FIRST_PORT + k."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`source`: lab (what it did itself), kubelet, api, proxy. `role`: proxy, backend or empty. `object`: a pod, a Service, a number."""
+    """A single event of a system.
+
+    Attributes:
+        at_s: The time, in seconds since the epoch, by the lab's clock.
+        source: The reporter: lab (for its actions), kubelet, api or proxy.
+        role: proxy, backend or empty.
+        object: A pod, a Service or a number.
+        kind: The kind of event (the module lists them).
+        detail: More about the event, in the form that its kind defines.
+
+    """
 
     at_s: float
     source: str
@@ -51,7 +61,7 @@ class Event:
 
 
 class EventLog:
-    """Events as they come, from any thread."""
+    """A list of events that any thread may add to."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -65,15 +75,16 @@ class EventLog:
         role: str = "",
         at_s: float | None = None,
     ) -> None:
-        """One event; of now, unless it was at another time."""
+        """Add an event; its time is now unless `at_s` is given."""
         self._events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
 
     def extend(self, events: Iterable[Event]) -> None:
+        """Add several events."""
         self._events.extend(events)
 
     @property
     def events(self) -> Sequence[Event]:
-        """In the order in which they were told; it grows."""
+        """The events in the order in which they were added; the sequence grows."""
         return self._events
 
 
@@ -85,4 +96,4 @@ EVENTS_SCHEMA = {
     "kind": pl.String,
     "detail": pl.String,
 }
-"""Columns of events.parquet, in the order of time."""
+"""The columns of events.parquet, whose rows are in the order of time."""

@@ -14,35 +14,45 @@ from lab.base.files import readable
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("polars", "numpy", "scipy")
+"""The Python packages whose versions are facts."""
 CPUS = Path("/sys/devices/system/cpu")
 KINDS = {"Data": "d", "Instruction": "i"}
-"""Of a cache, as the kernel names it → as people do."""
+"""The common letter of each kind of cache, by the kernel's name of the kind."""
 
 
 EVERY_MOMENT = frozenset({"cpu_mhz"})
-"""Facts that differ from one reading to the next on one machine, within one boot: a block that goes on is no other for them."""
+"""The facts that differ from one reading to the next within one boot, so that a resumed block can ignore them."""
 EVERY_BOOT = EVERY_MOMENT | {"boot_id"}
-"""Facts that differ whenever the machine was started in between, and say no more."""
+"""The facts that differ whenever the machine was started in between, and show nothing more."""
 ADDED = frozenset({"cpu_model", "cpu_stepping", "cpu_caches", "cpu_siblings"})
-"""Facts that runs before 28 November 2026 did not record. Where a run lacks one, it is unknown and distinguishes no two machines."""
+"""The facts that runs before 28 November 2026 did not record.
+
+Where a run lacks one, it is unknown and distinguishes no two machines.
+"""
 
 
-def lasting(found: Mapping[str, str]) -> dict[str, str]:
-    """Without those of one boot: what must be the same for results of two times to be of one place."""
-    return {name: value for name, value in found.items() if name not in EVERY_BOOT}
+def lasting(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the facts without those of one boot.
+
+    Results of two times are of the same machine only if these are equal.
+    """
+    return {name: value for name, value in facts.items() if name not in EVERY_BOOT}
 
 
-def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """Return the names of the lasting facts that differ between two runs. A fact in `ADDED` counts only where both recorded it."""
-    names = dict.fromkeys([*lasting(one), *lasting(other)])
-    known = [name for name in names if name not in ADDED or (name in one and name in other)]
-    return [name for name in known if one.get(name) != other.get(name)]
+def differing(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Return the names of the lasting facts that differ between two runs.
+
+    A fact in `ADDED` counts only where both runs recorded it.
+    """
+    names = dict.fromkeys([*lasting(first), *lasting(second)])
+    comparable = [name for name in names if name not in ADDED or (name in first and name in second)]
+    return [name for name in comparable if first.get(name) != second.get(name)]
 
 
 def machine() -> dict[str, str]:
-    """CPU, memory, kernel, hypervisor, limits and the lab's own tools."""
+    """Return the facts of this machine: CPU, memory, kernel, hypervisor, limits and the lab's tools."""
     cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
-    found = {
+    facts = {
         "cpu": cpu,
         "cpus": str(os.cpu_count()),
         "memory_bytes": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
@@ -52,17 +62,17 @@ def machine() -> dict[str, str]:
         "governor": readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "not visible",
         "clocksource": readable("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
         or "not visible",
-        # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each [measured]
+        # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each (measured)
         "tcp_congestion_control": readable("/proc/sys/net/ipv4/tcp_congestion_control").strip() or "not visible",
         "boot_id": readable("/proc/sys/kernel/random/boot_id").strip() or "not visible",
         "cgroup": "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1",
         "python": platform.python_version(),
     }
-    return found | _processor() | {package: version(package) for package in PACKAGES}
+    return facts | _processor() | {package: version(package) for package in PACKAGES}
 
 
 def _processor() -> dict[str, str]:
-    """Return what distinguishes two processors whose name is the same (`AMD EPYC`): model, stepping, clock, caches, siblings.
+    """Return facts that distinguish processors of one name (`AMD EPYC`): model, stepping, clock, caches, siblings.
 
     `cpu_siblings` has the CPUs of each core, cores separated by `;`: `0-1; 2-3` where two CPUs share one core.
     """
@@ -75,32 +85,32 @@ def _processor() -> dict[str, str]:
             key=lambda path: int(path.parts[-3].removeprefix("cpu")),
         )
     )
-    found = {
+    facts = {
         "cpu_model": f"{vendor} family {family} model {model}" if vendor and family and model else "",
         "cpu_stepping": _field("/proc/cpuinfo", "stepping"),
         "cpu_mhz": _field("/proc/cpuinfo", "cpu MHz"),
         "cpu_caches": ", ".join(map(_cache, caches)),
         "cpu_siblings": "; ".join(filter(None, siblings)),
     }
-    return {name: value or "not visible" for name, value in found.items()}
+    return {name: value or "not visible" for name, value in facts.items()}
 
 
 def _cache(folder: Path) -> str:
-    """Return level, kind and size of a cache of the first CPU as the kernel names them: `L1d 32K`, `L3 32768K`."""
+    """Return level, kind and size of a cache of the first CPU: `L1d 32K`, `L3 32768K`."""
     level, kind, size = (readable(folder / name).strip() for name in ("level", "type", "size"))
     return f"L{level}{KINDS.get(kind, '')} {size}"
 
 
 def git_commit() -> str | None:
-    """The checkout's commit, `+changes` when the work tree differs; None outside a git checkout."""
+    """Return the checkout's commit, with `+changes` when the work tree differs; None outside a git checkout."""
     if shutil.which("git") is None:
         return None
-    ask = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}"]
-    commit = subprocess.run([*ask, "rev-parse", "HEAD"], check=False, capture_output=True, text=True)
+    git = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}"]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=False, capture_output=True, text=True)
     if commit.returncode != 0:
         return None
     changes = subprocess.run(
-        [*ask, "status", "--porcelain", "--untracked-files=no"],
+        [*git, "status", "--porcelain", "--untracked-files=no"],
         check=False,
         capture_output=True,
         text=True,

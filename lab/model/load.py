@@ -1,4 +1,4 @@
-"""What a generator is asked for (`Load`) and what it says afterwards (`Result`)."""
+"""The request to a generator (`Load`) and its report (`Result`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.stats.histogram import Histogram
 
 Encoding = Literal["identity", "gzip", "br"]
 Spoken = Literal["h1", "h2"]
-"""HTTP/1.1, or HTTP/2 over TLS."""
+"""The protocol between client and proxy: HTTP/1.1, or HTTP/2 over TLS."""
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
 
@@ -21,12 +21,15 @@ FORWARDED: Mapping[str, str] = {
     "X-Forwarded-Proto": "https",
     **dict.fromkeys(("CF-Connecting-IP", "Fastly-Client-IP", "True-Client-IP", "X-Real-IP"), "203.0.113.7"),
 }
-"""What a request has on it that came by two proxies, the first of which ended TLS, and told the client by whichever header."""
+"""The headers of a request that passed two proxies, the first of which ended TLS.
+
+Every header that proxies use for the client's address is among them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several ways in, and the hosts that are reached by it alone."""
+    """One of several proxies that share the routes: its URL, and the hosts that only it serves."""
 
     url: str
     hosts: tuple[str, ...]
@@ -34,20 +37,32 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one generator process is told to do.
+    """The load that one generator process makes.
 
-    `rate_rps` None means closed loop. `requests` ends the run after so many requests instead of after
-    `duration_s` (hey). `keepalive` False opens a new connection for every request. A response
-    later than `timeout_s` counts as an error of kind `timeout`, not as a latency.
+    Attributes:
+        url: The URL with the page's path. Names in it resolve on the client's side. With `shards` it is that of the first shard.
+        host: The host that requests name.
+        connections: The number of connections, kept open or in use at once.
+        duration_s: How long to load, in seconds.
+        rate_rps: The offered requests per second; None means closed loop.
+        threads: The number of threads of the generator.
+        requests: The number of requests that ends the run instead of `duration_s` (hey); None = the run ends by time.
+        keepalive: False opens a new connection for every request.
+        timeout_s: A response later than this counts as an error of kind `timeout`, not as a latency.
+        hosts: All hosts that requests are spread over evenly, `host` first. Their names resolve on the client's side.
+        sni_per_host: Whether each host needs separate connections, with its name in the TLS handshake.
+        shards: The proxies to load where the hosts are split over several.
+        gzip: Whether to accept a response that is compressed with gzip.
+        brotli: Whether to accept a response that is compressed with brotli.
+        forwarded: Whether requests have the headers that a proxy in front would add.
+        answers: The statuses that are right; empty = 2xx.
+        resumption: Whether new TLS connections must resume a session (True) or must not (False); None = either.
+        generators: The number of processes that make the load together, each its part of the connections and the rate.
+        logged: Whether every request is recorded for `Generator.requests`; only generators with `logs_requests` can.
+        timed: Whether its latencies are needed. Those of a generator that is paused in between are not, and wrk then omits them.
+        protocol: The protocol that is spoken to the proxy; no other is.
+        streams: The number of requests at once on each connection, for HTTP/2 only.
 
-    `hosts` are all hosts that requests are spread over evenly, `host` first; names in `url` and `hosts` resolve in the
-    client's place. `sni_per_host`: each host needs connections of its own, with its own name in the TLS handshake.
-    `shards`: the ways in where the hosts have several, each with its own; `url` is the first one's then.
-    `generators`: how many processes make it together, each its part of the connections and the rate.
-    `logged`: every request is told, for `Generator.requests`; those with `logs_requests` alone can.
-    `timed`: its latencies are wanted; of a generator that is stopped in between they are not, and wrk then leaves them out.
-    `protocol`: what is spoken to the proxy, and nothing else; `streams`: requests at once on each connection, of HTTP/2 alone.
-    `gzip`, `brotli`: accept a response that is compressed so. `answers`: the statuses that are right; empty: 2xx. `forwarded`: come as from a proxy in front, by the headers that it would add. `resumption`: new TLS connections must (not) resume a session; None = either.
     """
 
     url: str
@@ -75,25 +90,35 @@ class Load:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of every request, beside its host."""
+        """The headers of every request, without Host."""
         coding = "gzip" if self.gzip else "br" if self.brotli else ""
         return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a generator reported. Seconds and bytes.
+    """The report of a generator, in seconds and bytes.
 
-    `requests` were answered (with whatever status) in `duration_s`, the waiting for the last answers included;
-    `scheduled_s` is how long requests fell due where that is the tool's measure of a rate (see `scheduled_s`
-    below), None otherwise. `errors` counts what was not right by kind (`status` = answered, but not as expected, part of `requests`; the others are not); `dropped` are
-    requests that were due and never sent. `latency` covers `recorded_s` of the run, counted from when
-    the request was due or sent, as the generator's `latency_from` says; empty, with `timed` False, where it was not wanted and not told. `service` is the time since
-    sending where the generator gives both; `uncalibrated` says that it holds a start-up which it was to leave
-    out, so that it must not count. `least_due` is how many requests fell due at the least, where each connection has a schedule of its own
-    and the rate asked for cannot be met to the last request; None: rate × time. `size_bytes` is what was read, as it came (not decompressed): headers and chunk
-    sizes included where `size_includes_headers`, and TLS records and handshakes where `size_includes_tls`. `parts`: of a load that several
-    generators made, what each of them reported of its own.
+    Attributes:
+        requests: The requests that were answered, with any status.
+        duration_s: The length of the run, with the wait for the last answers.
+        latency: The latencies, counted from when a request was due or sent, as the generator's `latency_from` states. Empty, with `timed`
+            False, where they were not needed and not reported.
+        recorded_s: The part of the run that `latency` covers.
+        errors: The number of failures by kind. `status` = answered, but not as expected: part of `requests`; the other kinds are not.
+        dropped: The requests that were due and never sent.
+        size_bytes: The bytes that were read, as they came (not decompressed).
+        size_includes_headers: Whether `size_bytes` includes headers and chunk sizes.
+        size_includes_tls: Whether `size_bytes` includes TLS records and handshakes.
+        service: The times since sending, where the generator reports both.
+        notes: Remarks on the numbers, for people.
+        scheduled_s: How long requests fell due, where that is the tool's measure of a rate (see `achieved_rps`); None otherwise.
+        least_due: The smallest number of requests that fell due, where each connection has a schedule to itself and the requested rate
+            cannot be met to the last request; None = rate × time.
+        uncalibrated: Whether the latencies include a start-up that they should have left out, so that they must not count.
+        timed: Whether latencies were reported.
+        parts: The reports of the single generators, where several made the load.
+
     """
 
     requests: int
@@ -115,32 +140,37 @@ class Result:
 
     @property
     def achieved_rps(self) -> float:
-        """Requests answered per second of the schedule, or of the whole run where there is none.
+        """The requests answered per second of the schedule, or of the run where there is no schedule.
 
-        A slow last answer to an open loop is latency: the rate it was asked at does not change by it.
+        A slow last answer to an open loop is latency: it does not change the rate at which requests were sent.
         """
         over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
         return self.requests / over_s if over_s > 0 else 0.0
 
     @property
     def histograms(self) -> dict[str, Histogram]:
-        """Series → histogram."""
+        """The histograms of the report, by the name of their series."""
         return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
 
 
 def expect(held: object, fault: str) -> None:
-    """OutputError with this fault where it does not hold."""
+    """Raise OutputError with this fault unless the condition is true."""
     if not held:
         raise OutputError(fault)
 
 
 def first_broken(*rules: tuple[bool, str]) -> str | None:
-    """What the first broken rule says, of (whether it is broken, what to say); None where all are kept."""
-    return next((said for broken, said in rules if broken), None)
+    """Return the message of the first broken rule; None where all are kept.
+
+    Args:
+        rules: Pairs of whether the rule is broken, and the message.
+
+    """
+    return next((message for broken, message in rules if broken), None)
 
 
 class OutputError(Exception):
-    """The output is not what this generator prints: truncated, garbage, or a run that did not happen.
+    """The error of an output that is not what the generator prints: truncated, garbage, or a run that did not happen.
 
-    The message says what was expected and quotes what stood there instead.
+    Its message states what was expected, and quotes the output that came instead.
     """

@@ -1,11 +1,11 @@
-"""The one catalogue of metrics: what each is called, in which unit it is shown, which way is better, how two arms are compared in it,
-and how it is read off a sample. Every table, comparison, claim and figure asks it: a new metric is one entry here, and a column of
-the table of steady loads where it has a place there.
+"""The catalogue of metrics: name, unit, better direction, way of comparison, and how to read each from a sample.
+
+Every table, comparison, claim and figure uses it. A new metric is a single entry here, with a `column` if the table of steady loads shows it.
 
     Metric("p99", "ms", scale=1e-3, kind="ratio", histogram=…).text(0.00361)            3.61
     Metric("longest gap", "s", decimals=2).change(-29.62)                                −29.6 s
 
-Refuses to judge (a change is a number here), and to know a run's folder: what only its logs or manifests tell is read in
+This module judges nothing (a change is a number here) and reads no run's folder: values that only its logs or manifests show are read in
 `lab.analysis.evidence`.
 """
 
@@ -39,20 +39,31 @@ OfHistogram = Callable[["Histogram"], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`title` in sentences, `label` in tables (the title unless given). Shown in `unit`, of which one is `scale` of the number's own
-    (seconds, bytes), with three significant digits; a `difference` with `decimals` at most. `better`: less or more of it, or neither.
+    """A metric: its names, its unit, how it is read from a sample, and how two arms are compared in it.
 
-    `kind` how two arms are compared in it: by ratio, as of steady loads; by difference, as what came of a disturbance may be 0; or
-    only where a claim or a figure asks for it. `primary`: a variant's hypothesis may be about it.
+    Attributes:
+        title: The name in sentences.
+        unit: The unit that numbers are shown in; empty for counts.
+        better: The direction that is better: less or more of it, or neither.
+        decimals: The most decimals of a `difference`; other metrics have three significant digits.
+        scale: The size of one `unit` in the number's internal unit (seconds, bytes).
+        kind: How two arms are compared: by ratio, for steady loads; by difference, for the outcome of a disruption, which may be 0; or
+            only where a claim or a figure requests it.
+        label: The name in tables; empty = the title.
+        heading: The heading of its column.
+        column: Its position in the table of steady loads; 0 = none.
+        primary: Whether it can be a variant's primary metric.
+        sample: The function that reads it from a sample.
+        histogram: The function that reads it from a histogram; its absolute value is then that of all blocks' merged histograms. Without
+            `sample` and `histogram`, the outcome of a disruption is in `Sample.outcome` by the metric's name, and
+            `lab.analysis.evidence` reads what a claim requests.
+        seen: The source of a difference, which limits its resolution. `requests`: the distance between two requests. `both`: also the
+            largest difference between the clocks of generator and events. `events` (and counts) have no such limit.
+        detail: Whether a difference is a part of the number above it.
+        always: Whether a difference is shown even where it is 0 everywhere.
+        idle: Whether a system has the difference without a disruption too. It is then shown only where the disruption moved it away from
+            its value in the control run.
 
-    `sample`, `histogram`: what it is read from (`histogram`: then its level is that of all blocks' together); neither: what came of a
-    disturbance lies in `Sample.outcome` by its name, and what a claim asks for is `lab.analysis.evidence`'s to read.
-    `column`: its place in the table of steady loads, under `heading`; 0 = none.
-
-    Of a difference: `detail` is part of the number above it; `always` is shown even where it is 0 everywhere; `idle`: a system has it
-    whether disturbed or not, so that it is shown only where a disturbance moved it away from what its control run had. `seen`: what
-    it is read from decides how finely it resolves: `requests` to one request's distance from the next, `both` also to what the
-    clocks of generator and events may differ by; `events` (counts as well) have no such limit.
     """
 
     title: str
@@ -74,26 +85,30 @@ class Metric:
 
     @property
     def ratio(self) -> bool:
+        """Whether arms are compared by ratio."""
         return self.kind == "ratio"
 
     @property
     def cost(self) -> bool:
-        """Whether it is what a request costs, so that an effect is a time, too: per cent of another level are another time."""
+        """Whether it is the cost of a request.
+
+        Its effect is also shown as a time, because the same percentage of another absolute value is another time.
+        """
         return self.ratio and self.unit == "µs"
 
     @property
     def latency(self) -> bool:
-        """Whether it is of the latencies of a load: at a closed loop these follow from its throughput."""
+        """Whether it is a latency of a load; in a closed loop latencies follow from the throughput."""
         return self.histogram is not None
 
     @property
     def short(self) -> str:
-        """Its name in a table's cell."""
+        """The name in a table's cell."""
         return self.label or self.title
 
     @property
     def own_unit(self) -> str:
-        """The unit of the number itself: s, bytes, bytes/s, share, or what it is shown in."""
+        """The internal unit of the number: s, bytes, bytes/s, share, or the unit that it is shown in."""
         if self.unit in ("s", "ms", "µs"):
             return "s"
         if self.unit in ("kB", "MB", "MB/s"):
@@ -101,31 +116,42 @@ class Metric:
         return "share" if self.unit == "%" else self.unit
 
     def read(self, sample: Sample, histogram: Histogram | None) -> float | None:
-        """None: not known, or too few requests beyond it. Of a difference, only where `Sample.outcome` has it."""
+        """Return the metric's value from a sample and its histogram.
+
+        Returns:
+            None where it is unknown, where too few requests lie beyond a percentile, and for metrics without `sample` and `histogram`.
+
+        """
         if self.histogram is not None:
             return self.histogram(histogram) if histogram is not None else None
         return self.sample(sample) if self.sample is not None else None
 
     def text(self, value: float | None, signed: bool = False) -> str:
-        """The number without its unit: 29.8, 2,981, 3.5 (a median of counts), – for None; of a difference with a true sign where `signed`."""
+        """Return a number without its unit: 29.8, 2,981, 3.5 (a median of counts); – for None.
+
+        Args:
+            value: The number in its internal unit.
+            signed: Whether a difference has a true sign.
+
+        """
         if value is None:
             return "–"
         if self.kind != "difference":
             return format_rate(value) if self.unit == "req/s" else three_digits(value, 1 / self.scale)
-        shown = abs(value / self.scale)
+        size = abs(value / self.scale)
         if not self.unit:
-            digits = 0 if shown.is_integer() else 1
+            digits = 0 if size.is_integer() else 1
         else:
-            digits = min(self.decimals, 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2 if shown >= 0.9995 else 3)
-        text = f"{shown:,.{digits}f}"
+            digits = min(self.decimals, 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3)
+        text = f"{size:,.{digits}f}"
         if float(text.replace(",", "")) == 0:
             return "0"
         return f"{'−' if value < 0 else '+' if signed else ''}{text}"
 
     def coarse(self, value: float, count: int = 2) -> str:
-        """Return the number with `count` significant digits and without its unit, for what few blocks show: 30, 3,000.
+        """Return a number of a few blocks with `count` significant digits and without its unit: 30, 3,000.
 
-        A whole number below 100 that is a count stays as it is, and the histogram's end is a bound.
+        A count below 100 that is a whole number stays as it is. The end of the histogram's range gets a ≥.
         """
         if self.kind == "difference" and not self.unit and float(value).is_integer() and abs(value) < 100:
             return self.text(value)
@@ -133,68 +159,79 @@ class Metric:
         return f"{bound}{significant(value / self.scale, count)}".replace("-", "−")
 
     def with_unit(self, value: float | None, signed: bool = False) -> str:
+        """Return a number with its unit: `29.8 s`. The arguments are those of `text`."""
         return f"{self.text(value, signed)} {self.unit}".rstrip()
 
-    # -- effects: log-ratios, or differences in the number's own unit ------------------------------------------
+    # -- effects: log-ratios, or differences in the number's internal unit -------------------------------------
 
     def size(self, effect: float | None) -> str:
-        """How large an effect is, a floor or a bound: `3.2 %`, `0.21 s`."""
+        """Return the size of an effect, a floor or a bound as text: `3.2 %`, `0.21 s`."""
         return format_size(effect) if self.ratio and effect is not None else self.with_unit(effect)
 
     def change(self, effect: float | None) -> str:
-        """An effect with its sign: `−8.2 %`, `−29.6 s`."""
+        """Return an effect with its sign as text: `−8.2 %`, `−29.6 s`."""
         return (
             f"{format_percent(effect)} %" if self.ratio and effect is not None else self.with_unit(effect, signed=True)
         )
 
     def time(self, effect: float, level: float | None) -> str:
-        """What an effect is of a cost, at this level of what it is compared with: ` = −1.4 µs`; empty of anything else."""
+        """Return an effect on a cost as a time: ` = −1.4 µs`; empty for any other metric.
+
+        Args:
+            effect: The effect as a log-ratio.
+            level: The absolute value of the baseline in seconds; None = unknown, and the text is empty.
+
+        """
         return f" = {format_micros(level * expm1(effect))} µs" if self.cost and level is not None else ""
 
     def ends(self, low: float | None, high: float | None) -> str:
-        """An effect's interval: ` [−9.1, −7.3]`; empty where there is none."""
+        """Return the interval of an effect as text: ` [−9.1, −7.3]`; empty without one."""
         if self.ratio or low is None or high is None:
             return format_interval(low, high)
         return f" [{self.text(low, signed=True)}, {self.text(high, signed=True)}]"
 
 
 GAP_S = 0.1
-"""A shorter pause between good answers is none: latencies of a busy machine vary by as much."""
+"""The shortest pause between good answers that counts as a gap: latencies of a busy machine vary by as much."""
 ERROR_KINDS = ("connect", "read", "write", "timeout")
 WINDOWS = ("before", "during", "after")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 """The percentiles of steady loads that have effects."""
 WINDOWED = ("p50", "p99")
-"""Those that are taken before, during and after a disturbance, too."""
+"""The percentiles that are also taken before, during and after a disruption."""
 
 
-# -- how they are read off a sample and its histogram: None where these cannot tell, and never a guess
+# -- functions that read a metric from a sample or its histogram: None where these do not show it, never a guess
 
 
 def quantile(share: float) -> OfHistogram:
+    """Return a function that reads the percentile of this share (0 to 1) from a histogram."""
     return lambda histogram: histogram.quantile_s(share)
 
 
 def spread(histogram: Histogram) -> float | None:
-    """1 would be a flat line. None where too few requests lie beyond p99."""
-    middle, high = (histogram.quantile_s(share) for share in (0.5, 0.99))
-    return high / middle if middle and high is not None else None
+    """Return p99 as a multiple of p50; None where too few requests lie beyond p99."""
+    median, high = (histogram.quantile_s(share) for share in (0.5, 0.99))
+    return high / median if median and high is not None else None
 
 
 def memory_bytes(sample: Sample) -> float | None:
-    """Of the proxy, or of the backend where there is none."""
+    """Return the memory of the proxy, or of the backend where there is no proxy."""
     usage = sample.usage.get("proxy") or sample.usage.get("backend")
     return float(usage.rss_bytes) if usage else None
 
 
 def control_memory_bytes(sample: Sample) -> float | None:
-    """Of a controller's own processes, where they are counted apart from the proxy's."""
+    """Return the memory of a controller's processes, where they are counted separately from the proxy's."""
     usage = sample.usage.get("control")
     return float(usage.rss_bytes) if usage else None
 
 
 def failed_share(sample: Sample) -> float | None:
-    """Of all requests, those not answered as they should; of steady loads by what the generator counted."""
+    """Return the share of requests that were not answered as they should be.
+
+    At steady loads it follows from the generator's counts.
+    """
     if sample.outcome:
         return outcome_ratio("failed", "requests")(sample)
     failed, status = sum(sample.errors.values()), sample.errors.get("status", 0)
@@ -203,50 +240,57 @@ def failed_share(sample: Sample) -> float | None:
 
 
 def outcome_ratio(over: str, under: str) -> OfSample:
-    def of(sample: Sample) -> float | None:
+    """Return a function that reads the ratio of two keys of `Sample.outcome`."""
+
+    def read_ratio(sample: Sample) -> float | None:
         first, second = sample.outcome.get(over), sample.outcome.get(under)
         return first / second if first is not None and second else None
 
-    return of
+    return read_ratio
 
 
 def refused_share(sample: Sample) -> float | None:
-    """Of all large bodies; None where none was tried."""
-    tried = [sample.outcome.get(name) for name in ("transfers", "too_large", "transfers_lost")]
-    total = sum(count for count in tried if count is not None)
+    """Return the share of large bodies that were refused with 413; None without a transfer."""
+    counts = [sample.outcome.get(name) for name in ("transfers", "too_large", "transfers_lost")]
+    total = sum(count for count in counts if count is not None)
     return (sample.outcome.get("too_large") or 0.0) / total if total else None
 
 
 def link_share(sample: Sample) -> float | None:
-    """How full the shaped link was towards the client, as `lab.model.bottleneck` counts it; None where none was shaped."""
+    """Return how full the shaped link was towards the client, as a fraction; None without a shaped link.
+
+    It is counted as in `lab.model.bottleneck`.
+    """
     mbit, duration_s = sample.point.link_mbit, sample.duration_s
     return sample.counters.get("client/rx_bytes", 0) * 8 / (mbit * 1e6 * duration_s) if mbit and duration_s else None
 
 
 def counted(name: str) -> OfSample:
-    """What the kernel counted in the whole sample; None where nobody counted."""
+    """Return a function that reads a counter's increase over the sample; None where it was not counted."""
     return lambda sample: float(sample.counters[name]) if name in sample.counters else None
 
 
 def per_good_request(sample: Sample, amount: float | None) -> float | None:
+    """Return an amount per request that was answered as it should be; None for an unknown amount or no requests."""
     good = (sample.requests or 0) - sample.errors.get("status", 0)
     return amount / good if amount is not None and good > 0 else None
 
 
 def counted_per_request(*names: str) -> OfSample:
-    """The sum of these counters for every good answer; None where nobody counted one of them.
+    """Return a function that reads the sum of these counters per good answer; None where one was not counted.
 
-    The proxy's are of its connections to both sides; the client's link tells what it carried towards it, headers and all.
+    The proxy's counters include its connections to both sides. The client's link counts the bytes towards the client, headers included.
     """
 
-    def of(sample: Sample) -> float | None:
-        counted = [sample.counters[name] for name in names if name in sample.counters]
-        return per_good_request(sample, sum(counted) if len(counted) == len(names) else None)
+    def read_counters(sample: Sample) -> float | None:
+        counts = [sample.counters[name] for name in names if name in sample.counters]
+        return per_good_request(sample, sum(counts) if len(counts) == len(names) else None)
 
-    return of
+    return read_counters
 
 
 def backend_cpu_per_request(sample: Sample) -> float | None:
+    """Return the CPU seconds of the backend per good answer."""
     used = sample.usage.get("backend")
     return per_good_request(sample, used.cpu_s if used else None)
 
@@ -254,21 +298,21 @@ def backend_cpu_per_request(sample: Sample) -> float | None:
 # -- the catalogue
 
 
-def _ms(title: str, **more: Any) -> Metric:
-    return Metric(title, "ms", scale=1e-3, **more)
+def _ms(title: str, **fields: Any) -> Metric:
+    return Metric(title, "ms", scale=1e-3, **fields)
 
 
-def _claim(title: str, unit: str = "", scale: float = 1.0, **more: Any) -> Metric:
-    return Metric(title, unit, scale=scale, kind="claim", **more)
+def _claim(title: str, unit: str = "", scale: float = 1.0, **fields: Any) -> Metric:
+    return Metric(title, unit, scale=scale, kind="claim", **fields)
 
 
 def _latency(name: str) -> dict[str, Metric]:
-    shown = "largest" if name == "max" else name
-    return {f"{name}_{window}_s": _ms(f"{shown} latency {window}", decimals=2) for window in WINDOWS}
+    adjective = "largest" if name == "max" else name
+    return {f"{name}_{window}_s": _ms(f"{adjective} latency {window}", decimals=2) for window in WINDOWS}
 
 
 METRICS: Mapping[str, Metric] = {
-    # -- of steady loads, with effects: ratios
+    # -- metrics of steady loads with effects: ratios
     "rate": Metric(
         "rate", "req/s", "more", kind="ratio", column=1, heading="achieved", primary=True,
         sample=lambda sample: sample.goodput_rps,
@@ -281,10 +325,10 @@ METRICS: Mapping[str, Metric] = {
         name: _ms(name, kind="ratio", column=column, primary=True, histogram=quantile(share))
         for column, (name, share) in enumerate(QUANTILES.items(), 2)
     },
-    # -- of steady loads, never compared in a table
+    # -- metrics of steady loads that no table compares
     "slowest_s": _ms("slowest", kind="claim", column=6, heading="max", histogram=lambda histogram: histogram.maximum_s),
     "errors": _claim("errors", column=7, primary=True, sample=lambda sample: float(sum(sample.errors.values()))),
-    # -- what came of a disturbance: differences
+    # -- outcomes of a disruption: differences
     "requests": Metric("requests", better="neither", always=True),
     "failed": Metric("failed requests", always=True, primary=True),
     "failed_status": Metric("wrong status", detail=True),
@@ -324,7 +368,7 @@ METRICS: Mapping[str, Metric] = {
     **_latency("p99"),
     **_latency("max"),
     "clock_error_s": _ms("clock error", better="neither", decimals=2),
-    # -- what a claim or a figure may ask for beside these
+    # -- further metrics for claims and figures
     "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=memory_bytes),
     "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=control_memory_bytes),
     "bring_up_s": _claim("brought up in", "s", sample=lambda sample: sample.bring_up_s),
@@ -368,32 +412,36 @@ METRICS: Mapping[str, Metric] = {
     "least_reload_spacing_s": _claim("between two reloads at least", "s"),
     "startup_allowance_s": _claim("startup probe allows", "s"),
     "reload_interval_s": _claim("reload interval set", "s"),
-    # -- gauges: what a system said of itself before the load
+    # -- gauges: what a system reported of itself before the load
     "proxy/config_bytes": _claim("configuration", "kB", 1e3),
     "proxy/load_s": _claim("loaded in", "ms", 1e-3),
     "proxy/workers": _claim("workers or threads that ran"),
 }  # fmt: skip
-"""Name → metric, in the order of comparisons, and of disturbed loads' tables. A difference is the key of `Sample.outcome`:
+"""The metrics by name, in the order of comparisons and of disrupted loads' tables.
 
-requests        all that fell due, whatever became of them
-failed          not answered with 2xx, nor with what is right until then (`Disturbance.awaited`); `failed_…` by what happened
+The name of a difference is its key in `Sample.outcome`:
+
+requests        all requests that fell due, with any result
+failed          requests that were not answered with 2xx, nor with a status that is right until then (`Disturbance.awaited`);
+                `failed_…` by what happened
 gap_s           the longest time without a good answer: between two of their `done` times, or the load's ends, less the
                 distance of requests; below 0.1 s it is 0
-failing_s       from the first to the last failed request, both included, by when they were due
-p50_before_s …  of good answers, from when they were due; None where fewer than ten lie beyond. `during`: from Begin until
-                End; where none was said, as long as its kind acts (`Disturbance.acts_s`), in a control run the same time of
-                the load. Recovery is `after`, but for what is done in a moment (a pod killed): there it is `during`
-changes …       `lab.records.propagation` says what these are
-reloads …       `lab.records.incidents` says what these are
-clock_error_s   by how much the clocks of generator and events may differ at most; all that is on one clock is free of it
+failing_s       the time from the first to the last failed request, both included, by when they were due
+p50_before_s …  percentiles of good answers, counted from when they were due; None where fewer than ten lie beyond. `during` is
+                the time from Begin until End. Without an End it is as long as the kind acts (`Disturbance.acts_s`), and in
+                a control run the same time of the load. Recovery is `after`, except for momentary disruptions (a pod killed),
+                where it is `during`
+changes …       `lab.records.propagation` defines these
+reloads …       `lab.records.incidents` defines these
+clock_error_s   the largest possible difference between the clocks of generator and events; values on one clock are free of it
 """
 
 RATIOS = tuple(name for name, metric in METRICS.items() if metric.ratio)
-"""What has effects at steady loads; errors are counted, never compared."""
+"""The names of the metrics that have effects at steady loads; errors are counted, never compared."""
 DIFFERENCES = tuple(name for name, metric in METRICS.items() if metric.kind == "difference")
-"""What came of a disturbance."""
+"""The names of the outcomes of a disruption."""
 COLUMNS = tuple(sorted((name for name in METRICS if METRICS[name].column), key=lambda name: METRICS[name].column))
-"""Those with a column in the table of steady loads."""
+"""The names of the metrics with a column in the table of steady loads, in order."""
 CARRIED = {
     "p50": "p50_during_s",
     "p90": "p99_during_s",
@@ -401,7 +449,10 @@ CARRIED = {
     "p99.9": "p99_during_s",
     "errors": "failed",
 }
-"""A steady load's metric → what stands for it beside a disturbance. Rates and CPU per request have nothing there."""
+"""The outcome of a disruption that corresponds to a metric of steady loads.
+
+Rates and CPU per request have no such outcome.
+"""
 
 if TYPE_CHECKING:
     Primary = str
@@ -409,14 +460,17 @@ if TYPE_CHECKING:
 else:
     Primary = Literal[tuple(name for name, metric in METRICS.items() if metric.primary)]
     Ratio = Literal[RATIOS]
-"""What a variant's hypothesis may be about; what has effects at steady loads. For models of files: other names are refused."""
+"""The types of names in files: of a variant's primary metric, and of a metric with effects at steady loads.
+
+Any other name is refused.
+"""
 
 
 def compared(point: Point) -> tuple[str, ...]:
-    """The metrics in which arms are compared under this load."""
+    """Return the names of the metrics in which arms are compared under this load."""
     return RATIOS if point.disturbance is None else DIFFERENCES
 
 
 def about(name: str) -> Metric:
-    """Of any name; one that is not in the catalogue, as a gauge, is called by its own and shown as it is."""
+    """Look up a metric by name; an unknown name (a gauge reported by a proxy) gets a Metric without unit or scale."""
     return METRICS.get(name) or Metric(name, kind="claim")

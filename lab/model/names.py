@@ -1,12 +1,18 @@
-"""Names that more than one package must agree on. A module of its own: whoever wants a name wants nothing else of the model."""
+"""Names and defaults that several packages must agree on.
+
+They have a module to themselves, so that an import of one of them brings nothing else of the model.
+"""
 
 from __future__ import annotations
 
 DEFAULT_TARGET = "local"
-"""Where `bench` measures unless told otherwise."""
+"""The target on which `bench` measures by default."""
 WORTH = 0.02
-"""The share from which on an effect is worth knowing, unless somebody says otherwise."""
+"""The default equivalence margin, as a fraction: effects smaller than it do not matter."""
 INSIDE = "LAB_INSIDE"
-"""Environment variable of the process that measures inside the lab's namespaces (`lab.targets.local.sandbox.namespaces`)."""
+"""The environment variable of a process in the lab's namespaces (`lab.targets.local.sandbox.namespaces`)."""
 BRING_UP_S = {"apiserver": 4.3, "kind": 12.0, "local": 0.5, "remote": 12.0}
-"""Target → how long a variant, or a pair of them, takes to come up there, about: for forecasts, until a run has shown it."""
+"""The approximate seconds that a variant, or a pair of them, takes to come up on each target.
+
+Forecasts use them until a run has measured it.
+"""

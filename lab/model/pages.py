@@ -1,4 +1,7 @@
-"""The pages that every backend serves. A module of its own: sweeps, disturbances and the base of backends ask it, and have nothing else in common."""
+"""The pages that every backend serves.
+
+They have a module to themselves, because sweeps, disturbances and the base of backends need them and share nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ PAGES = {
     + [(f"{n}MB", n * 1024 * 1024) for n in (1, 10, 100)]
     for suffix in (".bin", ".txt")
 }
-"""Page → size in bytes. `.bin` does not compress, `.txt` does. The backend base serves exactly these."""
+"""The size of each page in bytes, by its name.
+
+`.bin` does not compress, `.txt` does. The base of backends serves exactly these.
+"""
 
 OTHERS = ("", "status/404", "status/503")
-"""What it serves that is no page: its root, and answers with these statuses."""
+"""The other paths that a backend serves: its root, and answers with these statuses."""

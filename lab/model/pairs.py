@@ -1,4 +1,4 @@
-"""Two arms measured at once: how their sides are laid out, and what a sample says of its pair."""
+"""Pairs: two arms that are measured at once, the layout of their two sides, and a sample's record of its pair."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from lab.base.validation import Record
 
 Side = Literal["left", "right"]
 Scheme = Literal["slices", "together"]
+"""How both sides are loaded: interleaved slices of a closed loop, or concurrently at an offered rate."""
 SIDES: tuple[Side, Side] = ("left", "right")
 MAX_IN_FLIGHT = 0.02
-"""Of a side's answers, those that may come in the other's slices: where more do, no rate is told."""
+"""The share of a side's answers that may arrive in the other side's slices; above it no rate is reported."""
 
 
 class Layout(Record):
-    """One pair at one point in one block, as it is planned: over the blocks each is half and half, in an order drawn by lot."""
+    """The planned layout of one pair at one point in one block.
+
+    Over the blocks each choice is half and half, in randomized order.
+    """
 
     side: Side = Field(default="left", description="of the slot's own arm")
     first_up: Side = Field(default="left", description="which side is brought up first")
@@ -25,12 +29,12 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """As the arm on the other side has it."""
+        """The same layout from the view of the arm on the other side."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
 class Renewed(Record):
-    """A reload of one system's proxy by its own means, as it was read back: which of its processes began by it, and which are gone."""
+    """A reload that made new workers of a proxy, as it was read back: the processes that began and that ended."""
 
     began: tuple[int, ...] = Field(description="processes of the proxy that were not there before")
     ended: tuple[int, ...] = Field(description="those that were, and are gone")
@@ -38,7 +42,7 @@ class Renewed(Record):
 
 
 class PairSide(Record):
-    """One side of a pair, in that side's sample. Seconds; shares are fractions."""
+    """One side of a pair, in that side's sample. Times are seconds, shares are fractions."""
 
     against: str = Field(description="the arm on the other side")
     side: Side = Field(description="which of the two places it had")
@@ -65,13 +69,17 @@ class PairSide(Record):
 
 
 REPEATS = 2
-"""Measurements of one pair in each of its ways."""
+"""The number of measurements of one pair in each of its ways."""
 Way = Literal["plain", "slices", "together"]
+"""How a comparison is measured: solo one after the other, or as a pair of either scheme."""
 WAYS = get_args(Way)
 
 
 class Compared(Record):
-    """One measurement of a variant against the baseline. `log_ratios`: metric → natural logarithm of variant / baseline."""
+    """One measurement of a variant against the baseline.
+
+    `log_ratios` has the natural logarithm of variant / baseline by metric.
+    """
 
     round: int
     variant: str

@@ -1,7 +1,7 @@
-"""Every request of a load: when it was due, sent and done, and what came. The rows a generator with `logs_requests` gives.
+"""The table of all requests of a load: when each was due, sent and done, and the answer.
 
-Times are seconds since the epoch by the clock of the generator's place; `shifted` brings them to the lab's. A module of its own, as what
-generators say and what records make of it have this table alone in common.
+A generator with `logs_requests` returns these rows. Times are seconds since the epoch by the clock of the generator's machine; `shifted`
+converts them to the lab's clock. Generators and records share only this table, so it has a module to itself.
 """
 
 from __future__ import annotations
@@ -12,23 +12,35 @@ REQUESTS_SCHEMA = {
     "number": pl.Int64,  # from 0, in the order in which they fell due
     "due_s": pl.Float64,
     "sent_s": pl.Float64,
-    "done_s": pl.Float64,  # answered whole, or failed
+    "done_s": pl.Float64,  # answered completely, or failed
     "status": pl.Int32,  # 0 = no answer
-    "error": pl.String,  # "" = answered (with whatever status); else connect, read, write, timeout or other
+    "error": pl.String,  # "" = answered (with any status); else connect, read, write, timeout or other
     "answer": pl.String,  # the response's X-Lab-Answer header, else its X-Lab-Backend, else ""
-    "service_s": pl.Float64,  # from sent to done by the generator's own timer (connecting included), finer than the wall clock
+    "service_s": pl.Float64,  # from sent to done by the generator's timer (connecting included), finer than the wall clock
 }
-"""Sorted by `number`; no row is missing: what was due and never sent makes the sample invalid."""
+"""The columns of the table, sorted by `number`.
+
+No row is missing: a request that was due and never sent makes the sample invalid.
+"""
 
 RESOLUTION_S = 0.001
-"""A load begins at a whole millisecond by its own log: its times may all be wrong by as much against any other clock."""
+"""The seconds by which all times of a load may be wrong against another clock.
+
+A load begins at a whole millisecond by its log.
+"""
 
 
 def good(frame: pl.DataFrame) -> pl.Series:
-    """Answered with 2xx."""
+    """Return which requests were answered with a 2xx status."""
     return frame.select(((pl.col("error") == "") & pl.col("status").is_between(200, 299)).alias("good"))["good"]
 
 
 def shifted(frame: pl.DataFrame, offset_s: float) -> pl.DataFrame:
-    """By the lab's clock; `offset_s`: what the generator's clock is ahead of it."""
+    """Return the table with its times by the lab's clock.
+
+    Args:
+        frame: The table, by the generator's clock.
+        offset_s: The seconds by which the generator's clock is ahead of the lab's.
+
+    """
     return frame.with_columns((pl.col(name) - offset_s) for name in ("due_s", "sent_s", "done_s"))

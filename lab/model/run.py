@@ -1,4 +1,4 @@
-"""What `run.json` holds: a run as it is known before its first sample. Refuses unknown keys."""
+"""The content of `run.json`: a run as it is fixed before its first sample. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lab.model.variants.variants import AS_SHIPPED, AT, Family, Variant, config_
 
 SCHEMA = 1
 K6_OUT = "out"
-"""Of a point's generator in run.json: what of k6's own outputs is kept; absent = none."""
+"""The key of a point's generator in run.json that names which of k6's outputs is kept; absent = none."""
 
 
 class VariantRecord(Record):
-    """What a run keeps of each variant beside its manifests."""
+    """The record of a variant in a run, in addition to its manifests."""
 
     name: str
     title: str
@@ -50,8 +50,15 @@ class VariantRecord(Record):
 
     @classmethod
     def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:
-        """Return what a run keeps of a variant that was rendered from this folder; `changed`: what else it keeps than the variant says."""
-        own: dict[str, Any] = {
+        """Return the record of a variant.
+
+        Args:
+            variant: The variant.
+            manifests: The folder that it was rendered from.
+            changed: Fields whose values replace those of the variant.
+
+        """
+        fields: dict[str, Any] = {
             "name": variant.name,
             "title": variant.title,
             "baseline": variant.compared_with,
@@ -67,11 +74,11 @@ class VariantRecord(Record):
             "only_to_measure_by": variant.only_to_measure_by,
             "base": variant.base,
         }
-        return cls(**(own | changed))
+        return cls(**(fields | changed))
 
 
 class NotMeasured(Record):
-    """A variant that was asked for and that this machine or target cannot show: a row of the table, not a number."""
+    """A requested variant that this machine or target cannot measure: a row of the table without a number."""
 
     variant: str
     what: str = Field(description="in a word or two: cores, open files, host-wide")
@@ -83,12 +90,12 @@ class NotMeasured(Record):
 
     @property
     def advised(self) -> str:
-        """With the remedy on a line of its own, as an error has it."""
+        """The text with the remedy on a second line, as in an error."""
         return f"{self}\n  {self.remedy}" if self.remedy else str(self)
 
 
 class RoundTrip(Record):
-    """`roundtrip.json`: the bare network's TCP round trip between client and backend, once per run; or why there is none."""
+    """The content of `roundtrip.json`: the bare network's TCP round trip between client and backend, once per run."""
 
     tool: str | None = None
     version: str | None = None
@@ -101,7 +108,7 @@ class RoundTrip(Record):
 
 
 class KneeSearch(Record):
-    """What a search for the knee asks of a rate, and how it looks for it; fixed before its first trial."""
+    """The settings of a search for the knee: requirements on a rate, and steps; fixed before the first trial."""
 
     p99_s: float = Field(description="p99 is at most this")
     min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
@@ -120,12 +127,12 @@ class AtKnee(Record):
     at_least: bool = Field(default=False, description="the proxy was not the limit: its own knee is no lower")
 
     def __str__(self) -> str:
-        whose = f"of {self.variant}, found by {self.run}" if self.run else "as named"
-        return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {whose}"
+        origin = f"of {self.variant}, found by {self.run}" if self.run else "as named"
+        return f"{'at least ' if self.at_least else ''}{self.rate_rps:,g} req/s, {origin}"
 
 
 class ProbeTrial(Record):
-    """A few seconds of a given rate on two sides at once, before a plan was fixed."""
+    """A trial of a few seconds at an offered rate on two sides at once, before the plan was fixed."""
 
     rate_rps: float = Field(description="of each side")
     achieved_rps: float | None = Field(description="of the slower side; null = nothing was measured")
@@ -136,7 +143,7 @@ class ProbeTrial(Record):
 
 
 class Probe(Record):
-    """What a target carries at one point for two sides at once, and what the plan made of it."""
+    """The rate that a target sustains at one point for two sides at once, and the plan's decision about it."""
 
     point: str = Field(description="as the sweep calls it")
     rate_rps: float = Field(description="that the sweep asks for")
@@ -147,21 +154,24 @@ class Probe(Record):
     why: str = Field(default="", description="why nothing was tried; empty = something was")
 
     def __str__(self) -> str:
-        """`rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500 req/s`."""
+        """Return the decision as a sentence.
+
+        `rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500 req/s`
+        """
         if self.why:
             return f"{self.point}: {self.why}"
-        asked = f"{self.rate_rps:,.0f} req/s on two sides at once are"
-        found = f", as {self.from_run} found" if self.from_run else ""
+        rate = f"{self.rate_rps:,.0f} req/s on two sides at once are"
+        source = f", as {self.from_run} found" if self.from_run else ""
         if self.decided == "as-asked":
-            return f"{self.point}: {asked} carried{found}"
-        lost = f"{self.point}: {asked} not carried ({self.trials[0].why}){found}"
+            return f"{self.point}: {rate} carried{source}"
+        lost = f"{self.point}: {rate} not carried ({self.trials[0].why}){source}"
         if self.decided == "lowered":
             return f"{lost}: pairs at {self.carried_rps:,.0f} req/s"
         return f"{lost}, nor are {self.trials[-1].rate_rps:,.0f}: arms are measured one after the other, at that rate"
 
 
 class PairSlot(Layout):
-    """A slot that is a pair: which one, and how it is laid out."""
+    """The pair of a slot: its number, the other arm, and the layout."""
 
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
@@ -173,7 +183,7 @@ class PairSlot(Layout):
 
 
 class RunRecord(Record):
-    """`run.json`: everything about a run that is known before the first sample, and how it was resumed."""
+    """The content of `run.json`: everything that is fixed before the first sample, and how the run was resumed."""
 
     schema_version: int = SCHEMA
     id: str
@@ -224,25 +234,26 @@ class RunRecord(Record):
     )
 
     def k6_out(self, point: str) -> str | None:
-        """What of k6's own outputs is kept of a point's load; None = nothing."""
+        """Return which of k6's outputs is kept for a point's load; None = none."""
         return self.generators.get(point, {}).get(K6_OUT)
 
     @property
     def systems(self) -> frozenset[str]:
-        """Arms of variants that no knob tells from their baseline: another system, so that there is nothing to apply."""
-        tried = ((arm.name, self.variants[arm.variant]) for arm in self.arms if arm.role == "variant")
-        shared = {name: variant.knobs for name, variant in self.variants.items()}
+        """The arms whose variant no knob distinguishes from its baseline: another system, no setting to apply."""
+        variant_arms = ((arm.name, self.variants[arm.variant]) for arm in self.arms if arm.role == "variant")
+        knobs = {name: variant.knobs for name, variant in self.variants.items()}
         return frozenset(
             name
-            for name, variant in tried
-            if not variant.snippet and {*variant.own_knobs} <= {*shared.get(variant.baseline or "", ())}
+            for name, variant in variant_arms
+            if not variant.snippet and {*variant.own_knobs} <= {*knobs.get(variant.baseline or "", ())}
         )
 
     @property
     def different_systems(self) -> frozenset[str]:
-        """Return the arms that run another system than the arm that they are compared with.
+        """The arms that run another system than the arm that they are compared with.
 
-        By the recorded bases. Runs from before these were recorded: what is not its baseline with knobs added, and has nothing to apply.
+        The recorded bases decide. In runs from before these were recorded, it is any variant that is not its baseline with added knobs,
+        and has no setting to apply.
         """
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
         compared = (
@@ -252,19 +263,19 @@ class RunRecord(Record):
         )
         return frozenset(
             name
-            for name, own, other in compared
-            if (other.base not in ("", own.base) if own.base else _stands_apart(own, other))
+            for name, variant, baseline in compared
+            if (baseline.base not in ("", variant.base) if variant.base else _is_different_system(variant, baseline))
         )
 
     @property
     def solo(self) -> dict[Place, str]:
-        """Return where a variant's effect is that of its solo samples by the rules, and why."""
-        asked = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
-        return solo_places(self.arms, self.points, asked, self.different_systems)
+        """The places where, by the rules, the solo samples decide a variant's effect, with the reason."""
+        variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
+        return solo_places(self.arms, self.points, variants, self.different_systems)
 
     @property
     def designed(self) -> Design:
-        """Return the design that was recorded; of a run of an earlier lab, what its slots and variants show of it."""
+        """The recorded design or, for a run of an earlier lab, the design that its slots and variants show."""
         if self.design is not None:
             return self.design
         variant_of = {arm.name: self.variants[arm.variant] for arm in self.arms}
@@ -275,10 +286,11 @@ class RunRecord(Record):
             if name in variant_of and variant_of[name].unpaired
             for point in self.points
         }
-        more = {"planned_for": self.planned_for, "promised": self.promised}
-        return design_of(self.plan(), self.solo | unpaired, self.different_systems, **more)
+        fields = {"planned_for": self.planned_for, "promised": self.promised}
+        return design_of(self.plan(), self.solo | unpaired, self.different_systems, **fields)
 
     def plan(self) -> Plan:
+        """Return the plan from the recorded slots and pairs."""
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
         pairs = {pair.order: pair for pair in self.pairs}
@@ -296,13 +308,13 @@ class RunRecord(Record):
     def planned(
         self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[Place, str], once: int | None
     ) -> RunRecord:
-        """Return the run with the slots of so many blocks, in pairs where these can be (`shape_of`)."""
-        unpaired = [name for name, one in self.variants.items() if one.unpaired]
+        """Return the run with newly planned slots, in pairs where possible. The arguments are those of `shape_of`."""
+        unpaired = [name for name, variant in self.variants.items() if variant.unpaired]
         shape = shape_of(self.arms, self.points, blocks, sides, solo, unpaired, once)
         return self.with_plan(plan(self.arms, self.points, blocks, seed, shape))
 
     def with_plan(self, planned: Plan) -> RunRecord:
-        """Return the run with these slots, which `plan` gives again."""
+        """Return the run with the slots of a plan, which the method `plan` restores."""
         pairs = tuple(
             PairSlot(
                 order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
@@ -315,8 +327,8 @@ class RunRecord(Record):
         return self.model_copy(update={**changes, "slots": slots, "pairs": pairs})
 
 
-def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:
-    """Return whether a variant is neither its baseline with knobs added, nor its baseline itself under another name or revision."""
+def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> bool:
+    """Return whether a variant is neither its baseline with added knobs, nor another name or revision of it."""
     if variant.snippet or variant.only_to_measure_by:
         return False
     if variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]:
@@ -325,4 +337,5 @@ def _stands_apart(variant: VariantRecord, baseline: VariantRecord) -> bool:
 
 
 def now() -> str:
+    """Return the current time as UTC text in ISO 8601 form, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -19,18 +19,20 @@ from lab.model.usage import Usage
 
 SCHEMA = 1
 TLS_FACTS = ("version", "cipher", "group", "key")
-"""What a sample keeps of `Response.tls`."""
+"""The keys of `Response.tls` that a sample records."""
 
 
 class Reason(StrEnum):
-    """Why a sample does not count. The first that applies, in this order, is the sample's reason.
+    """The reasons why a sample is invalid; the first that applies, in this order, is recorded.
 
-    The machine's doing stands before what it may have caused (a rate that was not reached).
+    Faults of the machine come before what they may have caused (a rate that was not reached).
     """
 
     meaning: str
+    """The reason as a sentence."""
 
     def __new__(cls, value: str, meaning: str) -> Self:
+        """Return a member that is its value as text, and has its meaning."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -81,7 +83,7 @@ class Reason(StrEnum):
 
     @property
     def environmental(self) -> bool:
-        """The machine's doing, not the system's: worth measuring again."""
+        """Whether the machine and not the system is the cause, so that measuring again can help."""
         return self in {
             Reason.CLOCK_STEP,
             Reason.STEAL,
@@ -93,7 +95,10 @@ class Reason(StrEnum):
 
     @property
     def broken(self) -> bool:
-        """The system did not do its work. No doing of the machine's or the generator's, and not that it was too slow for a rate."""
+        """Whether the system failed to do its work.
+
+        Faults of the machine and the generator are not among these reasons, nor is a system that was too slow for a rate.
+        """
         return self in {
             Reason.BRING_UP_FAILED,
             Reason.KNOB_NOT_APPLIED,
@@ -106,12 +111,12 @@ class Reason(StrEnum):
 
     @property
     def unserved(self) -> bool:
-        """A given rate was not made. Whether the system or the generator was too slow for it, it does not tell."""
+        """Whether an offered rate was not reached, because the system or the generator was too slow."""
         return self in {Reason.RATE_NOT_ACHIEVED, Reason.DROPPED}
 
 
 class Sample(Record):
-    """One measurement of one variant at one point; the columns of `sample.json`. Seconds and bytes."""
+    """The record of one measurement of one arm at one point (`sample.json`), in seconds and bytes."""
 
     schema_version: int = SCHEMA
     id: str
@@ -225,79 +230,84 @@ class Sample(Record):
 
     @property
     def valid(self) -> bool:
+        """Whether the sample is valid."""
         return self.verdict == "valid"
 
     @property
     def change(self) -> Change | None:
-        """The lasting change within this sample itself (not on a pair's other side); None where there is none, or it does not count anyway."""
+        """The lasting change that makes this sample invalid; None without one.
+
+        A change on a pair's other side is not included, nor one in a sample that is invalid for another reason.
+        """
         return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
     @property
     def untimed(self) -> bool:
-        """Whether its generator was stopped in between: its own clock, rate and latencies are no results."""
+        """Whether the generator was paused in between (slices): its clock, rate and latencies then do not count."""
         return self.pair is not None and self.pair.scheme == "slices"
 
     @property
     def goodput_rps(self) -> float | None:
-        """Requests per second that were answered as they should: the achieved rate less what came with a wrong status.
+        """The requests per second that were answered as they should be: the achieved rate without wrong statuses.
 
-        Of a side that ran in slices: per second of its own time; None where too many of its answers may have come in the other's.
+        For a side that ran in slices it is per second of that side's time, and None where too many of its answers may have arrived in the
+        other side's slices.
         """
         rate_rps = self.achieved_rps
         if self.pair is not None and self.pair.own_s and self.requests:
-            told = self.pair.in_flight is not None and self.pair.in_flight <= MAX_IN_FLIGHT
-            rate_rps = self.requests / self.pair.own_s if told else None
+            reliable = self.pair.in_flight is not None and self.pair.in_flight <= MAX_IN_FLIGHT
+            rate_rps = self.requests / self.pair.own_s if reliable else None
         if rate_rps is None or not self.requests:
             return rate_rps
         return rate_rps * (1 - self.errors.get("status", 0) / self.requests)
 
     @property
     def cpu_per_request_s(self) -> float | None:
-        """CPU seconds of the proxy (of the backend where there is no proxy) per request answered as it should be.
+        """The CPU seconds of the proxy (of the backend where there is no proxy) per request answered as it should be.
 
-        What it spends on requests that fail is part of the price of the good ones.
+        The CPU time for failed requests counts as part of the cost of the good ones.
         """
         usage = self.usage.get("proxy") or self.usage.get("backend")
         good = (self.requests or 0) - self.errors.get("status", 0)
         return usage.cpu_s / good if usage and good > 0 else None
 
 
-def cell(of: Slot | Sample) -> Cell:
-    """What is measured once; of a pair's slot, its own arm's."""
-    if isinstance(of, Slot):
-        return of.cells[0]
-    if of.pair is None:
-        return of.block, of.arm, of.point.name, "", 0, 0
-    return of.block, of.arm, of.point.name, of.pair.against, of.pair.reload, of.pair.repeat
+def cell(item: Slot | Sample) -> Cell:
+    """Return the key of the measurement of a sample or slot; for a pair's slot that of its first side."""
+    if isinstance(item, Slot):
+        return item.cells[0]
+    if item.pair is None:
+        return item.block, item.arm, item.point.name, "", 0, 0
+    return item.block, item.arm, item.point.name, item.pair.against, item.pair.reload, item.pair.repeat
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[Cell]:
-    """Of all these slots."""
-    return {each for slot in slots for each in slot.cells}
+    """Return the keys of all measurements of these slots."""
+    return {key for slot in slots for key in slot.cells}
 
 
 def counts(sample: Sample) -> bool:
-    """Whether it belongs to its block as it stands (its block was not begun anew)."""
+    """Return whether a sample belongs to its block, that is, whether the block was not begun anew after it."""
     return sample.reason != Reason.BLOCK_INTERRUPTED
 
 
 def settled(sample: Sample) -> bool:
-    """Whether its cell needs no further measurement: valid, beyond help, or tried often enough.
+    """Return whether a measurement needs no repetition: it is valid, cannot be improved, or was tried often enough.
 
-    A pair has no rate that its proxies could not make, but a machine that is busy meanwhile: then it is tried again.
+    The rates of pairs are low enough for their proxies. If a pair misses its rate, the machine was busy, and it is tried again.
     """
     reason, pair = sample.reason, sample.pair is not None
-    helpless = reason is not None and not reason.environmental and not (pair and reason.unserved)
-    return counts(sample) and (sample.valid or helpless or sample.attempt >= sample.point.attempts)
+    final = reason is not None and not reason.environmental and not (pair and reason.unserved)
+    return counts(sample) and (sample.valid or final or sample.attempt >= sample.point.attempts)
 
 
 def bring_ups_s(samples: Iterable[Sample]) -> list[float]:
-    """How long each bring-up took of those that the samples tell of; of a pair both sides together."""
+    """Return the seconds of each bring-up that the samples show; for a pair those of both sides together."""
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:
         if sample.bring_up_s is not None:
             sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
-            alone = sample.point.name if sample.point.disturbance is not None else ""
-            one = (sample.block, sample.generation, sides, alone, sample.fresh_bring_ups)
-            ups.setdefault(one, {})[sample.arm] = sample.bring_up_s
-    return [sum(each.values()) for each in ups.values()]
+            disturbed_point = sample.point.name if sample.point.disturbance is not None else ""
+            bring_up = (sample.block, sample.generation, sides, disturbed_point, sample.fresh_bring_ups)
+            ups.setdefault(bring_up, {})[sample.arm] = sample.bring_up_s
+    return [sum(by_arm.values()) for by_arm in ups.values()]

@@ -1,4 +1,4 @@
-"""What a sample records of its own steadiness: whether its rate or its CPU time per request changed for good within it, and why."""
+"""The record of a sample's steadiness: a lasting change of its rate or its CPU time per request, and the cause."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from lab.base.validation import Record
 from lab.model.leftovers import DEFAULT_PORTS, OPENED, Leftovers
 
 Source = Literal["sent-bytes", "backend-cpu"]
-"""What stands for the requests of a second: the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes
-were counted: all runs before the counts were recorded."""
+"""The measure that stands for the requests of a second.
+
+It is the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes were counted: all runs before the counts
+were recorded.
+"""
 Cause = Literal["ports", "queue", "memory", "cpu-limit"]
 
 CAUSES: Mapping[Cause, str] = {
@@ -21,19 +24,25 @@ CAUSES: Mapping[Cause, str] = {
     "memory": "the memory limit is reached",
     "cpu-limit": "the CPU limit throttles it",
 }
-"""In words, the first that the counters show."""
+"""The causes in words; the first that the counters show is recorded."""
 PORTS_SHARE = 0.35
-"""Of the local ports: from half of them on the kernel has to search for a free one, and those of the warm-up are not counted."""
+"""The share of the local ports above which they are the cause.
+
+From half of them on the kernel has to search for a free one, and those of the warm-up are not counted.
+"""
 DEARER = 1.5
-"""As much more CPU time per request as the rate has to change."""
+"""The factor by which CPU time per request must rise together with a change of the rate."""
 CHURN = 0.05
-"""Upstream connections per request from which on a fall with dearer requests is one of ports: the warm-up may have used most of them."""
+"""The upstream connections per request from which ports explain a fall with more expensive requests.
+
+The warm-up may have used most of the ports.
+"""
 THROTTLED_SHARE = 0.05
-"""Of the sample's time; less than that does not halve a rate."""
+"""The share of the sample's time that throttling must take: less does not halve a rate."""
 
 
 class Change(Record):
-    """A lasting change of the rate or of the CPU time per request within one sample. Seconds, requests per second."""
+    """A lasting change of the rate or of the CPU time per request within one sample."""
 
     at_s: float = Field(description="how long the first part lasted, in seconds since the load began")
     rate_before_rps: float
@@ -48,7 +57,7 @@ class Change(Record):
 
     @property
     def dearer(self) -> bool:
-        """Whether a request cost more CPU time afterwards, as where the kernel searches for a free port."""
+        """Whether a request cost more CPU time afterwards, as when the kernel searches for a free port."""
         before, after = self.cpu_before_s, self.cpu_after_s
         return before is not None and after is not None and after > DEARER * before
 
@@ -66,9 +75,15 @@ class Steadiness(Record):
 def find_cause(
     counters: Mapping[str, int], leftovers: Leftovers | None, requests: int, duration_s: float, dearer: bool
 ) -> Cause | None:
-    """Return what the counters of a sample (their increases, by role/name) show as the cause of a change, or None.
+    """Return the cause of a change that the counters of a sample show, or None.
 
-    `leftovers`: what was there when the load ended; None where it was not recorded. `dearer`: as `Change.dearer`.
+    Args:
+        counters: The increases of the counters, by role/name.
+        leftovers: The state when the load ended; None where it was not recorded.
+        requests: The number of requests of the sample.
+        duration_s: The length of the load in seconds.
+        dearer: Whether requests cost more CPU time after the change (`Change.dearer`).
+
     """
     opens = counters.get(OPENED, 0)
     if leftovers is not None and leftovers.port_range:
@@ -82,12 +97,12 @@ def find_cause(
         ran_out = dearer and (opens >= PORTS_SHARE * DEFAULT_PORTS or opens >= CHURN * max(1, requests))
     if ran_out:
         return "ports"
-    most = {
+    largest = {
         name: max((count for full, count in counters.items() if full.endswith(f"/{name}")), default=0)
         for name in ("ListenOverflows", "memory_limit_hits", "cpu_throttled_us")
     }
-    if most["ListenOverflows"] > 0:
+    if largest["ListenOverflows"] > 0:
         return "queue"
-    if most["memory_limit_hits"] > 0:
+    if largest["memory_limit_hits"] > 0:
         return "memory"
-    return "cpu-limit" if most["cpu_throttled_us"] * 1e-6 >= THROTTLED_SHARE * duration_s else None
+    return "cpu-limit" if largest["cpu_throttled_us"] * 1e-6 >= THROTTLED_SHARE * duration_s else None

@@ -1,9 +1,9 @@
-"""Sweeps: one TOML file → a named list of points (loads). Refuses unknown keys, impossible numbers and values of
-another type (`"5"` and `true` are no numbers).
+"""The model of sweeps: TOML files that each define a named list of load points.
 
-`connections`, `rate_rps`, `of_knee` and `page` may be lists: they are crossed, except that `rate_rps = "connections"`
-offers as many requests per second as there are connections, and `requests_per_connection` makes the requests grow with
-them. Whether a generator can make a load, it says itself (`Generator.refusal`).
+Unknown keys, impossible numbers and values of another type are refused (`"5"` and `true` are no numbers). `connections`, `rate_rps`,
+`of_knee` and `page` may be lists: all combinations are expanded. With `rate_rps = "connections"` the rate is the number of connections
+instead, and `requests_per_connection` makes the number of requests grow with them. Each generator decides whether it can make a
+load (`Generator.refusal`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,24 @@ from lab.model.pages import OTHERS, PAGES
 from lab.model.pairs import Scheme
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
+"""The folder of the sweep files."""
 DEFAULT_SWEEP = "quick"
 CONTROL = "control"
-"""Name, or its end, of a point that is a control run."""
+"""The name, or the end of the name, of a point that is a control run."""
 
 SUSTAINED_S = 180.0
-"""How long `--sustained` loads: three times what a port waits in TIME_WAIT, so that ports that ran out come back twice."""
+"""The seconds that `--sustained` loads, at least.
+
+It is three times the life of a TIME_WAIT socket, so that ports that ran out come back twice.
+"""
 HALF_KNEE = 0.4
-"""Of a knee: a pair offers its rate twice, to proxies that have the same CPUs."""
+"""The largest fraction of the knee for a pair, as it offers the rate twice, to proxies on the same CPUs."""
 SPARE = 1.2
-"""Beside a disturbance: connections per request that may hang at once. A timeout is over a little later than it should be, and
-with none to spare requests were never sent (measured: 995 of 13,500 at 300 per second and 2 s)."""
+"""The connections that a load with a disruption needs, per request that may hang at once.
+
+A timeout ends a little later than it should. Without spare connections some requests were never sent (measured: 995 of 13,500 at 300 per
+second and 2 s).
+"""
 
 Blocks = Annotated[int, Field(ge=1, le=1000)]
 Connections = Annotated[int, Field(ge=1, le=100_000)]
@@ -49,7 +56,7 @@ DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every re
 
 
 class Point(Record, strict=True):
-    """One load: what the generator is asked for, for how long, and which page. `PointSpec` says what the keys of both are."""
+    """A load point: the generator, its load, the duration and the page. `PointSpec` documents the keys of both."""
 
     name: str = Field(description="unique in the sweep; part of sample ids")
     generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
@@ -91,23 +98,30 @@ class Point(Record, strict=True):
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
     def at_rate(self, knee_rps: float) -> Point:
-        """With the rate that it wants of this knee, in whole requests per second, as wrk2 takes no others; others as they are."""
+        """Return the point with its rate at this knee, in whole requests per second, as wrk2 accepts no others.
+
+        A point without `of_knee` returns unchanged.
+        """
         if self.of_knee is None:
             return self
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
 
     def on_cpus(self, cpus: int | None) -> Point:
-        """With as many threads as a generator on so many CPUs (None: not known) may have; others as they are."""
+        """Return the point with the number of threads that a generator on so many CPUs may have (None: unknown).
+
+        The connections are divisible by that number. A point without `threads_at_most` returns unchanged.
+        """
         if self.threads_at_most is None:
             return self
-        most = min(self.threads_at_most, cpus or 1)
-        threads = next(count for count in range(most, 0, -1) if self.connections % count == 0)
+        limit = min(self.threads_at_most, cpus or 1)
+        threads = next(count for count in range(limit, 0, -1) if self.connections % count == 0)
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
     def for_minutes(self) -> Point:
-        """Return the load as `--sustained` makes it; one that ends by a number of requests or is disturbed stays as it is.
+        """Return the point as `--sustained` loads it: for `SUSTAINED_S` or longer, without a warm-up, and solo.
 
-        Without a warm-up, since the first seconds are part of what is measured; alone, since a pair's other side would have half of the time.
+        The first seconds are part of what is measured, and the other side of a pair would have half of the time. A load that ends by a
+        number of requests, or that is disrupted, returns unchanged.
         """
         if self.requests is not None or self.disturbance is not None:
             return self
@@ -117,27 +131,27 @@ class Point(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """How a pair is loaded: a schedule cannot be stopped."""
+        """The way to load a pair: interleaved slices, or concurrent at an offered rate, which cannot pause."""
         return "slices" if self.rate_rps is None else "together"
 
     @property
     def concurrent(self) -> bool:
-        """Whether the two sides of a pair run at the same moment here, instead of in turns."""
+        """Whether the two sides of a pair run at the same moment at this point, instead of interleaved."""
         return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
-        """How many values a pair's statistics are over, in so many blocks."""
+        """Return the number of values that a pair's statistics use in so many blocks."""
         return blocks * self.generations if self.singly else blocks
 
     @property
     def shared_cost(self) -> bool:
-        """Whether its own work lies in what a pair shares: more than one request in a hundred opens a connection."""
+        """Whether the load's work is a shared-resource cost: every request opens a connection."""
         return not self.keepalive
 
     @property
     def why_alone(self) -> str:
-        """Why no pair can bear it; empty where one can."""
-        bound = {
+        """The reason why this load does not support pairing; empty where it does."""
+        reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
             "queues, ports or files run out": bool(self.subject),
             "a number of requests has no slices": self.requests is not None,
@@ -145,24 +159,24 @@ class Point(Record, strict=True):
             "what runs out over minutes runs out half as fast for half of the time": self.sustained,
             "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > HALF_KNEE,
         }
-        return self.alone or next((why for why, holds in bound.items() if holds), "")
+        return self.alone or next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
     def load(self) -> tuple[Point, tuple[object, ...]]:
-        """What the generator is asked for and of which system, whatever is done to it: points of one load share a control run."""
+        """The key of the load and the prepared system without disruption; points with one key share a control run."""
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
 
 
 def control_of(points: Iterable[Point], point: Point) -> Point | None:
-    """The control run of a disturbed point; None for a point that has none, as a control run itself."""
+    """Return the control run of a disrupted point; None for any other point, a control run included."""
     if point.disturbance is None or point.control:
         return None
-    return next((other for other in points if other.control and other.load == point.load), None)
+    return next((candidate for candidate in points if candidate.control and candidate.load == point.load), None)
 
 
 class PointSpec(Record, strict=True):
-    """One `[[points]]` table as written in the file: expands to one or more `Point`s."""
+    """A `[[points]]` table as written in the file, which expands to one or more `Point`s."""
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
@@ -272,16 +286,17 @@ class PointSpec(Record, strict=True):
 
     @property
     def pages(self) -> list[str]:
+        """The pages as a list."""
         return self.page if isinstance(self.page, list) else [self.page]
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with these keys together: `key: fault`. What a generator cannot do, it says itself."""
-        known = [*PAGES, *(OTHERS if self.answers else ())]
-        unknown = next((page for page in self.pages if page not in known), None)
+        """The fault of the combination of keys, as `key: fault`; None without one. Generators check their limits."""
+        pages = [*PAGES, *(OTHERS if self.answers else ())]
+        unknown = next((page for page in self.pages if page not in pages), None)
         several = self.generations > 1 or self.repeats > 1
         return first_broken(
-            (unknown is not None, f"page: unknown page {unknown!r}: {did_you_mean(str(unknown), known)}"),
+            (unknown is not None, f"page: unknown page {unknown!r}: {did_you_mean(str(unknown), pages)}"),
             (self.of_knee is not None and self.rate_rps is not None, "of_knee: so is rate_rps given: keep one"),
             (
                 self.threads_at_most is not None and "threads" in self.model_fields_set,
@@ -318,7 +333,7 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_under(self, disturbance: Disturbance) -> str | None:
-        """What is wrong with this load beside a disturbance: `key: fault`."""
+        """Return the fault of this load in combination with a disruption, as `key: fault`; None without one."""
         if not isinstance(self.rate_rps, (int, float)):
             return "rate_rps: a disturbance needs one rate, well below what the proxy can do"
         hanging = SPARE * self.rate_rps * self.timeout_s
@@ -347,13 +362,16 @@ class PointSpec(Record, strict=True):
         )
 
     def expand(self) -> list[Point]:
-        """Every combination of the lists. What is called the same in `Point` and has no list of values is handed on."""
+        """Return a point for every combination of the lists.
+
+        Fields that have the same name in `Point` and are no lists are copied.
+        """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
         shares = self.of_knee if isinstance(self.of_knee, list) else [self.of_knee]
-        same = PointSpec.model_fields.keys() & Point.model_fields.keys()
+        common = PointSpec.model_fields.keys() & Point.model_fields.keys()
         lists = {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
-        fixed = self.model_dump(include=same - lists)
+        fixed = self.model_dump(include=common - lists)
         points: list[Point] = []
         for clients, rate, share, page in product(connections, rates, shares, self.pages):
             labels = [self.name]
@@ -361,7 +379,7 @@ class PointSpec(Record, strict=True):
             labels += [f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []
             labels += [f"{100 * share:g}"] if len(shares) > 1 and share is not None else []
             labels += [page.lower()] if len(self.pages) > 1 else []
-            each = self.requests_per_connection
+            per_connection = self.requests_per_connection
             points.append(
                 Point(
                     **fixed,
@@ -370,7 +388,7 @@ class PointSpec(Record, strict=True):
                     rate_rps=float(clients) if isinstance(rate, str) else rate,
                     of_knee=share,
                     page=page,
-                    requests=self.requests if each is None else each * clients,
+                    requests=self.requests if per_connection is None else per_connection * clients,
                     subject=tuple(self.subject),
                     answers=tuple(self.answers),
                 )
@@ -379,7 +397,7 @@ class PointSpec(Record, strict=True):
 
 
 class Form(Record, strict=True):
-    """`[forms.NAME]` in a sweep's file: another form of that sweep, called FILE-NAME, mostly shorter; what it does not say stays as it is."""
+    """A `[forms.NAME]` table: the changes that make another, mostly shorter form of a sweep, called FILE-NAME."""
 
     title: str | None = None
     question: str | None = None
@@ -396,19 +414,26 @@ class Form(Record, strict=True):
     )
 
     def fault(self, points: Collection[str]) -> str | None:
-        """Return what is wrong with the names in it: `key: fault`. What the other values make of a point is checked when it is made."""
-        for key, names, known in (
+        """Return the fault of the names in it, as `key: fault`; None without one.
+
+        The values are checked when the points are made.
+
+        Args:
+            points: The names of the points in the file.
+
+        """
+        for key, names, valid in (
             ("points", self.points or (), points),
             ("point", self.point, points),
             ("without", self.without, PointSpec.model_fields),
         ):
-            if (unknown := next((name for name in names if name not in known), None)) is not None:
-                return f"{key}: unknown name {unknown!r}: {did_you_mean(unknown, known)}"
+            if (unknown := next((name for name in names if name not in valid), None)) is not None:
+                return f"{key}: unknown name {unknown!r}: {did_you_mean(unknown, valid)}"
         return None
 
 
 class Sweep(Record, strict=True):
-    """A sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
+    """The content of a sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
 
     title: str
     question: str
@@ -434,9 +459,9 @@ class Sweep(Record, strict=True):
         if len({spec.disturbance is None and self.disturbance is None for spec in self.points}) > 1:
             raise ValueError("points: some are disturbed and some are not: write two sweeps")
         names = [point.name for point in self.expanded()]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"points: two points are called {twice[0]!r}")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise ValueError(f"points: two points are called {duplicates[0]!r}")
         for spec in self.points:
             if spec.fault is not None:
                 raise ValueError(f"points.{spec.name}.{spec.fault}")
@@ -446,38 +471,44 @@ class Sweep(Record, strict=True):
         return self
 
     def expanded(self) -> list[Point]:
-        """Every point; with a disturbance, also a control run for each load that differs: the same, and nothing is done."""
-        found = [
+        """Return every point and, with a disruption, a control run without it for each different load."""
+        points = [
             point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
             for spec in self.points
             for point in spec.expand()
         ]
-        disturbed = [point for point in found if point.disturbance is not None]
+        disturbed = [point for point in points if point.disturbance is not None]
         firsts = list({point.load: point for point in reversed(disturbed)}.values())[::-1]
         names = [CONTROL] if len(firsts) == 1 else [f"{point.name}-{CONTROL}" for point in firsts]
         controls = zip(firsts, names, strict=True)
-        return [*found, *(point.model_copy(update={"name": name, "control": True}) for point, name in controls)]
+        return [*points, *(point.model_copy(update={"name": name, "control": True}) for point, name in controls)]
 
 
 def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the table of a form as if it had a file of its own. `table`: a file's, which holds as a `Sweep`."""
+    """Return the table of a form as if it were a separate file.
+
+    Args:
+        table: The table of the file, which is valid as a `Sweep`.
+        name: The name of the form.
+
+    """
     form: Mapping[str, Any] = table["forms"][name]
     points: list[dict[str, Any]] = []
     for point in table["points"]:
         if point["name"] in form.get("points", [point["name"]]):
-            made = {key: value for key, value in point.items() if key not in form.get("without", ())}
+            changed = {key: value for key, value in point.items() if key not in form.get("without", ())}
             for change in (form.get("each", {}), form.get("point", {}).get(point["name"], {})):
-                kept, changed = made.get("disturbance", table.get("disturbance", {})), change.get("disturbance")
-                made |= change | ({"disturbance": kept | changed} if isinstance(changed, dict) else {})
-            points.append(made)
-    said = {key: form[key] for key in ("title", "question", "blocks") if key in form}
-    return {key: value for key, value in table.items() if key != "forms"} | said | {"points": points}
+                old, new = changed.get("disturbance", table.get("disturbance", {})), change.get("disturbance")
+                changed |= change | ({"disturbance": old | new} if isinstance(new, dict) else {})
+            points.append(changed)
+    header = {key: form[key] for key in ("title", "question", "blocks") if key in form}
+    return {key: value for key, value in table.items() if key != "forms"} | header | {"points": points}
 
 
 def file_of_form(path: Path) -> tuple[Path, str] | None:
-    """Return the file that holds a sweep as one of its forms, and the form's name; None where no file beside `path` does.
+    """Return the file that holds a sweep as one of its forms, and the form's name; None without such a file.
 
-    `lab/sweeps/okd-quick.toml`, which is no file → (`lab/sweeps/okd.toml`, "quick")
+    The path `lab/sweeps/okd-quick.toml`, which does not exist, gives `lab/sweeps/okd.toml` and "quick".
     """
     parts = path.stem.split("-")
     for cut in reversed(range(1, len(parts))):
@@ -488,7 +519,7 @@ def file_of_form(path: Path) -> tuple[Path, str] | None:
 
 
 def sweep_names() -> list[str]:
-    """Return the names of all sweeps in `lab/sweeps/`: of each file, and of each of its forms."""
+    """Return the names of all sweeps in `lab/sweeps/`: those of the files and those of their forms."""
     files = list(FOLDER.glob("*.toml"))
     return sorted(
         [*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))]
@@ -497,7 +528,7 @@ def sweep_names() -> list[str]:
 
 @cache
 def _form_names(path: Path) -> tuple[str, ...]:
-    """Those of a file that can be read as TOML; what is wrong with another is said when its sweep is asked for."""
+    """Return the names of the forms in a file; none where it is no TOML, which is reported when its sweep is read."""
     try:
         forms = tomllib.loads(path.read_text("utf-8")).get("forms", {})
     except (OSError, ValueError):

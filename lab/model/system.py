@@ -1,4 +1,7 @@
-"""What is measured, read back and recorded of a system that is up, on any target, beside what may be done to it (`lab.model.disturbance`)."""
+"""The interface of a system that is up, on any target: to measure it, read settings back and record its state.
+
+The actions that disrupt it are in `lab.model.disturbance`.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,23 @@ from lab.model.usage import Observation
 
 
 class Watch(AbstractContextManager["Watch"], Protocol):
-    """Around the measuring: looks at the system at both ends and meanwhile."""
+    """A context manager around a measurement that observes the system at both ends and in between."""
 
     def observation(self) -> Observation:
-        """What was seen between both ends; only afterwards."""
+        """Return what was observed between both ends; call it after the context only."""
         ...
 
 
 class System(Disturbable, Protocol):
-    """One variant, up and answering: what is measured, read back and recorded of it. All of it raises MeasuringError when refused."""
+    """A variant that is up and answering. All methods raise MeasuringError when they are refused."""
 
     def endpoint(self, point: Point) -> Endpoint:
-        """Where this point's load goes. UsageError if the system cannot serve the point (TLS mode, routes)."""
+        """Return the address of this point's load.
+
+        Raises:
+            UsageError: The system cannot serve the point (TLS mode, routes).
+
+        """
         ...
 
     def held(
@@ -40,49 +48,65 @@ class System(Disturbable, Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """As `popen`, which is what calling it does: whatever has to be made for it before is made now, or begun. Not called, nothing is left."""
+        """Prepare a call of `popen` with the same arguments, and return a context with the function that makes it.
+
+        Everything that the call needs is made, or begun, before the function is called. If it is never called, nothing is left behind.
+        """
         ...
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
-        """One load made by `load.generators` at once, each in a place of its own; only where the target let the point pass.
+        """Make one load with `load.generators` generators at once, each in a separate place.
 
-        Within a `watch`, for which only what is seen from their beginning on counts.
+        It is allowed only where the target has accepted the point, and within a `watch`, which counts only what it observes from the
+        generators' beginning on.
         """
         ...
 
     def shape(self, link_mbit: float | None) -> None:
-        """Shape the client's link in both directions, None = not at all; idempotent. MeasuringError if it does not take."""
+        """Shape the client's link in both directions (idempotent); None removes the limit.
+
+        Raises:
+            MeasuringError: The limit does not take effect.
+
+        """
         ...
 
     def watch(self) -> Watch:
-        """CPU, memory and counters of every role, from now on; `counters` are among them."""
+        """Return a watch of CPU, memory and counters of every role, from now on; `counters` are among them."""
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Cumulative counts that the target knows beside the kernel's, by `role/name`; a sample records their increase.
+        """Return the cumulative counts that the target knows in addition to the kernel's, by `role/name`.
 
-        Where they exist: `client/rx_bytes`, `client/tx_bytes` (on the wire), `proxy/requests` (HTTP, as the proxy itself
-        counts them) and `proxy/requests_h2` (those of them by HTTP/2), `proxy/tls_handshakes` (all) and `proxy/tls_resumed`, and of containers with a CPU limit, `<role>/cpu_periods`, `<role>/cpu_throttled_periods`,
-        `<role>/cpu_throttled_us`; of those with a memory limit `<role>/memory_limit_hits`.
+        A sample records their increase. Where they exist, they are:
+
+        - `client/rx_bytes`, `client/tx_bytes`: bytes on the wire
+        - `proxy/requests`: HTTP requests, as the proxy itself counts them; `proxy/requests_h2`: those of them by HTTP/2
+        - `proxy/tls_handshakes`: all TLS handshakes; `proxy/tls_resumed`: those that resumed a session
+        - `<role>/cpu_periods`, `<role>/cpu_throttled_periods`, `<role>/cpu_throttled_us`: of containers with a CPU limit
+        - `<role>/memory_limit_hits`: of containers with a memory limit
         """
         ...
 
     def gauges(self) -> Mapping[str, float]:
-        """What the system says of itself now, by `role/name`, where the target can tell.
+        """Return what the system reports of itself now, by `role/name`, where the target can read it.
 
-        `proxy/config_bytes`: configuration and maps; `proxy/load_s`: from the proxy's last start or reload until it served;
-        `proxy/workers`: workers or threads that run, counted, of all its pods.
+        - `proxy/config_bytes`: the size of configuration and maps
+        - `proxy/load_s`: the seconds from the proxy's last start or reload until it served
+        - `proxy/workers`: the number of workers or threads that run in all its pods
         """
         ...
 
     def leftovers(self) -> Leftovers:
-        """Look at what earlier loads have left in the system now. Its processes at the first look, and at the first after `renew`, are its
-        ordinary ones. A place that cannot be looked at is in `unseen`.
+        """Look at what earlier loads have left in the system now.
+
+        The processes of the first look, and of the first after `renew`, are the ordinary ones. A place that cannot be looked at is in
+        `unseen`.
         """
         ...
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """The PodDisruptionBudgets over the role's pods as Kubernetes would show them (`metadata`, `spec`), from what is in force."""
+        """Return the PodDisruptionBudgets in force over the role's pods, in Kubernetes' form (`metadata`, `spec`)."""
         ...
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -90,7 +114,7 @@ class System(Disturbable, Protocol):
         ...
 
     def processes(self, role: Role) -> list[int]:
-        """What tells the processes apart that make up a role now, children included; on this machine, their ids."""
+        """Return numbers that identify the processes of a role now, children included; on this machine, their ids."""
         ...
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -98,24 +122,36 @@ class System(Disturbable, Protocol):
         ...
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """What the role's first pod answers to a GET on its own loopback. Raises OSError."""
+        """Return the answer of the role's first pod to a GET on its loopback.
+
+        Raises:
+            OSError: There is no answer.
+
+        """
         ...
 
     def renew(self) -> Renewed:
-        """Have the proxy make new workers by a reload of its own, of the configuration that it has; returns when they alone serve.
+        """Reload the proxy's unchanged configuration, so that it makes new workers; return when only they serve.
 
-        MeasuringError where it makes none, or the old ones do not end. Only where `check_variant` let a point with several generations pass.
+        It is allowed only where `check_variant` accepted a point with several generations.
+
+        Raises:
+            MeasuringError: The proxy makes no new workers, or the old ones do not end.
+
         """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """What came up, for the record: per pod its role, node, images with digests, restarts; empty where no pod is."""
+        """Return a record of each pod that came up: role, node, images with digests, restarts; empty without pods."""
         ...
 
     def unapplied(self) -> Sequence[str]:
-        """What the manifests ask for and this target did not apply (for example a memory limit): each makes samples invalid."""
+        """Return the requests of the manifests that this target did not apply (for example a memory limit).
+
+        Each of them makes samples invalid.
+        """
         ...
 
     def log_tail(self) -> str:
-        """The last lines of the proxy's and backend's error output."""
+        """Return the last lines of the proxy's and backend's error output."""
         ...

@@ -1,4 +1,4 @@
-"""What a look at a system's processes yields, and the schema in which a sample keeps it."""
+"""CPU and memory use of a system's processes, as it is observed and as a sample records it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,29 @@ import polars as pl
 from lab.base.validation import Record
 
 UNCLAIMED = "cluster/cpu_ms"
-"""The counter of what nodes did that is nobody's but the cluster's own: its pods, kubelets, runtime, kernel."""
+"""The counter of the nodes' CPU time that only the cluster itself explains: its pods, kubelets, runtime, kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the sampler saw between `elapsed_s` apart ends. Fractions are of one CPU, `others` in cores (None: not visible).
+    """The result of observing a system between two moments. Fractions are of one CPU.
 
-    `busy` counts every clock tick that found the CPU at work, for whomever, `interrupts` those of them that found it at an interrupt
-    (a disk's that has written, a network card's). On a cluster, where the generator's process is
-    none of this machine's and no role has CPUs of its own, `generator_cpu_s` is what the generator used, `cores` how full
-    the CPUs were that the proxy and the generator could use (fractions, over the whole time, whoever filled them), and
-    `busiest_thread` the share of one CPU that the generator's busiest thread had while it ran.
+    The last three attributes are set on a cluster only. There the generator's process is not on this machine, and no role has CPUs to itself.
+
+    Attributes:
+        elapsed_s: The seconds between the two moments.
+        usage: CPU seconds and memory by role.
+        rows: The table of usage.parquet (USAGE_SCHEMA).
+        busy: The busy fraction of each CPU: every clock tick that found it at work, for any process.
+        steal: The fraction of CPU time that the hypervisor took.
+        others: The cores that processes other than the lab's used; None = not visible.
+        counters: The increase of the kernel's counters, by `role/name`.
+        clock_step_s: The seconds by which the wall clock jumped.
+        interrupts: The part of `busy` in which the CPU handled an interrupt (of a disk that has written, of a network card).
+        generator_cpu_s: The CPU seconds of the generator.
+        cores: How full the CPUs were that the proxy and the generator could use, by role: fractions over the whole time, for any process.
+        busiest_thread: The share of one CPU that the generator's busiest thread had while it ran.
+
     """
 
     elapsed_s: float
@@ -39,7 +50,7 @@ class Observation:
 
 
 class Usage(Record):
-    """CPU seconds and peak memory (bytes) of one role over the sample."""
+    """The CPU seconds and the peak memory (bytes) of one role over the sample."""
 
     cpu_s: float
     rss_bytes: int
@@ -50,7 +61,7 @@ USAGE_SCHEMA = {
     "t_s": pl.Float64,  # since the sample began
     "role": pl.String,
     "pid": pl.Int32,
-    "tid": pl.Int32,  # null: the row is the whole process's, its threads included; else this thread's own
+    "tid": pl.Int32,  # null: the row is of the process with all its threads; else of this thread
     "title": pl.String,
     "threads": pl.Int32,
     "user_s": pl.Float64,  # cumulative since the process began, as are the next four
@@ -60,9 +71,9 @@ USAGE_SCHEMA = {
     "majflt": pl.Int64,
     "vsz_bytes": pl.Int64,
     "rss_bytes": pl.Int64,
-    "sent_bytes": pl.Int64,  # by its network namespace so far, of one process of proxy and of backend each; null: not asked
+    "sent_bytes": pl.Int64,  # by its network namespace so far, of one process of proxy and of backend each; null: not read
 }
-"""Columns of usage.parquet: one row per process and second, and of proxy and backend one per thread, where there are several.
+"""The columns of usage.parquet, with a row per process and second.
 
-A sum over all rows counts such processes twice: take those without a `tid`, or with.
+Proxy and backend have a row per thread too, where there are several threads. A sum over all rows counts such processes twice: select the rows without a `tid`, or those with one.
 """

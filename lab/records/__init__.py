@@ -1,1 +1,1 @@
-"""The only package that knows run folders and `data/`: what was measured is written and read here."""
+"""Run folders and `data/`: the only package that writes and reads what was measured."""

@@ -1,4 +1,4 @@
-"""An ablation's folder: the runs of its steps."""
+"""The record of an ablation, `ablation.json`: its steps, and the runs that measure them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from lab.model.run import NotMeasured
 
 
 class Step(Record):
-    """One knob: the variant that has it alone and what that is compared with, the one that has all up to it; `why` not."""
+    """One knob of an ablation: the variant with this knob alone, and the variant with every knob up to it.
+
+    `why` has the reasons where the knob lacks one of these variants or is measured one at a time only.
+    """
 
     knob: str
     title: str
@@ -23,7 +26,10 @@ class Step(Record):
 
 
 class AblationRun(Record):
-    """One sweep's run. `run` is null until it begins; it never does where nothing of it is measurable here."""
+    """The run of one sweep of an ablation.
+
+    `run` is null until it begins. It never begins where nothing in the sweep is measurable here.
+    """
 
     sweep: str
     variants: tuple[str, ...]
@@ -33,7 +39,7 @@ class AblationRun(Record):
 
 
 class AblationRecord(Record):
-    """`ablation.json`."""
+    """The content of `ablation.json`: an ablation's subject, its steps and its runs."""
 
     schema_version: int = 1
     id: str

@@ -1,11 +1,13 @@
-"""Calibrations: what each generator reported of a server whose answers are known, and what was true, in a folder of their own.
+"""The records of calibrations: what each generator reported of a server with known answers, and what was true.
+
+Each calibration has its own folder:
 
     data/runs/<stamp>-calibration-xxxx/calibration.json
                                        raw.zip               <measurement>/raw.zst: the generator's verbatim output
                                        histograms.parquet    sample (measurement), series (latency, service, truth), bucket, count
 
-A calibration is no run, since it has no run.json. Refuses unknown keys, and to keep a measurement's number without what it was read from.
-Seconds, counts and shares; null = not known, or fewer than ten requests beyond a percentile.
+A calibration is no run, since it has no run.json. Unknown keys are refused, and a measurement's numbers are kept only together with the
+output that they were read from. Numbers are seconds, counts and shares; null = not known, or fewer than ten requests beyond a percentile.
 """
 
 from __future__ import annotations
@@ -35,19 +37,22 @@ from lab.stats.histogram import Histogram
 
 FILE, COUNTED = "calibration.json", "histograms.parquet"
 LEVEL = 12
-"""Of zstd: outputs are small, and are kept for good."""
+"""The compression level of zstd: high, since outputs are small and are kept for good."""
 REFERENCE = "calibration"
-"""The committed one, in `data/reference`."""
+"""The name of the committed calibration in `data/reference`."""
 OVER_S = 0.5
-"""A pause of one second makes half of the requests that fall due in it wait longer than this."""
+"""The wait, in seconds, that half of the requests due in a pause of one second exceed."""
 TOLD = ("p50", "p99", "p99.9")
 """The percentiles that are recorded."""
 MAY_FAIL = "close"
-"""A scenario of earlier calibrations: connections are closed without a word, and a generator may report nothing then."""
+"""The scenario of earlier calibrations in which a generator may report nothing.
+
+The server closes connections without notice there.
+"""
 
 
 class Latencies(Record):
-    """A histogram in a few numbers; the histogram itself lies beside the record."""
+    """A histogram in a few numbers; the histogram itself is in its own file in the same folder."""
 
     kind: Literal["exact", "quantiles"]
     count: int
@@ -57,7 +62,7 @@ class Latencies(Record):
 
 
 class Reported(Record):
-    """What the generator said, as the lab reads it."""
+    """The results that the generator reported, as the lab parsed them."""
 
     requests: int = Field(description="answered, with whatever status")
     achieved_rps: float
@@ -70,7 +75,7 @@ class Reported(Record):
 
 
 class Truth(Record):
-    """What the server did, by its own record. Latencies are those of the time that the generator records."""
+    """The server's own record of what it did; its latencies cover the time that the generator records."""
 
     answered: int
     achieved_rps: float | None = Field(default=None, description="of earlier releases: answers per second")
@@ -90,7 +95,7 @@ class Truth(Record):
 
 
 class Measured(Record):
-    """One generator, once, in one scenario."""
+    """A measurement: one generator, once, in one scenario."""
 
     id: str
     repeat: int
@@ -114,7 +119,10 @@ class Measured(Record):
 
 
 class Known(Record):
-    """One generator as this machine has it, or has it not. `refusals`: scenario → why it cannot make that load."""
+    """A generator as it is installed on this machine, or not.
+
+    `refusals` has, by scenario, the reason why the generator cannot make that load.
+    """
 
     name: str
     version: str | None
@@ -126,7 +134,7 @@ class Known(Record):
 
 
 class CalibrationRecord(Record):
-    """`calibration.json`. Rewritten whole after every measurement."""
+    """The content of `calibration.json`, which is written again completely after every measurement."""
 
     schema_version: int = 1
     id: str
@@ -145,25 +153,32 @@ class CalibrationRecord(Record):
 
     @property
     def complete(self) -> bool:
-        """Whether all is measured, and each generator reported something in each scenario that it can make (but see MAY_FAIL)."""
-        wanted = {
-            (each.name, scenario)
-            for each in self.generators
-            if each.installed
-            for scenario in self.scenarios.keys() - each.refusals.keys() - {MAY_FAIL}
+        """True if everything is measured, and each generator reported something in each scenario that it can make.
+
+        A scenario of the name `MAY_FAIL` needs no report.
+        """
+        required = {
+            (generator.name, scenario)
+            for generator in self.generators
+            if generator.installed
+            for scenario in self.scenarios.keys() - generator.refusals.keys() - {MAY_FAIL}
         }
-        found = {(each.generator, each.scenario) for each in self.measurements if each.reported is not None}
-        return len(self.measurements) == self.planned and wanted <= found
+        reported = {
+            (measurement.generator, measurement.scenario)
+            for measurement in self.measurements
+            if measurement.reported is not None
+        }
+        return len(self.measurements) == self.planned and required <= reported
 
 
 def calibration_names() -> list[str]:
-    """Return the names of the calibrations there are, the oldest first."""
+    """Return the names of the calibrations in the folder of runs, the oldest first."""
     folder = runs_folder()
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []
 
 
 class CalibrationFolder:
-    """A calibration's folder beside the runs, and its record."""
+    """The folder of a calibration, next to the runs, and its record."""
 
     def __init__(self, folder: Path, record: CalibrationRecord) -> None:
         self.folder, self.record = folder, record
@@ -171,6 +186,12 @@ class CalibrationFolder:
 
     @classmethod
     def create(cls, record: CalibrationRecord) -> CalibrationFolder:
+        """Create the folder of a new calibration, with its record in it.
+
+        Raises:
+            StoreError: The folder cannot be written.
+
+        """
         folder = runs_folder() / record.id
         with writing(folder):
             folder.mkdir(parents=True)
@@ -179,7 +200,12 @@ class CalibrationFolder:
 
     @classmethod
     def open(cls, name: str) -> CalibrationFolder:
-        """Open one by name or folder; a name that only the reference has is the reference's. UsageError when not there or damaged."""
+        """Open a calibration by its name or folder; a name that only `data/reference` has is looked up there.
+
+        Raises:
+            UsageError: There is no such calibration, or it is damaged.
+
+        """
         folder = Path(name) if "/" in name else runs_folder() / name
         if "/" not in name and not tables.has(folder, FILE) and tables.has(reference_folder() / name, FILE):
             folder = reference_folder() / name
@@ -190,7 +216,12 @@ class CalibrationFolder:
         return cls(folder, read_record(folder / FILE, CalibrationRecord, "restore it from a copy"))
 
     def add(self, measured: Measured, raw: str, histograms: Mapping[str, Histogram]) -> None:
-        """Keep a measurement: its verbatim output and its histograms, then the record that tells of it."""
+        """Store a measurement: first its verbatim output and its histograms, then the record that includes it.
+
+        Raises:
+            StoreError: The folder cannot be written.
+
+        """
         content = tables.raw_bytes(raw)
         member = (f"{measured.id}/{tables.RAW}", tables.pack_raw(raw, LEVEL), tables.digest(content))
         self._raws.append(member)

@@ -1,14 +1,16 @@
-"""A run as it is measured: a folder per sample, which appears whole or not at all. What survives `kill -9`.
+"""The form of a run's folder while it is measured: a folder per sample, which appears complete or not at all.
+
+This form survives `kill -9`.
 
     run.json, roundtrip.json, knee.json
     manifests/<variant>.yaml
-    readback/b01-<arm>.json               what was read back after a bring-up
+    readback/b01-<arm>.json               the read-backs after a bring-up
     deployed/b01-<arm>.json               the pods, on a cluster
     samples/<id>/sample.json raw.zst hist.parquet usage.parquet
-                 events.parquet           where something was done to the system, or a control run of it
-                 k6-summary.json …        k6's own, where they were asked for
+                 events.parquet           for a sample with a disruption, and for its control run
+                 k6-summary.json …        the files of k6 itself, where they were requested
 
-Refuses to overwrite a sample, and to read a damaged one as if it were whole.
+Refuses to overwrite a sample, and to read a damaged sample as if it were complete.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ RECORD = "sample.json"
 
 
 class Folders:
-    """One run's folder in this form. `run`: its name, for remedies."""
+    """One run's folder with a folder per sample; `run` is the run's name, which remedies mention."""
 
     def __init__(self, folder: Path, run: str) -> None:
         self.folder, self.run = folder, run
@@ -47,88 +49,96 @@ class Folders:
     # -- reading ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
-        """Every sample's record, in any order. UsageError names what is damaged, and a part of a sample that is missing."""
+        """Return the record of every sample, in any order.
+
+        Raises:
+            UsageError: A record is damaged, or a part of a sample is missing; the message names it.
+
+        """
         try:
             folders = sorted(path for path in (self.folder / SAMPLES).iterdir() if not path.name.startswith("."))
         except OSError as error:
             fault = f"cannot be read: {error.strerror}"
             raise UsageError(f"{self.folder}/{SAMPLES}", fault, "restore the folder") from None
-        found: list[Sample] = []
+        samples: list[Sample] = []
         for folder in folders:
             remedy = f"move {folder} away and `--resume {self.run}` measures it again"
             try:
-                there = {name: (folder / name).is_file() for name in (RAW, USAGE, EVENTS)}
+                present = {name: (folder / name).is_file() for name in (RAW, USAGE, EVENTS)}
             except OSError as error:
                 raise unreadable(folder, error, "make it readable for you") from None
-            if there[RAW] and there[USAGE]:
-                found.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
-                there[EVENTS] |= not found[-1].outcome
+            if present[RAW] and present[USAGE]:
+                samples.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
+                present[EVENTS] |= not samples[-1].outcome
             else:
-                there[EVENTS] = True
-            if missing := [name for name, is_there in there.items() if not is_there]:
+                present[EVENTS] = True
+            if missing := [name for name, is_present in present.items() if not is_present]:
                 raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
-        return found
+        return samples
 
     def raw(self, sample: str) -> Place:
-        """Where a sample's verbatim output lies, or should lie."""
+        """Return the file where a sample's verbatim output lies, or should lie."""
         return self.path(RAW, sample)
 
     def holds(self, sample: Sample) -> bool:
-        """Whether that output is what the record has the digest of."""
+        """Return whether the verbatim output has the digest that the sample's record notes."""
         try:
             return tables.digest(tables.unpacked(self.raw(sample.id))) == sample.raw_sha256
         except FrameError:
             return False
 
     def left(self, sample: str, name: str) -> bytes | None:
-        """A file that the generator itself wrote; None where it left none."""
+        """Return a file that the generator itself wrote; None where it left no such file."""
         path = self.path(name, sample)
         return path.read_bytes() if path.is_file() else None
 
     def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
-        """Series → histogram; None where none are kept, so that they are read off the verbatim output."""
+        """Return the stored histograms by series; None where they must be read from the verbatim output."""
         path = self.path(HISTOGRAMS, sample.id)
         return tables.read_histograms(path, sample.histogram or "exact") if path.exists() else None
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
-        """Return these samples' usage tables as one, with a column `sample` in front."""
+        """Return the usage tables of several samples as one, with `sample` as the first column."""
         return tables.joined({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
+        """Return the usage table of a sample."""
         return tables.read_table(self.path(USAGE, sample), USAGE_SCHEMA)
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
-        """No rows where none were recorded and none are `needed`."""
+        """Return the events of a sample; an empty table where none were recorded and none are `needed`."""
         path = self.path(EVENTS, sample)
         return tables.read_table(path, EVENTS_SCHEMA) if needed or path.exists() else pl.DataFrame(schema=EVENTS_SCHEMA)
 
     def manifests(self, variant: str) -> str:
-        """YAML, a document per object, as it was applied."""
+        """Return the manifests of a variant as they were applied: YAML, a document per object."""
         return self.manifests_path(variant).read_text("utf-8")
 
     def brought_up(self, kind: str, stem: str) -> Any:
-        """What was kept of a bring-up: its `readback`, or what was `deployed`."""
+        """Return what was stored of a bring-up: its `readback`, or what was `deployed`."""
         return json.loads(self.brought_up_path(kind, stem).read_bytes())
 
     def roundtrip(self) -> RoundTrip | None:
-        """The bare network's; None as long as it was not tried."""
+        """Return the round trip of the bare network; None while it has not been tried."""
         path = self.folder / ROUNDTRIP
         return RoundTrip.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def path(self, part: str, sample: str) -> Path:
-        """The file that has this part (RAW, USAGE, EVENTS, HISTOGRAMS) of a sample."""
+        """Return the file that has a part (RAW, USAGE, EVENTS, HISTOGRAMS) of a sample."""
         return self.folder / SAMPLES / sample / part
 
     def manifests_path(self, variant: str) -> Path:
+        """Return the file that has the manifests of a variant."""
         return self.folder / MANIFESTS / f"{variant}.yaml"
 
     def brought_up_path(self, kind: str, stem: str) -> Path:
+        """Return the file that has what was stored of a bring-up."""
         return self.folder / kind / f"{stem}.json"
 
     # -- writing ----------------------------------------------------------------------------------------
 
     def create(self, manifests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """The folder, which is not there yet, with the rendered manifests in it."""
+        """Create the folder, which must not exist yet, with the rendered manifests of each variant in it."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir()
         for part in (MANIFESTS, READBACK, SAMPLES):
@@ -146,7 +156,7 @@ class Folders:
         events: pl.DataFrame | None,
         left: Mapping[str, bytes],
     ) -> None:
-        """As `RunStore.write_sample`."""
+        """Write the folder of one sample, complete or not at all, with the arguments of `RunStore.write_sample`."""
         with whole_folder(self.folder / SAMPLES / sample.id, "sample") as partial:
             write_synced(partial / RAW, tables.pack_raw(raw))
             write_synced(partial / HISTOGRAMS, tables.histogram_frame(histograms))
@@ -158,13 +168,16 @@ class Folders:
             noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
             write_synced(partial / RECORD, json_bytes(noted))
 
-    def write_brought_up(self, kind: str, stem: str, found: Sequence[Mapping[str, Any]]) -> None:
-        """Under the first name that is free: a resumed block adds a file, it replaces none."""
+    def write_brought_up(self, kind: str, stem: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write what is stored of a bring-up under the first free name.
+
+        A resumed block adds a file and replaces none.
+        """
         names = (f"{stem}{suffix}" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
         with writing(self.folder):
             (self.folder / kind).mkdir(exist_ok=True)
             path = next(path for name in names if not (path := self.brought_up_path(kind, name)).exists())
-            replace(path, json.dumps(list(found), indent=1).encode())
+            replace(path, json.dumps(list(records), indent=1).encode())
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

@@ -1,26 +1,28 @@
-"""What happened inside a system while it was disturbed: events and usage → numbers. Pure; `lab.model.events` has the words.
+"""The numbers of what happened inside a system during a disruption, computed from events and usage.
 
-reloads           how often the proxy served a new configuration, from the load's beginning on; of several proxies the one that did
-                  most often: a change reaches each of them
-processes         the most processes of the proxy's own program (PROGRAMS) at once, second by second: old ones that still hold
-                  connections after a reload are in it; controllers, shells and helpers are none
-rss_bytes         the most memory of all of the proxy's processes at once
-api_rss_bytes     the most memory of the API server, where it is a process beside the system; without its etcd
-restarts          containers that began anew in their pod
-probe_failures    attempts that failed; where single attempts are not told, those the kubelet reported
-probe_p50_s …     how long attempts took from the disturbance on, failed ones as long as they waited
+`lab.model.events` defines the events. Nothing here reads or writes files.
+
+reloads           how often the proxy served a new configuration, from the load's beginning on; of several proxies the one that did so
+                  most often, since a change reaches each of them
+processes         the largest number of processes of the proxy's program (PROGRAMS) at once, second by second: it includes old ones that
+                  still hold connections after a reload, but no controllers, shells and helpers
+rss_bytes         the largest memory of all processes of the proxy at once
+api_rss_bytes     the largest memory of the API server, where it is a process next to the system; without its etcd
+restarts          containers that started again in their pod
+probe_failures    attempts that failed; where single attempts are not recorded, the failures that the kubelet reported
+probe_p50_s …     how long attempts took from the disruption on; a failed attempt counts as long as it waited
 terminating_s     from a pod's deletion until it was gone, of the pod that took longest
-pending_s         from a pod's making until its container ran, of the pod that took longest
-replaced_s        from the first deletion (where none was deleted: container's end) until as many were ready again; left out
-                  where none was to be made, as in scaling down
-refused_evictions how often a PodDisruptionBudget did not allow one
-held, cut, cut_s  long-lived connections, also those from before the load; those that ended before they were to; the first of
-                  these after the disturbance began
-not_opened        such connections that could not be opened
-transfers         large bodies that came through whole; those answered with 413 are `too_large`, all others `transfers_lost`,
-                  also those that were broken off
+pending_s         from a pod's creation until its container ran, of the pod that took longest
+replaced_s        from the first deletion (where no pod was deleted: the end of a container) until as many were ready again; left out
+                  where no pod was to be created, as in scaling down
+refused_evictions how often a PodDisruptionBudget did not allow an eviction
+held, cut, cut_s  long-lived connections, including those from before the load; those that ended too early; the time of the first cut
+                  after the disruption began
+not_opened        long-lived connections that could not be opened
+transfers         large bodies that arrived complete; those answered with 413 are `too_large`, all others `transfers_lost`,
+                  including those that were broken off
 transfer_rate     median of their bytes per second
-first_byte_s      median time from connecting on to the answer's first byte: of an upload, its sending is in it
+first_byte_s      median time from connecting to the first byte of the answer: for an upload it includes the sending
 """
 
 from __future__ import annotations
@@ -34,10 +36,16 @@ import polars as pl
 from lab.base.errors import MeasuringError
 
 PROGRAMS = ("nginx", "haproxy")
-"""The proxies' own programs, as the kernel calls their processes: `nginx-ingress-c`, `openshift-route` and shells are others."""
+"""The programs of the proxies, as the kernel names their processes.
+
+Controllers (`nginx-ingress-c`, `openshift-route`) and shells have other names.
+"""
 API_SERVER = "kube-apiserver"
 LOOK_S = 0.3
-"""Looks at the processes are a second apart; those of one look, at several pods, are closer together than this."""
+"""The longest time between observations that count as one, in seconds.
+
+Processes are observed once a second; the observations of several pods at that time lie closer together than this.
+"""
 _SECONDS = r"\d+(?:\.\d+)?"
 _TRANSFER = re.compile(
     rf"(?P<way>upload|download) (?P<size>\d+) bytes (?P<took_s>{_SECONDS}) s"
@@ -57,28 +65,45 @@ Outcome = dict[str, float | None]
 
 
 def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: float) -> Outcome:
-    """The numbers above; what a kind of disturbance does not have is left out. `begin_s`: when the disturbance began."""
+    """Return the numbers that the module's docstring lists, without those that this kind of disruption does not have.
+
+    Args:
+        events: The events of the sample.
+        usage: The usage table of the sample.
+        began_s: When the load began, seconds since the epoch.
+        begin_s: When the disruption began, seconds since the epoch.
+
+    """
     since = events.filter(pl.col("at_s") >= began_s)
     reloaded = since.filter(pl.col("kind") == "Reloaded")["object"].value_counts()["count"].max()
-    found: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
-    seen = looks(usage)
-    if not seen.is_empty():
-        processes, rss_bytes = seen.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
-        found |= {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
-    own = (pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER)
-    if not (api_server := usage.filter(own)).is_empty():
-        found["api_rss_bytes"] = float(api_server.select(pl.col("rss_bytes").max()).item())
-    again = since.filter((pl.col("kind") == "Started") & pl.col("detail").str.starts_with("restart"))
-    found["restarts"] = float(again.height)
-    return found | _probes(since, begin_s) | _pods(since) | _held(events, begin_s) | _transfers(since)
+    numbers: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
+    observed = looks(usage)
+    if not observed.is_empty():
+        processes, rss_bytes = observed.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
+        numbers |= {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
+    is_api_server = (pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER)
+    if not (api_server := usage.filter(is_api_server)).is_empty():
+        numbers["api_rss_bytes"] = float(api_server.select(pl.col("rss_bytes").max()).item())
+    restarts = since.filter((pl.col("kind") == "Started") & pl.col("detail").str.starts_with("restart"))
+    numbers["restarts"] = float(restarts.height)
+    return (
+        numbers
+        | _summarise_probes(since, begin_s)
+        | _summarise_pods(since)
+        | _summarise_held(events, begin_s)
+        | _summarise_transfers(since)
+    )
 
 
 def looks(usage: pl.DataFrame) -> pl.DataFrame:
-    """t_s, processes (of PROGRAMS), rss_bytes (of all of its processes): one row per look at the proxy."""
+    """Return one row for each observation of the proxy's processes, in time order.
+
+    Its columns are t_s, processes (those of PROGRAMS) and rss_bytes (of all processes of the proxy).
+    """
     rows = usage.filter((pl.col("role") == "proxy") & pl.col("tid").is_null()).sort("t_s")
     if rows.is_empty():
         return pl.DataFrame(schema={"t_s": pl.Float64, "processes": pl.Int64, "rss_bytes": pl.Int64})
-    # the last look comes whenever the load ends, and may fall upon the one before it
+    # the last observation is made whenever the load ends, and may coincide with the one before it
     early = rows.filter(pl.col("t_s") <= pl.col("t_s").max() - LOOK_S)
     rows = early if not early.is_empty() else rows
     number = (pl.col("t_s").diff().fill_null(0) > LOOK_S).cum_sum()
@@ -96,68 +121,68 @@ def looks(usage: pl.DataFrame) -> pl.DataFrame:
 
 
 def probes(events: pl.DataFrame) -> pl.DataFrame:
-    """Every attempt that was told: at_s, object, probe (liveness, …), took_s, ok."""
-    words = pl.col("detail").str.splitn(" ", 3).struct
+    """Return every recorded probe attempt: at_s, object, probe (liveness, …), took_s, ok."""
+    detail_parts = pl.col("detail").str.splitn(" ", 3).struct
     return (
         events.filter(pl.col("kind") == "Probe")
         .with_columns(
-            words.field("field_0").alias("probe"),
-            words.field("field_1").cast(pl.Float64, strict=False).alias("took_s"),
-            (words.field("field_2") == "ok").fill_null(value=False).alias("ok"),
+            detail_parts.field("field_0").alias("probe"),
+            detail_parts.field("field_1").cast(pl.Float64, strict=False).alias("took_s"),
+            (detail_parts.field("field_2") == "ok").fill_null(value=False).alias("ok"),
         )
         .select("at_s", "object", "probe", "took_s", "ok")
     )
 
 
-def _probes(events: pl.DataFrame, begin_s: float) -> Outcome:
-    told = probes(events)
-    if told.is_empty():
+def _summarise_probes(events: pl.DataFrame, begin_s: float) -> Outcome:
+    attempts = probes(events)
+    if attempts.is_empty():
         return {"probe_failures": float(events.filter(pl.col("kind") == "Unhealthy").height)}
-    took_s = told.filter(pl.col("at_s") >= begin_s)["took_s"].drop_nulls().to_list()
+    took_s = attempts.filter(pl.col("at_s") >= begin_s)["took_s"].drop_nulls().to_list()
     return {
-        "probe_failures": float(told.filter(~pl.col("ok")).height),
+        "probe_failures": float(attempts.filter(~pl.col("ok")).height),
         "probe_p50_s": median(took_s) if took_s else None,
         "probe_max_s": max(took_s, default=None),
     }
 
 
-def _pods(events: pl.DataFrame) -> Outcome:
+def _summarise_pods(events: pl.DataFrame) -> Outcome:
     kinds = ("Created", "Started", "Deleted", "Gone", "Exited")
-    created, started, deleted, gone, exited = (_first(events, kind) for kind in kinds)
+    created, started, deleted, gone, exited = (_find_first_times(events, kind) for kind in kinds)
     refused = float(events.filter(pl.col("kind") == "EvictionRefused").height)
-    found: Outcome = {"refused_evictions": refused} if refused or deleted else {}
+    numbers: Outcome = {"refused_evictions": refused} if refused or deleted else {}
     if deleted:
-        found["terminating_s"] = _longest(deleted, gone)
+        numbers["terminating_s"] = _find_longest(deleted, gone)
     if created:
-        found["pending_s"] = _longest(created, started)
+        numbers["pending_s"] = _find_longest(created, started)
     ended, begun = (deleted, created) if deleted else (exited, exited)
     if ended and begun:
-        ready = [at_s for pod, since_s in begun.items() if (at_s := _ready_s(events, pod, since_s)) is not None]
+        ready = [at_s for pod, since_s in begun.items() if (at_s := _find_ready_s(events, pod, since_s)) is not None]
         enough = sorted(ready)[: len(ended)]
-        whole = len(enough) == len(ended)
-        found["replaced_s"] = max(0.0, enough[-1] - min(ended.values())) if whole else None
-    return found
+        complete = len(enough) == len(ended)
+        numbers["replaced_s"] = max(0.0, enough[-1] - min(ended.values())) if complete else None
+    return numbers
 
 
-def _first(events: pl.DataFrame, kind: str) -> dict[str, float]:
-    """Object → when it was first told of it."""
+def _find_first_times(events: pl.DataFrame, kind: str) -> dict[str, float]:
+    """Return, by object, the time of its first event of a kind."""
     rows = events.filter(pl.col("kind") == kind).sort("at_s", descending=True)
     return dict(zip(rows["object"].to_list(), rows["at_s"].to_list(), strict=True))
 
 
-def _longest(begun: Mapping[str, float], ended: Mapping[str, float]) -> float | None:
-    """None where one has not ended, or nobody said so."""
+def _find_longest(begun: Mapping[str, float], ended: Mapping[str, float]) -> float | None:
+    """Return the longest time from begin to end; None where the end of an object is not recorded."""
     if begun.keys() - ended.keys():
         return None
     return max((ended[name] - at_s for name, at_s in begun.items()), default=None)
 
 
-def _ready_s(events: pl.DataFrame, pod: str, after_s: float) -> float | None:
+def _find_ready_s(events: pl.DataFrame, pod: str, after_s: float) -> float | None:
     rows = events.filter((pl.col("kind") == "Ready") & (pl.col("object") == pod) & (pl.col("at_s") >= after_s))
     return min(rows["at_s"].to_list(), default=None)
 
 
-def _held(events: pl.DataFrame, begin_s: float) -> Outcome:
+def _summarise_held(events: pl.DataFrame, begin_s: float) -> Outcome:
     held, cut, refused = (events.filter(pl.col("kind") == kind) for kind in ("Held", "Cut", "Refused"))
     if held.is_empty() and refused.is_empty():
         return {}
@@ -171,30 +196,37 @@ def _held(events: pl.DataFrame, begin_s: float) -> Outcome:
 
 
 def transfers(events: pl.DataFrame) -> pl.DataFrame:
-    """Every large body that was over or broken off: columns of TRANSFERS_SCHEMA. MeasuringError for words that `lab.model.events` has not."""
+    """Return every large body that was over or broken off, with the columns of TRANSFERS_SCHEMA.
+
+    Raises:
+        MeasuringError: The detail of an event does not have the form that `lab.model.events` defines.
+
+    """
     rows: list[tuple[float, str, str, int, float, float | None, int]] = []
     for at_s, name, detail in (
         events.filter(pl.col("kind") == "Transfer").select("at_s", "object", "detail").iter_rows()
     ):
-        if (told := _TRANSFER.fullmatch(detail)) is None:
+        if (match := _TRANSFER.fullmatch(detail)) is None:
             raise MeasuringError(f"event Transfer {name}", f"says {detail[:120]!r}", "lab/model/events.py has its form")
-        first_s = None if told["first_s"] is None else float(told["first_s"])
-        rows.append((at_s, name, told["way"], int(told["size"]), float(told["took_s"]), first_s, int(told["status"])))
+        first_s = None if match["first_s"] is None else float(match["first_s"])
+        rows.append(
+            (at_s, name, match["way"], int(match["size"]), float(match["took_s"]), first_s, int(match["status"]))
+        )
     return pl.DataFrame(rows, schema=TRANSFERS_SCHEMA, orient="row")
 
 
-def _transfers(events: pl.DataFrame) -> Outcome:
-    told = transfers(events)
-    if told.is_empty():
+def _summarise_transfers(events: pl.DataFrame) -> Outcome:
+    bodies = transfers(events)
+    if bodies.is_empty():
         return {}
-    whole = told.filter(pl.col("status").is_between(200, 299))
-    rates = whole.filter(pl.col("took_s") > 0).select(pl.col("size_bytes") / pl.col("took_s")).to_series().to_list()
-    firsts = whole["first_s"].drop_nulls().to_list()
-    too_large = told.filter(pl.col("status") == 413).height
+    complete = bodies.filter(pl.col("status").is_between(200, 299))
+    rates = complete.filter(pl.col("took_s") > 0).select(pl.col("size_bytes") / pl.col("took_s")).to_series().to_list()
+    firsts = complete["first_s"].drop_nulls().to_list()
+    too_large = bodies.filter(pl.col("status") == 413).height
     return {
-        "transfers": float(whole.height),
+        "transfers": float(complete.height),
         "transfer_rate": median(rates) if rates else None,
         "first_byte_s": median(firsts) if firsts else None,
         "too_large": float(too_large),
-        "transfers_lost": float(told.height - whole.height - too_large),
+        "transfers_lost": float(bodies.height - complete.height - too_large),
     }

@@ -1,5 +1,7 @@
-"""What earlier runs showed of the measuring itself, as committed: data/levels has what systems scatter by at which level, data/pairs what pairs
-showed of known costs, in lines for each target.
+"""The committed results of earlier runs about the measuring itself: variance components and pairs of known costs.
+
+`data/levels` has the variance components of systems, `data/pairs` has what pairs showed of known costs. Each has a file per target, with a
+JSON object per line.
 
 just export RUN --what levels --format json --output data/levels/apiserver.jsonl      of a run of sweep `generations`
 """
@@ -24,7 +26,10 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class Known(Record):
-    """Standard deviations of one system's log CPU per request; null: that level was not repeated."""
+    """The variance components of one system: standard deviations of its log CPU per request.
+
+    A component is null where its level (repeat, worker generation or bring-up) was not repeated.
+    """
 
     run: str
     target: str
@@ -44,29 +49,41 @@ class Known(Record):
 
 @cache
 def committed() -> tuple[Known, ...]:
-    """Of every file, each variant by its present name. UsageError for one that is damaged."""
-    found = (one for lines in _files(FOLDER, Known) for one in lines)
-    return tuple(one.model_copy(update={"variant": stored_name(one.variant)}) for one in found)
+    """Return the variance components in all files of `data/levels`, each variant by its present name.
+
+    Raises:
+        UsageError: A file is damaged.
+
+    """
+    components = (line for lines in _read_files(FOLDER, Known) for line in lines)
+    return tuple(line.model_copy(update={"variant": stored_name(line.variant)}) for line in components)
 
 
 @cache
 def committed_pairs() -> tuple[Compared, ...]:
-    """The comparisons of an earlier release, each variant by its present name, rounds numbered on, so that no two files share one. UsageError."""
-    found: list[Compared] = []
-    for lines in _files(PAIRS, Compared):
-        before = max((one.round + 1 for one in found), default=0)
-        for one in lines:
-            names = {"variant": stored_name(one.variant), "baseline": stored_name(one.baseline)}
-            found.append(one.model_copy(update={"round": before + one.round, **names}))
-    return tuple(found)
+    """Return the comparisons of an earlier release in `data/pairs`, each variant by its present name.
+
+    Rounds are numbered on from file to file, so that no two files share one.
+
+    Raises:
+        UsageError: A file is damaged.
+
+    """
+    comparisons: list[Compared] = []
+    for lines in _read_files(PAIRS, Compared):
+        next_round = max((line.round + 1 for line in comparisons), default=0)
+        for line in lines:
+            names = {"variant": stored_name(line.variant), "baseline": stored_name(line.baseline)}
+            comparisons.append(line.model_copy(update={"round": next_round + line.round, **names}))
+    return tuple(comparisons)
 
 
-def _files(folder: Path, model: type[Line]) -> list[list[Line]]:
-    """The lines of every file."""
-    found: list[list[Line]] = []
+def _read_files(folder: Path, model: type[Line]) -> list[list[Line]]:
+    """Return the parsed lines of every `.jsonl` file in a folder, file by file in the order of their names."""
+    files: list[list[Line]] = []
     for path in sorted(folder.glob("*.jsonl")):
         try:
-            found.append([model.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line])
+            files.append([model.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line])
         except (OSError, ValidationError) as error:
             raise UsageError(str(path), str(error).splitlines()[0], "restore it from a copy") from None
-    return found
+    return files

@@ -1,7 +1,8 @@
-"""What came of a disturbance: a log of requests, events and usage → numbers. The one place that says what each number means.
+"""The outcome of a disruption as numbers, computed from a log of requests, events and usage.
 
-Refuses to compare and to claim (`lab.analysis.outcome_summary`), and to guess: what the logs cannot tell is None, what a kind of
-disturbance does not have is left out. All times are seconds by the lab's clock; nothing here reads one.
+This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.outcome_summary`. Nothing is guessed: what
+the logs do not show is None, and what a kind of disruption does not have is left out. All times are seconds by the lab's clock; nothing here
+reads a clock.
 """
 
 from __future__ import annotations
@@ -29,47 +30,59 @@ def outcome(
     began_s: float,
     clock_error_s: float,
 ) -> Outcome:
-    """Every number there is, by the names of DIFFERENCES. `began_s`: when the load began (epoch); frames as their schemas say.
+    """Return every number that a disruption or its control run has, by the names of `DIFFERENCES`.
 
-    Works on a control run, too: there nothing began, and `during` is when it would have. Where requests were made, the first
-    one's due time is the load's beginning, so that stored logs give the same numbers again.
+    In a control run nothing begins, and `during` is the time when the disruption would act. Where requests were made, the load begins when
+    the first of them was due, so that stored logs give the same numbers again. The frames have the columns of their schemas.
+
+    Args:
+        point: The load point, which has a disruption.
+        requests: The log of requests, by the lab's clock.
+        events: The events of the sample.
+        usage: The usage table of the sample.
+        began_s: When the load began, seconds since the epoch; it counts only where no request was made.
+        clock_error_s: The error of the clocks, which becomes one of the numbers.
+
     """
     first_s = requests["due_s"].min()
     began_s = float(first_s) if isinstance(first_s, float) else began_s
     begin_s, end_s = window(point, events, began_s)
     frame = requests.with_columns(right=right(point, requests)).sort("due_s")
-    found: Outcome = _failures(point, frame)
-    found |= propagation.outcome(requests, events)
-    found |= happenings.outcome(events, usage, began_s, begin_s)
-    found |= _latencies(frame.filter(pl.col("right")), begin_s, end_s)
-    return {name: found[name] for name in DIFFERENCES if name in found} | {"clock_error_s": clock_error_s}
+    numbers: Outcome = _count_failures(point, frame)
+    numbers |= propagation.outcome(requests, events)
+    numbers |= happenings.outcome(events, usage, began_s, begin_s)
+    numbers |= _measure_latencies(frame.filter(pl.col("right")), begin_s, end_s)
+    return {name: numbers[name] for name in DIFFERENCES if name in numbers} | {"clock_error_s": clock_error_s}
 
 
 def window(point: Point, events: pl.DataFrame, began_s: float) -> tuple[float, float]:
-    """(begin, end) of `during`, seconds since the epoch."""
+    """Return begin and end of the time that counts as `during`, in seconds since the epoch."""
     assert point.disturbance is not None, "only a disturbance has such a time"
-    said = {kind: events.filter(pl.col("kind") == kind)["at_s"].to_list() for kind in ("Begin", "End")}
-    begin_s = min(said["Begin"], default=began_s + point.disturbance.at_s)
-    return begin_s, max(said["End"], default=begin_s + point.disturbance.acts_s)
+    times_s = {kind: events.filter(pl.col("kind") == kind)["at_s"].to_list() for kind in ("Begin", "End")}
+    begin_s = min(times_s["Begin"], default=began_s + point.disturbance.at_s)
+    return begin_s, max(times_s["End"], default=begin_s + point.disturbance.acts_s)
 
 
 def right(point: Point, requests: pl.DataFrame) -> pl.Series:
-    """2xx; until somebody was answered with that, also what the kind of disturbance says is right as long (`awaited`)."""
-    found = good(requests)
+    """Return for each request whether its answer was right: 2xx, or a status that the disruption awaits.
+
+    An awaited status (`Disturbance.awaited`) is right only for requests sent until the first 2xx answer arrived.
+    """
+    is_good = good(requests)
     awaited = point.disturbance.awaited if point.disturbance is not None else frozenset[int]()
     if not awaited:
-        return found
-    known_s = requests.filter(found)["done_s"].min()
-    early = pl.lit(value=True) if known_s is None else pl.col("sent_s") <= known_s
+        return is_good
+    first_good_s = requests.filter(is_good)["done_s"].min()
+    early = pl.lit(value=True) if first_good_s is None else pl.col("sent_s") <= first_good_s
     awaiting = (pl.col("error") == "") & pl.col("status").is_in(sorted(awaited)) & early
-    return found | requests.select(awaiting.alias("right"))["right"]
+    return is_good | requests.select(awaiting.alias("right"))["right"]
 
 
-def _failures(point: Point, frame: pl.DataFrame) -> Outcome:
+def _count_failures(point: Point, frame: pl.DataFrame) -> Outcome:
     bad = frame.filter(~pl.col("right"))
     kinds = dict(bad["error"].value_counts().iter_rows())
     wrong = int(kinds.get("", 0))
-    named = {f"failed_{kind}": float(kinds.get(kind, 0)) for kind in ERROR_KINDS}
+    by_kind = {f"failed_{kind}": float(kinds.get(kind, 0)) for kind in ERROR_KINDS}
     assert point.rate_rps is not None, "a load beside a disturbance has a rate"
     spacing_s = 1 / point.rate_rps if frame.height else 0.0  # of an open loop
     due_s = bad["due_s"].to_numpy()
@@ -77,15 +90,18 @@ def _failures(point: Point, frame: pl.DataFrame) -> Outcome:
         "requests": float(frame.height),
         "failed": float(bad.height),
         "failed_status": float(wrong),
-        **named,
-        "failed_other": bad.height - wrong - sum(named.values()),
-        "gap_s": _gap_s(frame, spacing_s),
+        **by_kind,
+        "failed_other": bad.height - wrong - sum(by_kind.values()),
+        "gap_s": _measure_gap_s(frame, spacing_s),
         "failing_s": float(due_s[-1] - due_s[0]) + spacing_s if bad.height else 0.0,
     }
 
 
-def _gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
-    """The load's ends count as answers: the first request's due time, and the last's."""
+def _measure_gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
+    """Return the longest time without a right answer; None without requests, 0 below `GAP_S`.
+
+    The ends of the load count as answers: the times at which the first and the last request were due.
+    """
     if frame.is_empty():
         return None
     done_s = np.sort(frame.filter(pl.col("right"))["done_s"].to_numpy())
@@ -95,19 +111,22 @@ def _gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
     return gap_s if gap_s >= GAP_S else 0.0
 
 
-def _latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Outcome:
+def _measure_latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Outcome:
     due_s, taken_s = frame["due_s"].to_numpy(), (frame["done_s"] - frame["due_s"]).to_numpy()
-    of = {"before": due_s < begin_s, "during": (due_s >= begin_s) & (due_s < end_s), "after": due_s >= end_s}
-    found: Outcome = {}
-    for part, mask in of.items():
+    masks = {"before": due_s < begin_s, "during": (due_s >= begin_s) & (due_s < end_s), "after": due_s >= end_s}
+    latencies: Outcome = {}
+    for part, mask in masks.items():
         ordered = np.sort(taken_s[mask])
-        found |= {f"{name}_{part}_s": _quantile(ordered, QUANTILES[name]) for name in WINDOWED}
-        found[f"max_{part}_s"] = float(ordered[-1]) if ordered.size else None
-    return found
+        latencies |= {f"{name}_{part}_s": _find_quantile(ordered, QUANTILES[name]) for name in WINDOWED}
+        latencies[f"max_{part}_s"] = float(ordered[-1]) if ordered.size else None
+    return latencies
 
 
-def _quantile(ordered: Floats, share: float) -> float | None:
-    """As `Histogram.quantile_s`, of the values themselves: at or below it lies `share` of them."""
+def _find_quantile(ordered: Floats, share: float) -> float | None:
+    """Return the value with a `share` of all values at or below it, like `Histogram.quantile_s`.
+
+    None where fewer than `BEYOND` values lie beyond it.
+    """
     if ordered.size * (1 - share) < BEYOND - 1e-9:
         return None
     return float(ordered[max(1, int(np.ceil(share * ordered.size - 1e-9))) - 1])

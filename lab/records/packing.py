@@ -1,10 +1,10 @@
-"""A finished run's folder → few files (`packed`), in its place: `just maintain pack RUN`.
+"""The conversion of a finished run's folder into the packed form (`packed`), in its place: `just maintain pack RUN`.
 
-What is packed is written beside and read again, sample by sample; only when all of it is equal do the new files take their places, the one
-that makes it a packed run as the last, and what they replace goes. Ended anywhere (`kill -9`), the folder is a whole run in one form or the
-other, and packing it again does the rest.
+The new files are written into a folder of their own inside the run's folder and read again, sample by sample. Only when everything is equal
+do they take their places, the file that makes it a packed run last, and the files that they replace are removed. Ended at any moment
+(`kill -9`), the folder is a complete run in one form or the other, and packing it again finishes the work.
 
-Refuses a run that is not finished, or in use; one that is damaged; and to lose anything: a file that has no place in the packed form.
+Refuses a run that is not finished, in use or damaged. Refuses to lose anything: a file without a place in the packed form.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, RAW, READBACK
 
 Told = TypeVar("Told")
 Member = tuple[str, bytes, str]
-"""Of a zip: (name, content, comment)."""
+"""A member of a zip: its name, its content and its comment."""
 PARTIAL = ".packing"
-"""In the run's folder: what is not whole yet."""
+"""The folder inside the run's folder where files are written that are not complete yet."""
 OLD = (folders.SAMPLES, folders.MANIFESTS, READBACK, DEPLOYED, ROUNDTRIP)
-"""What goes when the packed form is there."""
+"""The parts of a run's folder that are removed when the packed form is there."""
 SERIES: tuple[Series, ...] = ("latency", "service")
-_OWN = {folders.RECORD, HISTOGRAMS, USAGE, EVENTS, RAW}
-"""Of a sample's folder; any other file is the generator's."""
+_SAMPLE_FILES = {folders.RECORD, HISTOGRAMS, USAGE, EVENTS, RAW}
+"""The files that the lab writes into a sample's folder; any other file is the generator's."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""A zip's members have a date: always this, so that the same run packs to the same bytes."""
+"""The date of every member of a zip: always the same, so that the same run packs to the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a folder, with all that is in it."""
+    """The size of a folder with everything in it: the number of its files, and their bytes."""
 
     files: int
     bytes: int
 
     @classmethod
     def of(cls, folder: Path) -> Size:
+        """Return the size of a folder."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         return cls(len(sizes), sum(sizes))
 
@@ -63,49 +64,56 @@ class Size:
 
 
 def pack(run: RunStore) -> tuple[Size, Size]:
-    """What it was, and what it is now. UsageError where it cannot be packed: the run is then as it was."""
+    """Pack a run's folder and return its size before and after.
+
+    A run whose packing was interrupted is finished: what the packed form replaces is removed.
+
+    Raises:
+        UsageError: The run cannot be packed, and is then as it was, or it is packed already.
+
+    """
     with run.locked():
-        was = Size.of(run.folder)
+        size_before = Size.of(run.folder)
         if not run.packed:
-            _pack(run)
-        elif not _old(run.folder):
+            _write_packed_form(run)
+        elif not _list_old_parts(run.folder):
             raise UsageError(str(run.folder), "is packed already", "name another run")
         try:
-            for path in _old(run.folder):
+            for path in _list_old_parts(run.folder):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             sync(run.folder)
         except OSError as error:
             fault = f"is packed, and what it replaces cannot be removed: {error.strerror}"
             raise UsageError(str(error.filename or run.folder), fault, "mend that, and pack it once more") from None
-        return was, Size.of(run.folder)
+        return size_before, Size.of(run.folder)
 
 
-def _old(folder: Path) -> list[Path]:
+def _list_old_parts(folder: Path) -> list[Path]:
     return [path for name in OLD if (path := folder / name).exists()]
 
 
-def _pack(run: RunStore) -> None:
-    """Write the packed form beside the other, read it again, and let it take its place."""
+def _write_packed_form(run: RunStore) -> None:
+    """Write the packed form into the partial folder, read it again, and move its files to their places."""
     new, form = run.folder / PARTIAL, Folders(run.folder, run.record.id)
     run.clear_partial()
     samples = run.stored_samples()
     refuse_unfinished(run, samples)
-    _refuse_unknown(run.folder)
+    _refuse_unknown_files(run.folder)
     for sample in samples:
         if not run.raw_held(sample):
             raise UsageError(run.raw_place(sample), f"not what {folders.RECORD} has the digest of", packed.RESTORE)
     usage = {sample.id: run.usage(sample) for sample in samples}
     logged = [(sample.id, form.path(EVENTS, sample.id)) for sample in samples]
-    events = {name: _readable(path, form.events, name) for name, path in logged if path.is_file()}
+    events = {name: _read_or_refuse(path, form.events, name) for name, path in logged if path.is_file()}
     bringups = {
-        (kind, path.stem): _readable(path, form.brought_up, kind, path.stem)
+        (kind, path.stem): _read_or_refuse(path, form.brought_up, kind, path.stem)
         for kind in (READBACK, DEPLOYED)
         for path in sorted((run.folder / kind).glob("*.json"))
     }
-    if (network := _readable(run.folder / ROUNDTRIP, form.roundtrip)) is not None:
+    if (network := _read_or_refuse(run.folder / ROUNDTRIP, form.roundtrip)) is not None:
         bringups[packed.NETWORK] = network.model_dump(mode="json")
     texts = sorted((run.folder / folders.MANIFESTS).glob("*.yaml"), key=lambda path: path.stem)
-    manifests = {path.stem: _readable(path, form.manifests, path.stem) for path in texts}
+    manifests = {path.stem: _read_or_refuse(path, form.manifests, path.stem) for path in texts}
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
@@ -113,21 +121,21 @@ def _pack(run: RunStore) -> None:
         if events:
             write_synced(new / EVENTS, tables.parquet_bytes(tables.joined(events, EVENTS_SCHEMA)))
         if bringups:
-            lines = ({"kind": kind, "name": name, "found": found} for (kind, name), found in bringups.items())
+            lines = ({"kind": kind, "name": name, "found": content} for (kind, name), content in bringups.items())
             compact = [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines]
             write_synced(new / packed.BRINGUPS, packed.lines_packed(compact))
         if manifests:
-            whole = _readable(run.folder / folders.MANIFESTS, packed.manifests_packed, manifests)
-            write_synced(new / packed.MANIFESTS, whole)
-        write_zip(new / packed.RAW, _outputs(form, samples))
+            stream = _read_or_refuse(run.folder / folders.MANIFESTS, packed.manifests_packed, manifests)
+            write_synced(new / packed.MANIFESTS, stream)
+        write_zip(new / packed.RAW, _yield_outputs(form, samples))
         stored = (renamed_sample(sample, run.names.inverse) for sample in samples)
         write_synced(new / packed.SAMPLES, packed.lines_packed(sample.model_dump_json() for sample in stored))
         _compare_samples(run, RunStore(new, run.record, run.names), form, samples)
-        again = packed.Packed(new)
-        for (kind, name), found in bringups.items():
-            _refuse_other(run, packed.BRINGUPS, f"{kind} of {name}", again.brought_up(kind, name) == found)
+        reread = packed.Packed(new)
+        for (kind, name), content in bringups.items():
+            _refuse_difference(run, packed.BRINGUPS, f"{kind} of {name}", reread.brought_up(kind, name) == content)
         for variant, text in manifests.items():
-            _refuse_other(run, packed.MANIFESTS, variant, again.manifests(variant) == text)
+            _refuse_difference(run, packed.MANIFESTS, variant, reread.manifests(variant) == text)
         sync(new)
         # the samples' records last: they make it a packed run
         for path in sorted(new.iterdir(), key=lambda path: path.name == packed.SAMPLES):
@@ -144,6 +152,12 @@ def _pack(run: RunStore) -> None:
 
 
 def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
+    """Refuse a run that lacks planned samples, or a search that has not found its knee.
+
+    Raises:
+        UsageError: The run is not finished.
+
+    """
     record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
     planned = planned_cells(record.plan().slots)
@@ -153,83 +167,107 @@ def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
         raise UsageError(record.id, "is not finished: the search has found no knee yet", remedy)
 
 
-def _refuse_unknown(folder: Path) -> None:
-    """What lies beside the parts stays; in them every file has a place, or the run stays as it is."""
-    known = {
+def _refuse_unknown_files(folder: Path) -> None:
+    """Refuse a run with a file in one of the packed parts that has no place in the packed form.
+
+    Files outside these parts are not touched.
+    """
+    endings = {
         f"{folders.MANIFESTS}/*": ".yaml",
         f"{READBACK}/*": ".json",
         f"{DEPLOYED}/*": ".json",
         f"{folders.SAMPLES}/*/*": "",
     }
-    for pattern, ending in known.items():
+    for pattern, ending in endings.items():
         for path in folder.glob(pattern):
             if not (path.is_file() and path.name.endswith(ending)):
                 raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
 
 
-def _readable(path: Path, read: Callable[..., Told], *named: object) -> Told:
-    """What is read of a file. UsageError for one whose content is not what it should be."""
+def _read_or_refuse(path: Path, read: Callable[..., Told], *arguments: object) -> Told:
+    """Return what `read` returns for these arguments; turn an unreadable file at `path` into a UsageError."""
     try:
-        return read(*named)
+        return read(*arguments)
     except (OSError, ValueError) as error:
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
 
 
-def _outputs(form: Folders, samples: Sequence[Sample]) -> Iterator[Member]:
-    """What raw.zip holds: the outputs as small as xz makes them, a log of requests as differences, and what else a generator left."""
+def _yield_outputs(form: Folders, samples: Sequence[Sample]) -> Iterator[Member]:
+    """Yield the members of raw.zip: each output as small as xz makes it, and the generator's files.
+
+    The lines of a request log are stored as differences.
+    """
     for sample in samples:
         raw = tables.unpacked(form.raw(sample.id))
         shorter = as_differences(raw)
         name = tables.SMALL_RAW if shorter == raw else tables.SMALL_LOG
         yield f"{sample.id}/{name}", tables.compressed(shorter), sample.raw_sha256
-        for left, content in _left(form, sample).items():
-            yield f"{sample.id}/{left}", content, ""
+        for file, content in _read_generator_files(form, sample).items():
+            yield f"{sample.id}/{file}", content, ""
 
 
-def _left(form: Folders, sample: Sample) -> dict[str, bytes]:
+def _read_generator_files(form: Folders, sample: Sample) -> dict[str, bytes]:
     paths = sorted(form.path(folders.RECORD, sample.id).parent.iterdir())
-    return {path.name: path.read_bytes() for path in paths if path.name not in _OWN}
+    return {path.name: path.read_bytes() for path in paths if path.name not in _SAMPLE_FILES}
 
 
 def write_zip(path: Path, members: Iterable[Member]) -> None:
-    """Each member with its comment, as it is: what is worth packing is packed. OSError."""
+    """Write a zip whose members are stored as they are, each with its comment; compressing them is up to the caller.
+
+    Raises:
+        OSError: The file cannot be written.
+
+    """
     with open(path, "wb") as handle:
-        with zipfile.ZipFile(handle, "w") as whole:
+        with zipfile.ZipFile(handle, "w") as archive:
             for name, content, comment in members:
                 member = zipfile.ZipInfo(name, _EPOCH)
                 member.comment, member.external_attr = comment.encode(), 0o644 << 16
-                whole.writestr(member, content)
+                archive.writestr(member, content)
         handle.flush()
         os.fsync(handle.fileno())
 
 
-def _refuse_other(run: RunStore, file: str, what: str, same: bool) -> None:
-    if not same:
-        fault = f"{what} would not read back as it was"
+def _refuse_difference(run: RunStore, file: str, subject: str, equal: bool) -> None:
+    if not equal:
+        fault = f"{subject} would not read back as it was"
         raise UsageError(str(run.folder / file), fault, "the run is as it was; keep it so")
 
 
-def _compare_samples(was: RunStore, now: RunStore, form: Folders, samples: Sequence[Sample]) -> None:
-    """All of every sample is held against the old form, outputs by their digests. UsageError names the first difference."""
-    _refuse_other(was, packed.SAMPLES, "the samples' records", now.stored_samples() == list(samples))
-    new = packed.Packed(now.folder)
+def _compare_samples(before: RunStore, after: RunStore, form: Folders, samples: Sequence[Sample]) -> None:
+    """Compare everything of every sample in the new form with the old one, outputs by their digests.
+
+    Raises:
+        UsageError: Something differs; the message names the first difference.
+
+    """
+    _refuse_difference(before, packed.SAMPLES, "the samples' records", after.stored_samples() == list(samples))
+    new = packed.Packed(after.folder)
     for sample in samples:
         digest = tables.digest(tables.unpacked(new.raw(sample.id)))
-        _refuse_other(was, packed.RAW, sample.id, digest == sample.raw_sha256 and now.raw_held(sample))
-        _refuse_other(was, USAGE, sample.id, now.usage(sample).equals(was.usage(sample)))
-        _refuse_other(was, EVENTS, sample.id, now.events(sample).equals(was.events(sample)))
-        for name, content in _left(form, sample).items():
-            _refuse_other(was, packed.RAW, f"{name} of {sample.id}", now.left(sample, name) == content)
-        _refuse_other(was, packed.RAW, f"the histogram of {sample.id}", _same_histograms(form, now, sample))
+        _refuse_difference(before, packed.RAW, sample.id, digest == sample.raw_sha256 and after.raw_held(sample))
+        _refuse_difference(before, USAGE, sample.id, after.usage(sample).equals(before.usage(sample)))
+        _refuse_difference(before, EVENTS, sample.id, after.events(sample).equals(before.events(sample)))
+        for name, content in _read_generator_files(form, sample).items():
+            _refuse_difference(before, packed.RAW, f"{name} of {sample.id}", after.left(sample, name) == content)
+        _refuse_difference(
+            before, packed.RAW, f"the histogram of {sample.id}", _has_same_histograms(form, after, sample)
+        )
 
 
-def _same_histograms(form: Folders, now: RunStore, sample: Sample) -> bool:
-    """Whether the histograms that were stored are those of the output. Where none were stored, they have always been."""
-    kept = form.histograms(sample)
-    if kept is None:
+def _has_same_histograms(form: Folders, after: RunStore, sample: Sample) -> bool:
+    """Return whether the stored histograms equal those in the output; True where none were stored."""
+    stored = form.histograms(sample)
+    if stored is None:
         return True
     try:
-        again = {name: found for name in SERIES if (found := now.histogram(sample, name)) is not None and found.total}
+        reread = {
+            name: histogram
+            for name in SERIES
+            if (histogram := after.histogram(sample, name)) is not None and histogram.total
+        }
     except UsageError:
         return False
-    return kept.keys() == again.keys() and all(np.array_equal(kept[name].counts, again[name].counts) for name in kept)
+    return stored.keys() == reread.keys() and all(
+        np.array_equal(stored[name].counts, reread[name].counts) for name in stored
+    )

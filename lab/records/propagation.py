@@ -1,17 +1,19 @@
-"""When a change reached the answers: numbered changes and a log of requests → delays, and answers of an old state.
+"""The delay until answers show a change, and the count of answers that still show an old state.
 
-A change's event says how answers show it (`lab.model.events`): by the port that answered (`endpoints`), by the prefix that the
-proxy put in (`routes`), or by there being an answer (`status`). Changes are numbered upwards, so an answer shows the
-newest of its way that had reached who answered; newer ones include it. Refuses to count a change that answers cannot show.
+Both are computed from events and a log of requests. Changes are numbered. The event of a change names the way in which answers show it
+(`lab.model.events`): by the port that answered (`endpoints`), by the prefix that the proxy added (`routes`), or by the existence of a good
+answer (`status`). Numbers increase, so an answer shows the newest change of its way that had reached the answering side, and a newer change
+includes the older ones. Changes that answers cannot show are not counted here, apart from `changes`.
 
-    changes        how many were made
-    correct_s      median over the changes: from the change to the first answer that shows it or a newer one. A change that
-                   nobody saw until the load's end took longer than any other; None where the median is such a one
-    correct_max_s  the longest; None where one was not seen
-    unseen         changes that no answer showed, neither they nor a newer one
-    superseded     changes of which only newer ones were seen: several were taken over at once
+    changes        how many changes were made
+    correct_s      median over the changes: from a change to the first answer that shows it or a newer one. A change that no answer showed
+                   before the load's end counts as longer than every other; None where the median is such a change
+    correct_max_s  the longest of these times; None where one change was never shown
+    unseen         changes that no answer showed, neither the change nor a newer one
+    superseded     changes of which answers showed only newer ones: several were taken over at once
     old            answers to requests that were sent after a change and do not show it
-    stale          of those, the ones sent after another answer had shown it: somebody who knew the new state got the old one
+    stale          the `old` answers to requests that were sent after another answer had shown the change: a client that had
+                   already seen the new state got the old one again
 """
 
 from __future__ import annotations
@@ -32,9 +34,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Changes that answers show in one way, in the order of time, and the answers that show one (0 = the state before the first).
+    """The changes that answers show in one way, in time order, and the answers that show a state of this way.
 
-    `delay_s`: from each change to the first answer that shows it or a newer one; infinite = never.
+    Attributes:
+        numbers: The numbers of the changes.
+        at_s: The times of the changes.
+        delay_s: The time from each change to the first answer that shows it or a newer one; infinite where no answer does.
+        sent_s: The times at which the requests of the answers were sent.
+        done_s: The times at which the answers arrived.
+        shown: The number of the change that each answer shows; 0 is the state before the first change.
+
     """
 
     name: str
@@ -47,64 +56,83 @@ class _Way:
 
 
 def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
-    """The numbers above, empty without changes. Where answers show none of them all but `changes` are None."""
+    """Return the numbers that the module's docstring lists; an empty dictionary where no change was made.
+
+    Where answers can show none of the changes, every number but `changes` is None.
+    """
     changes = events.filter(pl.col("kind") == "Change")
     if changes.is_empty():
         return {}
     delays_s: list[float] = []
     counts = dict.fromkeys(("unseen", "superseded", "old", "stale"), 0)
-    for way in _ways(requests, changes):
+    for way in _yield_ways(requests, changes):
         delays_s += map(float, way.delay_s)
-        seen = np.isfinite(way.delay_s)
-        counts["unseen"] += int((~seen).sum())
-        counts["superseded"] += int((~np.isin(way.numbers, way.shown) & seen).sum())
-        counts["old"] += int((way.shown < _newest(way.at_s, way.numbers, way.sent_s)).sum())
+        visible = np.isfinite(way.delay_s)
+        counts["unseen"] += int((~visible).sum())
+        counts["superseded"] += int((~np.isin(way.numbers, way.shown) & visible).sum())
+        counts["old"] += int((way.shown < _find_newest(way.at_s, way.numbers, way.sent_s)).sum())
         order = np.argsort(way.done_s, kind="stable")
-        counts["stale"] += int((way.shown < _newest(way.done_s[order], way.shown[order], way.sent_s)).sum())
-    found: dict[str, float | None] = {"changes": float(changes.height), "correct_s": None, "correct_max_s": None}
+        counts["stale"] += int((way.shown < _find_newest(way.done_s[order], way.shown[order], way.sent_s)).sum())
+    numbers: dict[str, float | None] = {"changes": float(changes.height), "correct_s": None, "correct_max_s": None}
     if not delays_s:
-        return found | dict.fromkeys(counts)
+        return numbers | dict.fromkeys(counts)
     times = {"correct_s": float(np.median(delays_s)), "correct_max_s": max(delays_s)}
-    found |= {name: value_s for name, value_s in times.items() if np.isfinite(value_s)}
-    return found | {name: float(count) for name, count in counts.items()}
+    numbers |= {name: value_s for name, value_s in times.items() if np.isfinite(value_s)}
+    return numbers | {name: float(count) for name, count in counts.items()}
 
 
 def delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """One row per change that answers can show: number, way, at_s, delay_s (null = never seen), in the order of time."""
+    """Return one row for each change that answers can show, in time order.
+
+    Its columns are number, way, at_s and delay_s (null: no answer showed the change).
+    """
     schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
     rows = [pl.DataFrame(schema=schema)]
-    for way in _ways(requests, events.filter(pl.col("kind") == "Change")):
+    for way in _yield_ways(requests, events.filter(pl.col("kind") == "Change")):
         delay = pl.Series("delay_s", way.delay_s).replace(float("inf"), None)
         names = [way.name] * way.numbers.size
         rows.append(pl.DataFrame({"number": way.numbers, "way": names, "at_s": way.at_s}).with_columns(delay))
     return pl.concat(rows).sort("at_s")
 
 
-def _ways(requests: pl.DataFrame, changes: pl.DataFrame) -> Iterator[_Way]:
-    told = changes.with_columns(
+def _yield_ways(requests: pl.DataFrame, changes: pl.DataFrame) -> Iterator[_Way]:
+    parsed = changes.with_columns(
         pl.col("detail").str.split(" ").list.first().alias("way"),
         pl.col("object").cast(pl.Int64, strict=False).alias("number"),
     )
     for name in ("endpoints", "routes", "status"):
-        made = told.filter((pl.col("way") == name) & pl.col("number").is_not_null()).sort("at_s")
-        if made.is_empty():
+        changes_of_way = parsed.filter((pl.col("way") == name) & pl.col("number").is_not_null()).sort("at_s")
+        if changes_of_way.is_empty():
             continue
-        numbers, at_s = made["number"].to_numpy(), made["at_s"].to_numpy()
-        if name == "status":  # not there yet is an answer, too
+        numbers, at_s = changes_of_way["number"].to_numpy(), changes_of_way["at_s"].to_numpy()
+        if name == "status":  # an answer other than a good one shows the state before the change
             number = pl.when(good(requests)).then(int(numbers.max())).otherwise(0)
             frame = requests.with_columns(shown=number).filter(pl.col("error") == "")
         else:
-            words = pl.col("answer").str.split(" ").list
-            port, prefix = (words.get(place, null_on_oob=True).cast(pl.Int64, strict=False) for place in (1, 2))
-            number = port - FIRST_PORT if name == "endpoints" else pl.when(words.len() > 2).then(prefix.fill_null(0))
+            answer_parts = pl.col("answer").str.split(" ").list
+            port, prefix = (
+                answer_parts.get(position, null_on_oob=True).cast(pl.Int64, strict=False) for position in (1, 2)
+            )
+            number = (
+                port - FIRST_PORT if name == "endpoints" else pl.when(answer_parts.len() > 2).then(prefix.fill_null(0))
+            )
             frame = requests.filter(good(requests)).with_columns(shown=number).filter(pl.col("shown") >= 0)
         sent_s, done_s = frame["sent_s"].to_numpy(), frame["done_s"].to_numpy()
-        shown = frame["shown"].cast(pl.Int64).to_numpy()
-        first_s = np.array([min(done_s[shown >= each], default=np.inf) for each in numbers], dtype=np.float64)
-        yield _Way(name, numbers, at_s, np.maximum(first_s - at_s, 0), sent_s, done_s, shown)
+        shown_numbers = frame["shown"].cast(pl.Int64).to_numpy()
+        first_s = np.array(
+            [min(done_s[shown_numbers >= change], default=np.inf) for change in numbers], dtype=np.float64
+        )
+        yield _Way(name, numbers, at_s, np.maximum(first_s - at_s, 0), sent_s, done_s, shown_numbers)
 
 
-def _newest(at_s: Floats, numbers: Ints, when_s: Floats) -> Ints:
-    """The highest of `numbers` (at `at_s`, in the order of time) up to each time; 0 before the first."""
+def _find_newest(at_s: Floats, numbers: Ints, until_s: Floats) -> Ints:
+    """Return, for each time in `until_s`, the highest number up to then; 0 before the first.
+
+    Args:
+        at_s: The times of `numbers`, in increasing order.
+        numbers: The numbers of changes.
+        until_s: The times to look up.
+
+    """
     highest = np.concatenate([[0], np.maximum.accumulate(numbers)])
-    return highest[np.searchsorted(at_s, when_s, side="right")]
+    return highest[np.searchsorted(at_s, until_s, side="right")]

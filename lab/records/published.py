@@ -1,9 +1,9 @@
-"""The studies' own numbers: `data/published/*.csv`, read by the Table Schema in `datapackage.json` beside them.
+"""The numbers that the studies published: `data/published/*.csv`, read by the schema in `datapackage.json`.
 
     qinng_workers.csv: "qinng,60,1,5534,5534.0,1.0"  →  {"source": "qinng", "worker_cpus": 1, "requests_per_s": 5534, …}
 
-Types are those of Frictionless' Table Schema (string, integer, number, boolean). Refuses a file whose columns or types are not what it says,
-with row and column; that cells keep their constraints (required, enum, pattern, bounds, a primary key) is a test's affair.
+Types are those of Frictionless' Table Schema (string, integer, number, boolean). Refuses a file whose columns or types differ from the
+schema, and names row and column. A test checks that cells keep their constraints (required, enum, pattern, bounds, a primary key).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PACKAGE = "datapackage.json"
 REMEDY = f"restore it from git, or mend it: {PACKAGE} says what it holds"
 
 Value = str | int | float | bool | None
-"""None: not given, or not recoverable."""
+"""A cell's value; None where it is not given or not recoverable."""
 
 
 class Source(BaseModel):
-    """One publication. `name` is the study's key; `date` ISO 8601, or a year, as far as it is given."""
+    """One publication; `name` is the key of its study, `date` is ISO 8601 or a year, as far as it is given."""
 
     name: str
     title: str
@@ -36,13 +36,15 @@ class Source(BaseModel):
 
 
 class Column(BaseModel):
+    """The description of one column of a published table: its name, its type and the texts of its booleans."""
+
     name: str
     type: Literal["string", "integer", "number", "boolean"]
     true_values: tuple[str, ...] = Field(default=("true",), alias="trueValues")
     false_values: tuple[str, ...] = Field(default=("false",), alias="falseValues")
 
     def typed(self, texts: pl.Series) -> pl.Series:
-        """The cells' values; null for an empty cell, and for one that is not of the type."""
+        """Return the values of the cells; null for an empty cell, and for a cell that is not of the column's type."""
         if self.type == "boolean":
             values = dict.fromkeys(self.true_values, True) | dict.fromkeys(self.false_values, False)
             return texts.replace_strict(values, default=None, return_dtype=pl.Boolean)
@@ -51,13 +53,15 @@ class Column(BaseModel):
 
 
 class Resource(BaseModel):
+    """The description of one published table: its name, its file and its columns."""
+
     name: str
     path: str
     columns: tuple[Column, ...] = Field(validation_alias=AliasPath("schema", "fields"))
 
 
 class Package(BaseModel):
-    """Of `datapackage.json`, what is needed."""
+    """The parts of `datapackage.json` that the lab reads: the publications and the tables."""
 
     sources: tuple[Source, ...]
     resources: tuple[Resource, ...]
@@ -65,7 +69,12 @@ class Package(BaseModel):
 
 @cache
 def package() -> Package:
-    """UsageError when the description itself is damaged."""
+    """Return the description of all published tables.
+
+    Raises:
+        UsageError: The description itself cannot be read.
+
+    """
     try:
         return Package.model_validate_json((FOLDER / PACKAGE).read_bytes())
     except (OSError, ValidationError) as error:
@@ -73,51 +82,56 @@ def package() -> Package:
 
 
 def sources() -> Mapping[str, Source]:
-    """Study key → its publication."""
+    """Return the publications by the key of their study."""
     return {source.name: source for source in package().sources}
 
 
 def names() -> list[str]:
-    """Of the tables there are."""
+    """Return the names of all published tables."""
     return [resource.name for resource in package().resources]
 
 
 @cache
 def rows(name: str) -> Sequence[Mapping[str, Value]]:
-    """A table's rows in the file's order, every cell typed. UsageError with file, row and column for what does not fit."""
+    """Return the rows of a table in the order of the file, with typed cells.
+
+    Raises:
+        UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
+
+    """
     return frame(name).to_dicts()
 
 
 @cache
 def texts(name: str) -> Sequence[Mapping[str, str]]:
-    """The same, every cell as the file writes it."""
-    return _read(name)[1].fill_null("").to_dicts()
+    """Return the rows of a table in the order of the file, with every cell as the file writes it."""
+    return _read_table(name)[1].fill_null("").to_dicts()
 
 
 @cache
 def frame(name: str) -> pl.DataFrame:
-    """A table as `rows`, with Int64, Float64, Boolean and String columns."""
-    resource, written = _read(name)
-    found = pl.DataFrame([column.typed(written[column.name]) for column in resource.columns])
+    """Return a table with Int64, Float64, Boolean and String columns; it raises the errors of `rows`."""
+    resource, written = _read_table(name)
+    table = pl.DataFrame([column.typed(written[column.name]) for column in resource.columns])
     for column in resource.columns:
-        wrong = (found[column.name].is_null() & written[column.name].is_not_null()).arg_true()
+        wrong = (table[column.name].is_null() & written[column.name].is_not_null()).arg_true()
         if wrong.len():
             place = f"data/published/{resource.path}: row {wrong[0] + 2}: {column.name}"
             raise UsageError(place, f"expected {column.type}, got {written[column.name][wrong[0]]!r}", REMEDY)
-    return found
+    return table
 
 
 @cache
-def _read(name: str) -> tuple[Resource, pl.DataFrame]:
-    """A table's description, and the table with every cell as it is written."""
-    found = next((each for each in package().resources if each.name == name), None)
-    if found is None:
+def _read_table(name: str) -> tuple[Resource, pl.DataFrame]:
+    """Return the description of a table, and the table with every cell as the file writes it."""
+    resource = next((resource for resource in package().resources if resource.name == name), None)
+    if resource is None:
         raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, names()))
-    place = f"data/published/{found.path}"
+    place = f"data/published/{resource.path}"
     try:
-        written = pl.read_csv(FOLDER / found.path, infer_schema=False)
+        written = pl.read_csv(FOLDER / resource.path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UsageError(place, f"cannot be read: {error}", REMEDY) from None
-    if written.columns != [column.name for column in found.columns]:
+    if written.columns != [column.name for column in resource.columns]:
         raise UsageError(place, f"its columns are {', '.join(written.columns)}", REMEDY)
-    return found, written
+    return resource, written

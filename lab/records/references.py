@@ -1,9 +1,10 @@
-"""A reference: data/reference/NAME is its first run, `boot-2`, `boot-3`, … in that folder are the same design measured on other boots.
+"""The committed references, each a run in data/reference/NAME with further runs on other boots below it.
 
     data/reference/slow-link  →  [data/reference/slow-link, data/reference/slow-link/boot-2]
 
-Whoever reads NAME alone reads its first run, as ever. Refuses another design, a boot that is there already, a run that is not finished,
-and one that is too large.
+NAME is the first run, and its folders `boot-2`, `boot-3`, … are the runs on other boots. All runs of a reference have the same design. A
+reader that opens only NAME reads the first run. Refuses a run of another design, on a boot that the reference has already, that is not
+finished, or that is too large.
 """
 
 from __future__ import annotations
@@ -24,42 +25,62 @@ from lab.stats.boots import format_boots
 
 BOOT = "boot-"
 MOST_BYTES = 1_500_000
-"""Of a run on a further boot: one arm, its baseline and the A/A twin at one point. Git keeps it for ever."""
+"""The largest packed size of a run on a further boot, in bytes, since git keeps it forever.
+
+It is enough for one arm, its baseline and the A/A twin at one point.
+"""
 PLACE = frozenset({"nodes", "cluster", "provider", "privilege", "open_files", "pinning"})
-"""A target's facts that belong to where it runs, and not to what runs there."""
+"""The facts of a target that describe where it runs, and not what runs there."""
 PRECISION = frozenset({"generations", "repeats", "attempts", "singly"})
-"""Keys of a point that say how often it is measured and counted, and not what."""
+"""The keys of a point that say how often it is measured and counted, and not what is measured."""
 UNKNOWN = "not visible"
 BESIDE = ("report.html", "hist.parquet")
-"""What the lab itself leaves in a run's folder and can make again."""
+"""The files that the lab itself leaves in a run's folder and can make again."""
 Manifests = Sequence[Mapping[str, Any]]
 ReduceManifests = Callable[[str, Mapping[str, str], Manifests], Manifests]
-"""Given a run's target and facts and a variant's rendered objects, returns the objects without what changes nothing in that run."""
+"""A function that omits from rendered objects what has no effect in a run.
+
+Its arguments are the run's target, its facts and the rendered objects of a variant.
+"""
 
 
 def boot_folders(folder: Path) -> list[Path]:
-    """Return the folders of a reference's runs: its own, the first, then those of further boots by their number."""
-    further = [path for path in folder.glob(f"{BOOT}*") if has(path, RUN) and _number(path)]
-    return [folder, *sorted(further, key=_number)]
+    """Return the folders of a reference's runs: the reference itself, then the further boots by their number."""
+    further = [path for path in folder.glob(f"{BOOT}*") if has(path, RUN) and _parse_number(path)]
+    return [folder, *sorted(further, key=_parse_number)]
 
 
-def _number(path: Path) -> int:
+def _parse_number(path: Path) -> int:
+    """Return the number of a further boot's folder; 0 where its name has none."""
     digits = path.name.removeprefix(BOOT)
     return int(digits) if digits.isdecimal() else 0
 
 
 def boots_of(record: RunRecord) -> list[str]:
-    """Return the ids of the boots on which a run was measured, in order: more than one where it was resumed on another."""
-    resumed = (each["boot_id"] for each in record.resumed if "boot_id" in each)
+    """Return the ids of the boots on which a run was measured, in order.
+
+    There are several where it was resumed on another boot.
+    """
+    resumed = (facts["boot_id"] for facts in record.resumed if "boot_id" in facts)
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
 
 
 def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
-    """Pack a copy of a finished run into data/reference/NAME: as the reference's first run, or as one more boot of it.
+    """Pack a copy of a finished run into data/reference/NAME, as a new reference or as one more boot.
 
-    The run itself stays where and as it is. Returns the new folder, and the facts of the machine that differ from those of the first run.
-    `reduce` leaves out of both runs' manifests what may differ between boots of one design; None: nothing may. UsageError for another
-    design, a boot that is there already, a run that is not finished, or a packed run above `MOST_BYTES`.
+    The run itself is not changed.
+
+    Args:
+        run: A finished run.
+        name: The name of the reference.
+        reduce: Omits from the manifests of both runs what may differ between boots of one design; None: nothing may differ.
+
+    Returns:
+        The new folder, and the facts of the machine that differ from those of the first run.
+
+    Raises:
+        UsageError: The run has another design or a boot that is there already, is not finished, or exceeds `MOST_BYTES` when packed.
+
     """
     folder = refuse_bad_name(name)
     packing.refuse_unfinished(run, run.samples())
@@ -69,29 +90,37 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
     boots = boot_folders(folder)
     runs = [RunStore.open(str(path)) for path in boots]
     refuse_other(runs, run, name, reduce)
-    new = folder / f"{BOOT}{max(len(runs), _number(boots[-1])) + 1}"
+    new = folder / f"{BOOT}{max(len(runs), _parse_number(boots[-1])) + 1}"
     copy_packed(run, new, MOST_BYTES)
     first, added = runs[0].record.facts, run.record.facts
     return new, [f"{fact}: {first.get(fact)} / {added.get(fact)}" for fact in differing(first, added)]
 
 
 def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None]) -> Path:
-    """Put a packed copy of a finished run in the place of a reference, all of whose boots go. UsageError.
+    """Replace a reference and all its boots by a packed copy of a finished run, and return the reference's folder.
 
-    `keep` is called with each run that goes and its folder's name before anything is removed: it writes the effects down.
+    Args:
+        run: A finished run that is not one of the reference's runs.
+        name: The name of the reference.
+        keep: Records the effects of a run that is removed; it is called with each such run and its folder's name, before anything is
+            removed.
+
+    Raises:
+        UsageError: There is no such reference, or the run is not finished or is part of the reference.
+
     """
     folder = refuse_bad_name(name)
     if not has(folder, RUN):
         raise UsageError("--replace", f"there is no reference '{name}'", "leave --replace out: --into alone makes it")
     packing.refuse_unfinished(run, run.samples())
     old = [RunStore.open(str(path)) for path in boot_folders(folder)]
-    if run.record.id in [each.record.id for each in old]:
+    if run.record.id in [former.record.id for former in old]:
         raise UsageError(run.record.id, f"is a run of {name} already", "name another run")
     new = folder.with_name(f".{name}.new")
     copy_packed(run, new)
     try:
-        for each in old:
-            keep(each, str(each.folder.relative_to(folder.parent)))
+        for former in old:
+            keep(former, str(former.folder.relative_to(folder.parent)))
     except BaseException:
         shutil.rmtree(new)
         raise
@@ -106,7 +135,12 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
 
 
 def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> None:
-    """Copy a run to `final`, packed there; whole or not at all. UsageError where it is larger than `most_bytes`."""
+    """Copy a run to the folder `final` and pack it there, completely or not at all.
+
+    Raises:
+        UsageError: The packed run is larger than `most_bytes`.
+
+    """
     partial = final.with_name(f".{final.name}.partial")
     try:
         with writing(final, "LAB_REFERENCE"):
@@ -127,7 +161,9 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
 
 
 def boots_text(run: RunStore) -> str:
-    """Return on which boot a committed run was measured, and of how many its reference is; empty for a run that is not committed.
+    """Return on which boot a committed run was measured, and how many boots its reference has.
+
+    Empty for a run that is not committed.
 
     `one boot (AMD EPYC, 2026-11-24), of two that …/slow-link has: …`
     """
@@ -138,31 +174,46 @@ def boots_text(run: RunStore) -> str:
     reference = folder if folder.parent == top else folder.parent
     facts, count = run.record.facts, len(boot_folders(reference))
     processor = ", ".join(filter(None, [facts.get("cpu", ""), facts.get("cpu_model", "")]))
-    said = f"one boot ({processor}; {run.record.created_at[:10]})"
-    more = f", of {format_boots(count)} that {reference.name} has" if count > 1 else ""
-    return f"{said}{more}: every interval here is of that boot alone"
+    boot = f"one boot ({processor}; {run.record.created_at[:10]})"
+    all_boots = f", of {format_boots(count)} that {reference.name} has" if count > 1 else ""
+    return f"{boot}{all_boots}: every interval here is of that boot alone"
 
 
 def refuse_bad_name(name: str) -> Path:
-    """Return the folder of the reference of that name. UsageError for what is no plain name."""
+    """Return the folder of the reference with this name.
+
+    Raises:
+        UsageError: The name is a path, or begins with a dot.
+
+    """
     if Path(name).name != name or name.startswith("."):
         raise UsageError("--into", f"'{name}' is no name of a folder in data/reference", "as --into slow-link")
     return reference_folder() / name
 
 
 def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None) -> None:
-    """UsageError unless a run is one more boot of a reference: whole on a boot that it has not, of its first run's design and programs.
+    """Refuse a run that is not one more boot of a reference, with the design and the programs of its first run.
 
-    Each of its arms (with baseline and manifests) and points (load, length, generator), its target, and whether each arm was measured as a
-    pair, is one of the first run's; it need not have all of them. What a boot itself can change (kernel, processor, memory: the facts of
-    `lab.model.facts.machine`) is a part of what several boots are measured for, and is reported, not refused.
+    Its arms (with baseline and manifests) and points (load, length, generator), its target, and whether each arm was measured as a pair must
+    be those of the first run; it may lack some of them. What a boot itself can change (kernel, processor, memory: the facts of
+    `lab.model.facts.machine`) is part of what several boots are measured for, and is reported, not refused.
+
+    Args:
+        runs: The runs of the reference, the first one first.
+        added: The run to add.
+        name: The name of the reference.
+        reduce: As in `add_run`.
+
+    Raises:
+        UsageError: The run was measured on several boots, on an unknown boot or on one of the reference's boots, or it differs.
+
     """
     first, record = runs[0].record, added.record
-    boot, *others = boots_of(record)
-    same = next((each.record.id for each in runs if boot in boots_of(each.record)), None)
-    both = (("target", first.target, record.target), ("sweep", first.sweep, record.sweep))
-    design = [f"{what} {now} instead of {was}" for what, was, now in both if was != now]
-    design += [*_arm_faults(runs[0], added, reduce), *_point_faults(first, record)]
+    boot, *further_boots = boots_of(record)
+    same_boot = next((run.record.id for run in runs if boot in boots_of(run.record)), None)
+    compared = (("target", first.target, record.target), ("sweep", first.sweep, record.sweep))
+    design = [f"{key} {now} instead of {was}" for key, was, now in compared if was != now]
+    design += [*_find_arm_faults(runs[0], added, reduce), *_find_point_faults(first, record)]
     programs = [
         f"{fact}: {first.facts[fact]} / {record.facts[fact]}"
         for fact in differing(first.facts, record.facts)
@@ -170,8 +221,8 @@ def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: R
     ]
     rules = (
         (
-            bool(others),
-            f"was measured on {len(others) + 1} boots: {', '.join((boot, *others))}",
+            bool(further_boots),
+            f"was measured on {len(further_boots) + 1} boots: {', '.join((boot, *further_boots))}",
             "measure it whole on one boot",
         ),
         (
@@ -180,8 +231,8 @@ def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: R
             "measure it where /proc shows the boot",
         ),
         (
-            same is not None,
-            f"was measured on boot {boot}, which {name} has already ({same})",
+            same_boot is not None,
+            f"was measured on boot {boot}, which {name} has already ({same_boot})",
             "measure it again once the machine has booted anew",
         ),
         (
@@ -200,41 +251,47 @@ def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: R
             raise UsageError(record.id, fault, remedy)
 
 
-def _arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests | None) -> Iterator[str]:
+def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests | None) -> Iterator[str]:
     arms = {arm.name: arm for arm in first.record.arms}
-    mine = [arm for arm in added.record.arms if arm.role != "reference"]
-    if not mine:
+    added_arms = [arm for arm in added.record.arms if arm.role != "reference"]
+    if not added_arms:
         yield "no arm beside the one without a proxy"
-    for arm in mine:
-        if (same := arms.get(arm.name)) is None:
+    for arm in added_arms:
+        if (first_arm := arms.get(arm.name)) is None:
             yield f"no arm {arm.name} there"
             continue
-        now, was = (f"{each.variant}{f' against {each.baseline}' if each.baseline else ''}" for each in (arm, same))
-        digests = {run.record.variants[each.variant].manifests_sha256 for run, each in ((first, same), (added, arm))}
+        now, was = (
+            f"{side.variant}{f' against {side.baseline}' if side.baseline else ''}" for side in (arm, first_arm)
+        )
+        digests = {
+            run.record.variants[side.variant].manifests_sha256 for run, side in ((first, first_arm), (added, arm))
+        }
         if now != was:
             yield f"arm {arm.name} is {now} instead of {was}"
         elif len(digests) > 1:
             objects: list[Manifests] = []
             for run in (first, added):
-                found = run.manifests(arm.variant)
-                objects.append(reduce(run.record.target, run.record.facts, found) if reduce else found)
+                manifests = run.manifests(arm.variant)
+                objects.append(reduce(run.record.target, run.record.facts, manifests) if reduce else manifests)
             if objects[0] != objects[1]:
                 yield f"other manifests of {arm.name}"
 
 
-def _point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
+def _find_point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
     points = {point.name: point for point in first.points}
     for point in added.points:
-        if (same := points.get(point.name)) is None:
+        if (first_point := points.get(point.name)) is None:
             yield f"no point {point.name} there"
             continue
-        was, now = (each.model_dump(mode="json") for each in (same, point))
+        was, now = (side.model_dump(mode="json") for side in (first_point, point))
         differ = (key for key in was if was[key] != now[key] and key not in PRECISION)
         if keys := [f"{key} {now[key]} instead of {was[key]}" for key in differ]:
             yield f"point {point.name} has {', '.join(keys)}"
-        by = [record.generators.get(point.name) or {} for record in (added, first)]
-        if by[0] != by[1]:
-            used, before = (" ".join(str(value) for value in each.values() if value) or "none" for each in by)
+        generators = [record.generators.get(point.name) or {} for record in (added, first)]
+        if generators[0] != generators[1]:
+            used, before = (
+                " ".join(str(value) for value in generator.values() if value) or "none" for generator in generators
+            )
             yield f"generator at {point.name} is {used} instead of {before}"
     # (arm, point) → how it is measured
     ways = [
@@ -243,6 +300,6 @@ def _point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
         for record in (first, added)
     ]
     for arm, point in sorted(ways[0].keys() & ways[1].keys()):
-        before, used = (each[arm, point] for each in ways)
+        before, used = (way[arm, point] for way in ways)
         if used != before:
             yield f"{arm} at {point} is measured {used} instead of {before}"

@@ -1,8 +1,10 @@
-"""A stored run under the names that its variants and components have now; its files keep those under which it was measured.
+"""The translation of a stored run to the present names of its variants and components, and back.
+
+The files of a run keep the names under which it was measured.
 
     baseline, baseline-again, backlog-1  ↔  ingress-nginx, ingress-nginx-again, ingress-nginx+somaxconn-1
 
-Refuses to give two variants of one run one name: then the later one keeps its own.
+Refuses to give two variants of one run the same name: the later one then keeps its stored name.
 """
 
 from __future__ import annotations
@@ -19,48 +21,48 @@ from lab.model.variants.naming import aliases, stored_name
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of one run that have changed: stored → present. `variants`: those of arms, too."""
+    """The names of one run that have changed, from stored to present; `variants` includes the names of arms."""
 
     variants: Mapping[str, str] = field(default_factory=dict[str, str])
     components: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def inverse(self) -> Names:
-        """Present → stored."""
-        return Names(*({new: old for old, new in each.items()} for each in (self.variants, self.components)))
+        """The same names in the opposite direction, from present to stored."""
+        return Names(*({new: old for old, new in names.items()} for names in (self.variants, self.components)))
 
     def of(self, name: str) -> str:
-        """Return a variant's or arm's other name; its own where it has no other."""
+        """Return the translated name of a variant or arm; the name itself where it has not changed."""
         return self.variants.get(name, name)
 
-    def in_fields(self, of: object, *fields: str) -> dict[str, Any]:
-        """Field → the other name of the variant or arm there, or None where there is none."""
-        return {name: value and self.of(value) for name in fields for value in [getattr(of, name)]}
+    def in_fields(self, owner: object, *fields: str) -> dict[str, Any]:
+        """Return the translated names in these fields of an object, by field; None where a field is empty."""
+        return {name: value and self.of(value) for name in fields for value in [getattr(owner, name)]}
 
 
 def names_in(record: RunRecord) -> Names:
     """Return the names of a run that have changed since it was stored."""
-    told = [each for variant in record.variants.values() for each in (variant.name, variant.baseline)]
-    told += [*(arm.variant for arm in record.arms), *(each.variant for each in record.not_measurable)]
-    told += [record.at_knee.variant] if record.at_knee else []
-    stored = dict.fromkeys(name for name in told if name)
+    names = [name for variant in record.variants.values() for name in (variant.name, variant.baseline)]
+    names += [*(arm.variant for arm in record.arms), *(missing.variant for missing in record.not_measurable)]
+    names += [record.at_knee.variant] if record.at_knee else []
+    stored = dict.fromkeys(name for name in names if name)
     variants: dict[str, str] = {}
     for name in stored:
-        now = stored_name(name)
-        if now not in stored and now not in variants.values():
-            variants[name] = now
+        present = stored_name(name)
+        if present not in stored and present not in variants.values():
+            variants[name] = present
     variants |= {
         arm.name: variants[arm.variant] + arm.name.removeprefix(arm.variant)
         for arm in record.arms
         if arm.variant in variants and arm.name.startswith(arm.variant)
     }
     former = aliases().components
-    known = {knob for variant in record.variants.values() for knob in variant.knobs}
-    return Names(variants, {knob: former[knob] for knob in known & former.keys()})
+    stored_knobs = {knob for variant in record.variants.values() for knob in variant.knobs}
+    return Names(variants, {knob: former[knob] for knob in stored_knobs & former.keys()})
 
 
 def renamed_run(record: RunRecord, names: Names) -> RunRecord:
-    """Return the run with its variants, arms and components under their other names."""
+    """Return the run with its variants, arms and components under their translated names."""
     if not names.variants and not names.components:
         return record
 
@@ -75,7 +77,7 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
         )
         for name, variant in record.variants.items()
     }
-    missing = (each.model_copy(update=names.in_fields(each, "variant")) for each in record.not_measurable)
+    missing = (item.model_copy(update=names.in_fields(item, "variant")) for item in record.not_measurable)
     changes = {
         "arms": tuple(replace(arm, **names.in_fields(arm, "name", "variant", "baseline")) for arm in record.arms),
         "slots": tuple((block, names.of(arm), point) for block, arm, point in record.slots),
@@ -83,25 +85,27 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
         "variants": variants,
         "not_measurable": tuple(missing),
         "at_knee": at_knee and at_knee.model_copy(update=names.in_fields(at_knee, "variant")),
-        "design": record.design and _renamed_design(record.design, names),
+        "design": record.design and _rename_design(record.design, names),
     }
     return record.model_copy(update=changes)
 
 
-def _renamed_design(design: Design, names: Names) -> Design:
+def _rename_design(design: Design, names: Names) -> Design:
     loads = (load.partition(" at ") for load in design.fresh.loads)  # `variant at point`
-    places = (each.model_copy(update=names.in_fields(each, "arm", "against")) for each in design.places)
+    places = (place.model_copy(update=names.in_fields(place, "arm", "against")) for place in design.places)
     changes = {
         "places": tuple(places),
         "systems": tuple(map(names.of, design.systems)),
         "fixed_workers": tuple(map(names.of, design.fixed_workers)),
-        "fresh": replace(design.fresh, loads=tuple(f"{names.of(variant)}{at}{point}" for variant, at, point in loads)),
+        "fresh": replace(
+            design.fresh, loads=tuple(f"{names.of(variant)}{infix}{point}" for variant, infix, point in loads)
+        ),
     }
     return design.model_copy(update=changes)
 
 
 def renamed_sample(sample: Sample, names: Names) -> Sample:
-    """Return a sample with its arm, its variant and what they are compared with under their other names."""
+    """Return a sample with its arm, its variant and what they are compared with under their translated names."""
     if not names.variants:
         return sample
     pair = sample.pair and sample.pair.model_copy(update=names.in_fields(sample.pair, "against"))

@@ -1,11 +1,12 @@
-"""A sample's usage, second by second → whether it is steady (`lab.stats.steadiness`): the same when it is measured and when it is read again.
+"""The judgement whether a sample is steady, from its usage second by second (`lab.stats.steadiness`).
 
-What stands for the requests of a second is what the backend sent in it, counted by the kernel; in samples of earlier labs, where nobody
-counted, the backend's CPU time. Those are judged whenever they are read, since their stored records stay as they are.
+It is the same when a sample is measured and when it is read again. The requests of a second are estimated by what the backend sent in
+it, as the kernel counts it. Samples of earlier labs have no such count, and the CPU time of the backend stands for the requests there.
+Those samples are judged whenever they are read, since their stored records do not change.
 
-Refuses to judge a load that is a number of requests (its last ones come when most connections have ended), the rate where it is given or
-where two systems take turns, and CPU time per request at a given rate by the backend's CPU time: at a few per cent of a CPU that is no
-measure of requests.
+Three things are not judged: a load that is a number of requests (its last ones arrive when most connections have ended); the rate, where
+it is offered or where two systems run interleaved; and CPU time per request at an offered rate by the CPU time of the backend, since a few
+per cent of a CPU do not measure requests.
 """
 
 from __future__ import annotations
@@ -21,59 +22,85 @@ from lab.model.sweeps import Point
 from lab.stats.steadiness import Floats, Seconds, find_change
 
 COLUMNS = ("t_s", "role", "pid", "tid", "cpu_s", "sent_bytes")
-"""Of a usage table, what is needed."""
+"""The columns of a usage table that the judgement needs."""
 Used = Mapping[tuple[str, str], tuple[Floats, Floats]]
-"""(role, column) → (looks, what its processes together had used until then since the first look), each of shape (n,)."""
+"""The usage of a sample: (role, column) → (times of observation, cumulative sum over all processes).
+
+Both arrays have the shape (n,), and the sum starts at the first observation.
+"""
 LEAST_S = 0.5
-"""Looks that lie closer together are one: pods are looked at one after the other, and a sample's last look follows a full second's at once."""
+"""The seconds below which two observations count as one.
+
+Pods are observed one after the other, and the last observation of a sample follows that of a full second at once.
+"""
 LATE_S = 0.1
-"""A load may end by so much later than its generator says, counted from the first look: what follows is idle time and no second of it."""
+"""The seconds by which a load may end later than its generator reports, counted from the first observation.
+
+What follows is idle time and no second of the load.
+"""
 LEAST_CPU_S = 0.005
-"""Of a backend, in a second. Less is a few hundred requests on a slow link, and as much is spent on connections and timers."""
+"""The least CPU seconds of a backend in a second that show its requests.
+
+Less is a few hundred requests on a slow link, and as much is spent on connections and timers.
+"""
 PROXY_ONLY = 0.1
-"""Where the backend sent less than this share of what the proxy did, the proxy answers by itself (a cache), and its bytes are taken."""
+"""The share of the proxy's sent bytes below which the bytes of the backend are not used.
+
+There the proxy answers from a cache, and its own bytes stand for the requests.
+"""
 START_UP_S = 1
-"""Of a load at a given rate: the generator makes its connections and users, and what it asks for begins late. And of one on a shaped link:
-the backend runs ahead of it until what lies between is full."""
+"""The seconds that a load at an offered rate, or on a shaped link, takes to begin.
+
+A generator makes its connections and users first, so that the rate that it offers begins late. On a shaped link the backend runs ahead
+of the load until the buffers on the way are full.
+"""
 
 
 def judge(
     point: Point, used: Used, requests: int | None, loaded_s: float | None, in_turns: bool = False
 ) -> Steadiness | None:
-    """Judge whether one sample is steady; None where its load is none that can be judged: a disruption, a number of requests, nothing reported.
+    """Judge whether one sample is steady; None where its load cannot be judged.
 
-    `used`: its usage table as `used_by_sample` reads it; `loaded_s`: how long its load lasted, since the first look; `in_turns`: whether
-    another system ran in turns with this one, so that its rate per second says nothing.
+    That is a load with a disruption, a load of a number of requests, and a load of which nothing was reported.
+
+    Args:
+        point: The load point of the sample.
+        used: The usage of the sample, as `used_by_sample` returns it.
+        requests: The number of requests in the sample.
+        loaded_s: How long the load lasted, since the first observation.
+        in_turns: Whether another system ran interleaved with this one, so that the rate per second shows nothing.
+
     """
     if point.disturbance is not None or point.requests is not None or not requests or not loaded_s:
         return None
-    source, seconds, total = _seconds(used, loaded_s)
+    source, seconds, total = _split_into_seconds(used, loaded_s)
     if source is None or (point.rate_rps is not None and source == "backend-cpu"):
         return Steadiness(source=None, seconds=0)
-    found = find_change(
+    shift = find_change(
         seconds,
         judge_rate=point.rate_rps is None and not in_turns,
         least_work=LEAST_CPU_S if source == "backend-cpu" else 0.0,
         start_up=0 if point.rate_rps is None and point.link_mbit is None else START_UP_S,
     )
-    if found is None:
+    if shift is None:
         return Steadiness(source=source, seconds=len(seconds.work))
-    each = requests / total
+    requests_per_unit = requests / total
     change = Change(
-        at_s=found.at_s,
-        rate_before_rps=found.work_before * each,
-        rate_after_rps=found.work_after * each,
-        cpu_before_s=None if found.cpu_before is None else found.cpu_before / each,
-        cpu_after_s=None if found.cpu_after is None else found.cpu_after / each,
-        rate=found.rate,
-        cpu=found.cpu,
+        at_s=shift.at_s,
+        rate_before_rps=shift.work_before * requests_per_unit,
+        rate_after_rps=shift.work_after * requests_per_unit,
+        cpu_before_s=None if shift.cpu_before is None else shift.cpu_before / requests_per_unit,
+        cpu_after_s=None if shift.cpu_after is None else shift.cpu_after / requests_per_unit,
+        rate=shift.rate,
+        cpu=shift.cpu,
     )
     return Steadiness(source=source, seconds=len(seconds.work), change=change)
 
 
 def loaded_s(sample: Sample) -> float | None:
-    """Return how long the load of a sample lasted, without what its generator then waited for late answers; of a side that ran in turns,
-    both sides' time together. None: not known.
+    """Return how long the load of a sample lasted, without the wait for late answers; None where it is not known.
+
+    For one side of an interleaved pair it is the time of both sides together.
     """
     if sample.untimed:
         return 2 * sample.pair.own_s if sample.pair and sample.pair.own_s else None
@@ -83,23 +110,29 @@ def loaded_s(sample: Sample) -> float | None:
 def describe_change(change: Change, lasting: bool = True) -> str:
     """Return the change in words: `11,300 req/s for 2 s, then 340`, or CPU time per request where the rate held.
 
-    `lasting`: with how long the first part lasted.
+    Args:
+        change: The lasting change within one sample.
+        lasting: Whether the text includes how long the first part lasted.
+
     """
     lasted = f"for {change.at_s:.0f} s, then" if lasting else "then"
     comma = "" if lasting else ","
     if change.rate or change.cpu_before_s is None or change.cpu_after_s is None:
-        return f"{_short(change.rate_before_rps)} req/s{comma} {lasted} {_short(change.rate_after_rps)}"
-    before, after = (_short(value * 1e6) for value in (change.cpu_before_s, change.cpu_after_s))
+        return f"{_round_off(change.rate_before_rps)} req/s{comma} {lasted} {_round_off(change.rate_after_rps)}"
+    before, after = (_round_off(value * 1e6) for value in (change.cpu_before_s, change.cpu_after_s))
     return f"{before} µs CPU per request{comma} {lasted} {after}"
 
 
-def _short(value: float) -> str:
-    """Two significant digits below 1,000, three from there on: what is read off single seconds has no more."""
+def _round_off(value: float) -> str:
+    """Return a value with two significant digits below 1,000, and three from there on.
+
+    Values read from single seconds are no more exact than that.
+    """
     return f"{float(f'{value:.2e}' if value >= 1000 else f'{value:.1e}'):,.12g}"
 
 
 def with_cause(sample: Sample) -> Sample:
-    """Add what the counters show as its cause to the change that a sample records."""
+    """Return the sample with the cause that its counters show added to the change that it records."""
     if sample.steadiness is None or (change := sample.steadiness.change) is None:
         return sample
     end, requests = sample.leftovers.get("end"), sample.requests or 0
@@ -111,7 +144,7 @@ def with_cause(sample: Sample) -> Sample:
 def judge_usage(
     point: Point, usage: pl.DataFrame, requests: int, loaded_s: float | None, in_turns: bool
 ) -> Steadiness | None:
-    """Judge one sample by its usage table; the arguments are those of `judge`."""
+    """Judge whether one sample is steady, by its usage table; the other arguments are those of `judge`."""
     used = used_by_sample(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
     return judge(point, used, requests, loaded_s, in_turns)
 
@@ -122,38 +155,50 @@ def judge_usage(
 def judge_again(
     samples: Sequence[Sample],
     looks: Callable[[Sequence[str]], pl.DataFrame],
-    known: dict[str, Steadiness | None],
+    judgements: dict[str, Steadiness | None],
 ) -> list[Sample]:
-    """Judge those samples of a run that count and that nobody has judged; of a pair, both sides by what each of them shows.
+    """Return the samples of a run, where those that count and have no judgement yet are judged.
 
-    `looks`: called only where anything is to be judged, with the ids of those samples: their usage tables (COLUMNS), with a column `sample`.
-    `known`: sample → its judgement, of those that were judged before; filled.
+    Both sides of a pair are invalid where either of them changes.
+
+    Args:
+        samples: The samples of the run.
+        looks: Returns the usage tables (COLUMNS, with a column `sample`) of the samples with these ids; it is called only where a sample
+            is to be judged.
+        judgements: The judgements that were made before, by sample; the new ones are added.
+
     """
-    due = [each for each in samples if each.valid and each.steadiness is None and each.point.disturbance is None]
-    due = [each for each in due if each.point.requests is None]
-    if new := [each for each in due if each.id not in known]:
-        used = used_by_sample(looks([each.id for each in new]))
-        for each in new:
-            known[each.id] = judge(each.point, used.get(each.id, {}), each.requests, loaded_s(each), each.untimed)
-    found = {each.id: with_cause(each.model_copy(update={"steadiness": known[each.id]})) for each in due}
-    moved = {_load_of(each): each for each in found.values() if each.steadiness and each.steadiness.change}
-    return [_not_steady(found.get(each.id, each), moved) for each in samples]
+    unjudged = [
+        sample for sample in samples if sample.valid and sample.steadiness is None and sample.point.disturbance is None
+    ]
+    unjudged = [sample for sample in unjudged if sample.point.requests is None]
+    if new := [sample for sample in unjudged if sample.id not in judgements]:
+        used = used_by_sample(looks([sample.id for sample in new]))
+        for sample in new:
+            judgements[sample.id] = judge(
+                sample.point, used.get(sample.id, {}), sample.requests, loaded_s(sample), sample.untimed
+            )
+    judged = {
+        sample.id: with_cause(sample.model_copy(update={"steadiness": judgements[sample.id]})) for sample in unjudged
+    }
+    moved = {_load_key(sample): sample for sample in judged.values() if sample.steadiness and sample.steadiness.change}
+    return [_invalidate_unsteady(judged.get(sample.id, sample), moved) for sample in samples]
 
 
-def _load_of(sample: Sample) -> tuple[int, int, int]:
-    """What both sides of a pair have in common, and no other sample of the run."""
+def _load_key(sample: Sample) -> tuple[int, int, int]:
+    """Return what both sides of a pair have in common, and no other sample of the run has."""
     return sample.order, sample.generation, sample.attempt
 
 
-def _not_steady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
-    """The sample as it is, or invalid where it or the other side of its pair changed."""
-    other = moved.get(_load_of(sample))
-    own = sample.steadiness.change if sample.steadiness else None
-    change = own or (other.steadiness.change if other and other.steadiness else None)
-    if change is None or not sample.valid or sample.point.sustained:  # that one changes is what --sustained is for
+def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
+    """Return the sample as it is, or invalid where it or the other side of its pair changed."""
+    changed_side = moved.get(_load_key(sample))
+    own_change = sample.steadiness.change if sample.steadiness else None
+    change = own_change or (changed_side.steadiness.change if changed_side and changed_side.steadiness else None)
+    if change is None or not sample.valid or sample.point.sustained:  # --sustained exists to show such a change
         return sample
-    what = f"{'' if own else 'on the other side: '}{describe_change(change)}"
-    detail = f"{Reason.NOT_STEADY}: {what}"
+    description = f"{'' if own_change else 'on the other side: '}{describe_change(change)}"
+    detail = f"{Reason.NOT_STEADY}: {description}"
     return sample.model_copy(update={"verdict": "invalid", "reason": Reason.NOT_STEADY, "detail": detail})
 
 
@@ -161,9 +206,9 @@ def _not_steady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) ->
 
 
 def used_by_sample(usage: pl.DataFrame) -> dict[str, Used]:
-    """Read usage tables (COLUMNS, with a column `sample` in front) as cumulative sums by role: sample → Used.
+    """Return the cumulative usage of each sample by role, from usage tables (COLUMNS, after a column `sample`).
 
-    A process that comes later counts from zero; what a namespace had sent before its first look is not known.
+    A process that starts later counts from zero. What a namespace had sent before its first observation is not known.
     """
     process = ["sample", "role", "pid"]
     rows = (
@@ -182,37 +227,43 @@ def used_by_sample(usage: pl.DataFrame) -> dict[str, Used]:
         .agg("t_s", "cpu_s", "sent_bytes")
         .collect()
     )
-    found: dict[str, dict[tuple[str, str], tuple[Floats, Floats]]] = {}
+    used: dict[str, dict[tuple[str, str], tuple[Floats, Floats]]] = {}
     columns = (rows["t_s"], rows["cpu_s"], rows["sent_bytes"])
     for number, (sample, role) in enumerate(rows.select("sample", "role").iter_rows()):
-        looks, cpu_s, sent = (column[number].to_numpy() for column in columns)
-        found.setdefault(sample, {}).update({(role, "cpu_s"): (looks, cpu_s), (role, "sent_bytes"): (looks, sent)})
-    return dict(found)
+        times_s, cpu_s, sent = (column[number].to_numpy() for column in columns)
+        used.setdefault(sample, {}).update({(role, "cpu_s"): (times_s, cpu_s), (role, "sent_bytes"): (times_s, sent)})
+    return dict(used)
 
 
-def _seconds(used: Used, loaded_s: float) -> tuple[Source | None, Seconds, float]:
-    """(what stands for requests, its seconds, all of it in the sample); None where nothing was seen of the backend."""
-    sent = {role: _last(used, role, "sent_bytes") for role in ("proxy", "backend")}
-    by = "backend" if sent["backend"] >= PROXY_ONLY * sent["proxy"] else "proxy"
-    source: Source = "sent-bytes" if sent[by] > 0 else "backend-cpu"
-    by, column = (by, "sent_bytes") if source == "sent-bytes" else ("backend", "cpu_s")
-    total = _last(used, by, column)
+def _split_into_seconds(used: Used, loaded_s: float) -> tuple[Source | None, Seconds, float]:
+    """Return (what stands for the requests, its seconds, its sum over the sample).
+
+    The first part is None where nothing of the backend was observed.
+    """
+    sent = {role: _get_total(used, role, "sent_bytes") for role in ("proxy", "backend")}
+    role = "backend" if sent["backend"] >= PROXY_ONLY * sent["proxy"] else "proxy"
+    source: Source = "sent-bytes" if sent[role] > 0 else "backend-cpu"
+    role, column = (role, "sent_bytes") if source == "sent-bytes" else ("backend", "cpu_s")
+    total = _get_total(used, role, column)
     if total <= 0:
         return None, Seconds(np.empty(0), np.empty(0), np.empty(0)), 0.0
-    grid = _full_seconds(used[by, column][0], loaded_s)
-    cpu_s = np.diff(np.interp(grid, *used["proxy", "cpu_s"])) if _last(used, "proxy", "cpu_s") > 0 else None
-    return source, Seconds(grid[1:], np.diff(grid), np.diff(np.interp(grid, *used[by, column])), cpu_s), total
+    grid = _bound_full_seconds(used[role, column][0], loaded_s)
+    cpu_s = np.diff(np.interp(grid, *used["proxy", "cpu_s"])) if _get_total(used, "proxy", "cpu_s") > 0 else None
+    return source, Seconds(grid[1:], np.diff(grid), np.diff(np.interp(grid, *used[role, column])), cpu_s), total
 
 
-def _last(used: Used, role: str, column: str) -> float:
-    """All of it in the sample; 0 where there is none."""
+def _get_total(used: Used, role: str, column: str) -> float:
+    """Return the sum over the sample; 0 where the column was not observed."""
     return float(used[role, column][1][-1]) if (role, column) in used else 0.0
 
 
-def _full_seconds(looks: Floats, loaded_s: float) -> Floats:
-    """The looks that bound full seconds of the load: the last of those that lie together, and none after the load's end."""
-    inside = looks[looks <= looks[0] + loaded_s + LATE_S]
+def _bound_full_seconds(times_s: Floats, loaded_s: float) -> Floats:
+    """Return the observations that bound full seconds of the load.
+
+    Of several that lie together it is the last, and none lies after the load's end.
+    """
+    inside = times_s[times_s <= times_s[0] + loaded_s + LATE_S]
     apart = np.diff(inside, append=np.inf) >= LEAST_S
     apart[0] = True
-    kept = inside[apart]
-    return kept if len(kept) < 2 or kept[1] - kept[0] >= LEAST_S else kept[1:]
+    bounds = inside[apart]
+    return bounds if len(bounds) < 2 or bounds[1] - bounds[0] >= LEAST_S else bounds[1:]

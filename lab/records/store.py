@@ -1,10 +1,11 @@
-"""The only module that knows `data/`: runs, samples, read-backs, in both forms of a run's folder.
+"""The store of runs, their samples and read-backs, which reads both forms of a run's folder.
 
-A run is written as a folder per sample (`folders`): a sample appears whole or not at all. A finished one may have been packed into a
-few files (`packed`, by `packing`), and reads the same. `run.json` is there in both: schema version, plan, seed, facts, versions,
-digests, git commit; as is `knee.json` (what a search for the knee found, derived from the samples). `roundtrip.json` is of the bare network.
+Other packages read and write runs only through this module. A run is written as a folder per sample (`folders`), where a sample appears
+completely or not at all. A finished run may have been packed into a few files (`packed`, by `packing`), and reads the same. `run.json` is
+there in both forms: schema version, plan, seed, facts, versions, digests, git commit. So is `knee.json`, which has what a search for the
+knee found, derived from the samples. `roundtrip.json` has the round trip of the bare network.
 
-Refuses to overwrite a sample, to read a damaged one as if it were whole, and to write into a packed run.
+Refuses to overwrite a sample, to read a damaged sample as if it were complete, and to write into a packed run.
 """
 
 from __future__ import annotations
@@ -51,21 +52,27 @@ from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
 Form = Folders | Packed
-"""Both have the same methods. What they read raises OSError, or ValueError for bytes that are not what they should be."""
+"""The two forms of a run's folder, which have the same methods.
+
+Their reading methods raise OSError, or ValueError for bytes that are not what they should be.
+"""
 Series = Literal["latency", "service"]
 
 READ_AGAIN = 256
-"""So many samples' histograms that were read off verbatim output are kept in memory, 15 MB."""
+"""The number of samples whose histograms are kept in memory after they were read from verbatim output: 15 MB."""
 NOWHERE = Endpoint("http://192.0.2.1", "")
-"""Where a load went does not matter to a parser."""
+"""The endpoint that parsers get, since it does not matter to them where a load went."""
 ABLATION = "ablation.json"
-"""Makes a folder beside the runs an ablation, which is none."""
+"""The name of the file that makes a folder next to the runs an ablation, which is not a run."""
 UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recorded_s", "histogram"))
-"""What a generator cannot know that was stopped in between."""
+"""The values that a generator cannot know when it was stopped in between: all None."""
 
 
 def new_id(label: str) -> str:
-    """A folder's name that no other has, and that needs no quotes: the time (UTC) first, so that names sort by age."""
+    """Return a unique name for a run's folder that needs no quotes.
+
+    It begins with the time (UTC), so that names sort by age.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", label)[:120]
     return f"{stamp}-{label}-{random.SystemRandom().randrange(16**4):04x}"
@@ -79,9 +86,9 @@ def new_record(
     arms: tuple[Arm, ...],
     points: tuple[Point, ...],
     variants: Mapping[str, VariantRecord],
-    found_facts: Mapping[str, str],
+    recorded_facts: Mapping[str, str],
 ) -> RunRecord:
-    """What every run's record has, with an id of its own; neither generators nor slots yet."""
+    """Return a new run's record with an id; its generators and slots are still empty."""
     return RunRecord(
         id=new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
         created_at=now(),
@@ -95,13 +102,21 @@ def new_record(
         slots=(),
         variants=dict(variants),
         generators={},
-        facts=dict(found_facts),
+        facts=dict(recorded_facts),
         git_commit=facts.git_commit(),
     )
 
 
 def run_names(folder: Path | None = None) -> list[str]:
-    """Names of the runs there are, the oldest first, without folders that are closed to us. UsageError when none can be listed."""
+    """Return the names of the runs in a folder, the oldest first; folders that are not readable are left out.
+
+    Args:
+        folder: The folder of the runs; None: `runs_folder()`.
+
+    Raises:
+        UsageError: The folder itself cannot be listed.
+
+    """
     folder = folder or runs_folder()
     try:
         names = sorted(os.listdir(folder))
@@ -112,26 +127,33 @@ def run_names(folder: Path | None = None) -> list[str]:
     return [name for name in names if has(folder / name, RUN)]
 
 
-def _refuse_name(name: str, folder: Path, ablation: bool) -> UsageError:
-    """What is no run: an ablation, another folder (the runs in it are named), or nothing (the nearest run is; or a committed one, by its folder)."""
+def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
+    """Return the error for a name that is not a run.
+
+    For an ablation it names the command that shows its runs, for another folder the runs in it. Where nothing has this name it names the
+    nearest run, or a committed run by its folder.
+    """
     if ablation:
         remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
         return UsageError(str(folder), "is an ablation, not a run", remedy)
     if folder.is_dir():
-        runs = [each if folder == runs_folder() else f"{folder.absolute()}/{each}" for each in run_names(folder)]
+        runs = [run if folder == runs_folder() else f"{folder.absolute()}/{run}" for run in run_names(folder)]
         remedy = f"name one of the runs in it: {', '.join(runs[-3:])}" if runs else "name another run"
         return UsageError(str(folder), "has no run.json, so it is not a run", remedy)
     top = reference_folder()
-    own, committed = run_names(), run_names(top)
-    remedy = did_you_mean(name, own)
-    if committed and not own:
+    local, committed = run_names(), run_names(top)
+    remedy = did_you_mean(name, local)
+    if committed and not local:
         place = top.relative_to(Path.cwd()) if top.is_relative_to(Path.cwd()) else top
         remedy = f"none of yours is known; a committed one is named {place}/RUN: {did_you_mean(name, committed)}"
     return UsageError("run", f"unknown run '{name}'", remedy)
 
 
 class RunStore:
-    """One run's folder, in either form. What it gives and takes has the present names of variants, what lies there those of its day."""
+    """One run's folder in either form.
+
+    The methods take and return the present names of variants; the files have the names under which the run was measured.
+    """
 
     def __init__(self, folder: Path, record: RunRecord, names: Names | None = None) -> None:
         self.folder, self.record = folder, record
@@ -143,25 +165,35 @@ class RunStore:
 
     @property
     def _form(self) -> Form:
-        """Looked for anew as long as it is a folder per sample: somebody may pack it meanwhile."""
+        """The form of the folder, detected again while it is a folder per sample.
+
+        Another process may pack it meanwhile.
+        """
         if self._packed is None and is_packed(self.folder):
             self._packed = Packed(self.folder)
         return self._packed or self._folders
 
-    def _told(self, read: Callable[[Form], Told], place: Callable[[Form], object], more: str = "") -> Told:
-        """What is read of its form; UsageError with the place where it cannot be, and after the remedy `more`."""
+    def _read_form(self, read: Callable[[Form], Told], place: Callable[[Form], object], advice: str = "") -> Told:
+        """Return what `read` returns for the folder's form; turn its errors into a UsageError.
+
+        Args:
+            read: Reads a part of the form.
+            place: Returns the place that the error names.
+            advice: The text after the error's remedy.
+
+        """
         form = self._form
         try:
             return read(form)
         except (OSError, ValueError, yaml.YAMLError) as error:
             fault = f"cannot be read: {tables.in_a_line(error)}"
-            raise UsageError(str(place(form)), fault, f"restore it from a copy{more}") from None
+            raise UsageError(str(place(form)), fault, f"restore it from a copy{advice}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
     @classmethod
     def create(cls, record: RunRecord, manifests: Mapping[str, Sequence[Mapping[str, Any]]]) -> RunStore:
-        """A new run's folder with `run.json` and the rendered manifests in it."""
+        """Create the folder of a new run, with `run.json` and the rendered manifests of each variant in it."""
         store = cls(runs_folder() / record.id, record)
         with writing(store.folder):
             store._folders.create(manifests)
@@ -170,14 +202,19 @@ class RunStore:
 
     @classmethod
     def open(cls, name: str) -> RunStore:
-        """A run by its name or folder; UsageError when it is not there or damaged."""
+        """Return the run with this name, or in this folder (a name that contains a slash).
+
+        Raises:
+            UsageError: There is no such run, or it is damaged.
+
+        """
         folder = Path(name) if "/" in name else runs_folder() / name
-        try:  # a folder may be closed to us, or the name no name
+        try:  # the folder may be closed to us, or the name may be no possible name
             recorded, ablation = ((folder / file).is_file() for file in (RUN, ABLATION))
         except OSError as error:
             raise unreadable(folder, error, "make it readable for you, or name another run") from None
         if not recorded:
-            raise _refuse_name(name, folder, ablation)
+            raise _explain_bad_name(name, folder, ablation)
         remedy = "restore it from a copy; the samples beside it are untouched"
         record = read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES))
         names = names_in(record)
@@ -185,50 +222,67 @@ class RunStore:
 
     @property
     def packed(self) -> bool:
-        """Whether it is finished and lies in few files."""
+        """The form of the folder: whether the run is finished and packed into few files."""
         return self._form is not self._folders
 
     def refuse_packed(self) -> None:
-        """UsageError where there is nothing to go on with."""
+        """Refuse a packed run, which cannot be resumed.
+
+        Raises:
+            UsageError: The run is packed.
+
+        """
         if self.packed:
             remedy = f"`just table {self.folder}` shows it; start a new run to measure more"
             raise UsageError(self.record.id, "is packed, so it is finished", remedy)
 
     def note_resumed(self, facts: Mapping[str, str]) -> None:
-        """Record that the run goes on now, and which facts differ from those it began with."""
+        """Record that the run is resumed now, and which facts differ from those it began with."""
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
-        self._rewrite(resumed=(*self.record.resumed, {"at": now(), **changed}))
+        self._rewrite_record(resumed=(*self.record.resumed, {"at": now(), **changed}))
 
     def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
-        """One more slot (block, arm, point) at the plan's end, before it is measured. ValueError for one that does not fit."""
+        """Add a slot (block, arm, point) at the end of the plan, before it is measured.
+
+        Args:
+            point: The load point of the slot, which may be new.
+            slot: The block, the arm and the point's name.
+            generator: The record of the generator for this point.
+
+        Raises:
+            ValueError: The slot or the point does not fit the run.
+
+        """
         record = self.record
         points = {planned.name: planned for planned in record.points} | {point.name: point}
-        known = any(arm.name == slot[1] for arm in record.arms)
+        has_arm = any(arm.name == slot[1] for arm in record.arms)
         refuse(
             (
                 point not in record.points and len(points) == len(record.points),
                 f"another load is called {point.name!r}",
             ),
             (
-                slot[2] != point.name or slot in record.slots or not known,
+                slot[2] != point.name or slot in record.slots or not has_arm,
                 f"no slot for {point.name!r} in this run: {slot}",
             ),
         )
-        self._rewrite(
+        self._rewrite_record(
             points=tuple(points.values()),
             slots=(*record.slots, slot),
             blocks=max(record.blocks, slot[0]),
             generators={point.name: dict(generator), **record.generators},
         )
 
-    def _rewrite(self, **changes: object) -> None:
-        """The run's record with these fields, here and in its file."""
+    def _rewrite_record(self, **changes: object) -> None:
+        """Change fields of the run's record, here and in its file."""
         self.record = self.record.model_copy(update=changes)
         self.write(RUN, renamed_run(self.record, self.names.inverse))
 
     def write(self, name: str, record: BaseModel) -> None:
-        """A record of the run as a whole: its own, ROUNDTRIP (the bare network's, measured once), or KNEE (what a search found, for others to
-        read: nothing in the lab does, since the samples tell).
+        """Write a record about the run as a whole.
+
+        That is the run's record, ROUNDTRIP (the bare network, measured once), or KNEE. KNEE has what a search found, for other programs: the
+        lab itself never reads it, since the samples have the same information.
         """
         with writing(self.folder):
             replace(self.folder / name, json_bytes(record))
@@ -236,20 +290,32 @@ class RunStore:
     # -- samples ----------------------------------------------------------------------------------------
 
     def stored_samples(self) -> list[Sample]:
-        """Return every sample's record as it was written, in plan order. UsageError names the first damaged one."""
+        """Return the record of every sample as it was written, in plan order.
+
+        Raises:
+            UsageError: A sample is damaged; the message names the first one.
+
+        """
         stored = (renamed_sample(sample, self.names) for sample in self._form.samples())
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Every sample's record, in plan order; those of earlier labs, which judged no steadiness, judged now. UsageError as `stored_samples`.
+        """Return the record of every sample in plan order, each with a judgement of its steadiness.
 
-        `wanted`: of which samples; none of a pair without its other side, by which it is judged too.
+        Samples of earlier labs, which recorded no judgement, are judged now.
+
+        Args:
+            wanted: Selects samples. It must select both sides of a pair or neither, since both are needed to judge it.
+
+        Raises:
+            UsageError: A sample is damaged.
+
         """
 
         def looks(samples: Sequence[str]) -> pl.DataFrame:
-            return self._told(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
+            return self._read_form(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
 
-        return judge_again([each for each in self.stored_samples() if wanted(each)], looks, self._steadiness)
+        return judge_again([sample for sample in self.stored_samples() if wanted(sample)], looks, self._steadiness)
 
     def write_sample(
         self,
@@ -260,16 +326,22 @@ class RunStore:
         events: pl.DataFrame | None = None,
         left: Mapping[str, bytes] | None = None,
     ) -> None:
-        """One folder with the record, which notes the verbatim output's digest, that output, the histograms, the usage and the events;
-        whole or not at all.
+        """Write the folder of one sample, completely or not at all.
 
-        `left`: files of the generator's own, name → content, kept as they are.
+        Args:
+            sample: The record, to which the digest of the verbatim output is added.
+            raw: The verbatim output of the generator.
+            histograms: The histograms by series.
+            usage: The usage table.
+            events: The events; None for a load without a disruption.
+            left: The generator's files by name, which are kept as they are.
+
         """
         stored = renamed_sample(sample, self.names.inverse)
         self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
-        """Take samples out of count because their block is measured again whole; what they were stays in `detail`."""
+        """Mark samples as invalid because their whole block is measured again; `detail` keeps their old verdict."""
         for sample in samples:
             was = sample.verdict if sample.reason is None else f"{sample.verdict}: {sample.reason}"
             detail = f"block interrupted and measured again (was {was}) {sample.detail}".strip()
@@ -281,117 +353,165 @@ class RunStore:
     # -- verbatim output --------------------------------------------------------------------------------
 
     def raw(self, sample: Sample) -> tuple[str, str]:
-        """(stdout, stderr) of the generator, verbatim."""
-        more = f"; without --from-raw, `just table {self.record.id}` does not read it"
-        return self._told(lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), more)
+        """Return stdout and stderr of the generator, verbatim."""
+        advice = f"; without --from-raw, `just table {self.record.id}` does not read it"
+        return self._read_form(
+            lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), advice
+        )
 
     def result(self, sample: Sample) -> Result:
-        """What the generator reported, parsed anew from its verbatim output. UsageError when that is damaged."""
+        """Return what the generator reported, parsed again from its verbatim output.
+
+        Raises:
+            UsageError: The output is damaged.
+
+        """
         stdout, stderr = self.raw(sample)
         try:
-            return generator(sample.generator).parse(stdout, stderr, 0, _load_of(sample))
+            return generator(sample.generator).parse(stdout, stderr, 0, _make_load(sample))
         except OutputError as error:
             fault = f"cannot be parsed any more: {error}"
             raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
 
     def requests(self, sample: Sample) -> pl.DataFrame:
-        """Every request of a logged load by the lab's clock, from the verbatim output: the columns of `lab.model.requests.REQUESTS_SCHEMA`."""
+        """Return every request of a logged load by the lab's clock, from the verbatim output.
+
+        The columns are those of `lab.model.requests.REQUESTS_SCHEMA`.
+
+        Raises:
+            UsageError: The output is damaged, or has no log of requests.
+
+        """
         stdout, stderr = self.raw(sample)
         try:
-            found = generator(sample.generator).requests(stdout, stderr, _load_of(sample))
+            log = generator(sample.generator).requests(stdout, stderr, _make_load(sample))
         except OutputError as error:
             fault = f"holds no log of requests: {error}"
             raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
-        return shifted(found, sample.clock_offset_s or 0.0)
+        return shifted(log, sample.clock_offset_s or 0.0)
 
     def raw_place(self, sample: Sample) -> str:
-        """What messages call its verbatim output."""
+        """Return the name of a sample's verbatim output for messages."""
         try:
             return str(self._form.raw(sample.id))
         except (OSError, ValueError):
             return str(self.folder)
 
     def raw_held(self, sample: Sample) -> bool:
-        """Whether its verbatim output is what its record has the digest of. OSError, or FrameError where it cannot be read."""
+        """Return whether the verbatim output has the digest that the sample's record notes.
+
+        Raises:
+            OSError: The output cannot be read.
+            FrameError: The archive of outputs is damaged.
+
+        """
         return self._form.holds(sample)
 
     def left(self, sample: Sample, name: str) -> bytes | None:
-        """A file that the generator itself wrote beside a sample, as it is; None where it left none."""
-        return self._told(lambda form: form.left(sample.id, name), lambda _: f"{self.folder}: {name} of {sample.id}")
+        """Return a file that the generator itself wrote for a sample; None where it left no such file."""
+        return self._read_form(
+            lambda form: form.left(sample.id, name), lambda _: f"{self.folder}: {name} of {sample.id}"
+        )
 
     # -- tables -----------------------------------------------------------------------------------------
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
-        """A sample's histogram, as stored or else from its verbatim output; None where it recorded none."""
+        """Return a sample's histogram, as stored or else from its verbatim output; None where it recorded none.
+
+        Raises:
+            UsageError: The histogram or the output is damaged.
+
+        """
         if sample.histogram is None:
             return None
-        more = f"; `just table {self.record.id} --from-raw` reads the verbatim output instead"
-        kept = self._told(lambda form: form.histograms(sample), lambda form: form.path(HISTOGRAMS, sample.id), more)
-        return (self._histograms_again(sample) if kept is None else kept).get(series)
+        advice = f"; `just table {self.record.id} --from-raw` reads the verbatim output instead"
+        stored = self._read_form(
+            lambda form: form.histograms(sample), lambda form: form.path(HISTOGRAMS, sample.id), advice
+        )
+        return (self._read_histograms_again(sample) if stored is None else stored).get(series)
 
     def ready(self) -> None:
-        """Read the histograms of its steady loads off the verbatim output where no cache has them yet. UsageError as `histogram`."""
-        steady = (each for each in self.samples() if each.valid and each.point.disturbance is None)
-        if first := next((each for each in steady if each.histogram is not None), None):
+        """Read the histograms of the steady loads from the verbatim output, where no cache has them yet.
+
+        Raises:
+            UsageError: An output is damaged.
+
+        """
+        steady = (sample for sample in self.samples() if sample.valid and sample.point.disturbance is None)
+        if first := next((sample for sample in steady if sample.histogram is not None), None):
             self.histogram(first)
 
-    def _histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
+    def _read_histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
         form = self._form
         if isinstance(form, Packed) and form.cache.begin():
-            form.cache.write(self._all_histograms(form))
-            if (kept := form.histograms(sample)) is not None:
-                return kept
+            form.cache.write(self._yield_all_histograms(form))
+            if (stored := form.histograms(sample)) is not None:
+                return stored
         if sample.id not in self._read_again:
             if len(self._read_again) >= READ_AGAIN:
                 self._read_again.clear()
             self._read_again[sample.id] = self.result(sample).histograms
         return self._read_again[sample.id]
 
-    def _all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
-        """(sample, state of its output, series → histogram) of every output that can be read."""
+    def _yield_all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
+        """Yield (sample, state of its output, histograms by series) for every output that can be read."""
         for sample in form.samples():
             if sample.histogram is not None:
                 with suppress(UsageError):
                     yield sample.id, form.state(sample.id), self.result(sample).histograms
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
-        """The rendered objects of a variant of this run, as they were applied. UsageError when they cannot be read."""
+        """Return the rendered objects of a variant of this run, as they were applied.
+
+        Raises:
+            UsageError: They cannot be read.
+
+        """
         stored = self.names.inverse.of(variant)
 
         def read(form: Form) -> list[dict[str, Any]]:
             loaded = yaml.load_all(form.manifests(stored), yaml.CSafeLoader)
-            return [found for found in loaded if isinstance(found, dict)]
+            return [document for document in loaded if isinstance(document, dict)]
 
-        return self._told(read, methodcaller("manifests_path", stored))
+        return self._read_form(read, methodcaller("manifests_path", stored))
 
     def manifests_path(self, variant: str) -> Path:
-        """The file with a variant's rendered objects: YAML, in a packed run every variant's, by xz."""
+        """Return the YAML file with a variant's rendered objects; in a packed run one xz file has all variants."""
         return self._form.manifests_path(self.names.inverse.of(variant))
 
     def usage(self, sample: Sample) -> pl.DataFrame:
-        """What the processes of a sample used, second by second: the columns of `lab.model.usage.USAGE_SCHEMA`."""
-        return self._table(USAGE, sample, lambda form: form.usage(sample.id))
+        """Return what the processes of a sample used, second by second, with the columns of `USAGE_SCHEMA`."""
+        return self._read_table(USAGE, sample, lambda form: form.usage(sample.id))
 
     def events(self, sample: Sample) -> pl.DataFrame:
-        """What happened to the system meanwhile: the columns of `lab.model.events.EVENTS_SCHEMA`. Of a steady load, no rows."""
+        """Return what happened to the system during a sample: the columns of `lab.model.events.EVENTS_SCHEMA`.
+
+        A steady load has no rows.
+        """
         if sample.point.disturbance is None:
             return pl.DataFrame(schema=EVENTS_SCHEMA)
-        return self._table(EVENTS, sample, lambda form: form.events(sample.id, needed=bool(sample.outcome)))
+        return self._read_table(EVENTS, sample, lambda form: form.events(sample.id, needed=bool(sample.outcome)))
 
-    def _table(self, part: str, sample: Sample, read: Callable[[Form], pl.DataFrame]) -> pl.DataFrame:
-        more = f"; `just table {self.record.id}` does not read it"
-        return self._told(read, lambda form: form.path(part, sample.id), more)
+    def _read_table(self, part: str, sample: Sample, read: Callable[[Form], pl.DataFrame]) -> pl.DataFrame:
+        advice = f"; `just table {self.record.id}` does not read it"
+        return self._read_form(read, lambda form: form.path(part, sample.id), advice)
 
     # -- what was brought up, and the lock --------------------------------------------------------------
 
-    def _brought_up(self, block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
-        """The name, without its ending, of what is kept of a bring-up; `point`: where it was for one alone.
+    def _name_bring_up(self, block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
+        """Return the file name, without its ending, of what is stored of a bring-up.
 
-        `arm`: or two with `-beside-` between them. `fresh`: how often the system had been brought up anew in its block.
+        Args:
+            block: The block of the bring-up.
+            arm: The arm, or two arms with `-beside-` between them.
+            generation: How often the block had been begun anew after an interruption.
+            point: The point that the bring-up was for; empty where it was for several.
+            fresh: How often the system had been brought up anew in its block.
+
         """
         stored = "-beside-".join(map(self.names.inverse.of, arm.split("-beside-")))
-        more = [f"g{generation}" if generation else "", f"fresh{fresh}" if fresh else ""]
-        return "-".join(filter(None, [f"b{block:02d}", stored, point, *more]))
+        suffixes = [f"g{generation}" if generation else "", f"fresh{fresh}" if fresh else ""]
+        return "-".join(filter(None, [f"b{block:02d}", stored, point, *suffixes]))
 
     def write_readback(
         self,
@@ -403,34 +523,53 @@ class RunStore:
         fresh: int = 0,
         deployed: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """What was read back after a bring-up, `point`: for this one alone; and what came up, where there are pods to speak of (a cluster).
+        """Write what was read back after a bring-up, and on a cluster the pods that came up.
 
-        A resumed block adds files, it replaces none.
+        A resumed block adds files and replaces none.
+
+        Args:
+            block: The block of the bring-up.
+            arm: The arm, or two arms with `-beside-` between them.
+            generation: How often the block had been begun anew after an interruption.
+            readings: What was read back (`Reading.as_json`).
+            point: The point that the bring-up was for; empty where it was for several.
+            fresh: How often the system had been brought up anew in its block.
+            deployed: The pods that came up; empty where there are no pods.
+
         """
-        stem = self._brought_up(block, arm, generation, point, fresh)
+        stem = self._name_bring_up(block, arm, generation, point, fresh)
         self._folders.write_brought_up(READBACK, stem, readings)
         if deployed:
             self._folders.write_brought_up(DEPLOYED, stem, deployed)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
-        """What was read back of the system that a sample measured (`Reading.as_json`); empty where nothing was to be.
+        """Return what was read back of the system that a sample measured (`Reading.as_json`).
 
-        UsageError when it is missing or damaged.
+        It is empty where nothing was to be read back.
+
+        Raises:
+            UsageError: It is missing or damaged.
+
         """
         point = sample.point.name if sample.point.disturbance is not None else ""
         arm = f"{sample.arm}-beside-{sample.pair.against}" if sample.pair else sample.arm
-        stem = self._brought_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
+        stem = self._name_bring_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
         place = methodcaller("brought_up_path", READBACK, stem)
-        found = self._told(lambda form: form.brought_up(READBACK, stem), place)
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        readings = self._read_form(lambda form: form.brought_up(READBACK, stem), place)
+        if not isinstance(readings, list) or not all(isinstance(reading, dict) for reading in readings):
             raise UsageError(str(place(self._form)), "damaged: no list of readings", "restore it from a copy")
-        return found
+        return readings
 
     def roundtrip(self) -> RoundTrip | None:
-        """None as long as it was not tried. UsageError when it is damaged."""
-        more = "" if self.packed else f", or move it away and `--resume {self.record.id}` measures it again"
+        """Return the round trip of the bare network; None while it has not been tried.
+
+        Raises:
+            UsageError: It is damaged.
+
+        """
+        advice = "" if self.packed else f", or move it away and `--resume {self.record.id}` measures it again"
         place = self.folder / (BRINGUPS if self.packed else ROUNDTRIP)
-        return self._told(lambda form: form.roundtrip(), lambda _: place, more)
+        return self._read_form(lambda form: form.roundtrip(), lambda _: place, advice)
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""
@@ -438,7 +577,12 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one lab writes into a run."""
+        """Hold the run's lock, so that only one lab writes into the run.
+
+        Raises:
+            UsageError: Another lab holds the lock, or the folder cannot be read or locked.
+
+        """
         try:
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -456,7 +600,7 @@ class RunStore:
             os.close(handle)
 
 
-def _load_of(sample: Sample) -> Load:
+def _make_load(sample: Sample) -> Load:
     return load_of(sample.point, NOWHERE, timed=not sample.untimed)
 
 
@@ -464,37 +608,40 @@ def _load_of(sample: Sample) -> Load:
 
 
 class Reparsed(RunStore):
-    """A run of which what the generators reported comes from their verbatim output through today's parsers.
+    """A run whose numbers from generators are parsed again from the verbatim output by today's parsers.
 
-    Verdicts stay: they rest on what was seen while measuring, which the output cannot tell.
+    Verdicts stay, since they rest on observations during the measurement that the output does not contain.
     """
 
     @classmethod
     def of(cls, store: RunStore) -> Reparsed:
+        """Return the same run with its numbers parsed again."""
         return cls(store.folder, store.record, store.names)
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        return [self._again(sample) for sample in super().samples(wanted)]
+        """Return the samples as `RunStore.samples` does, with their numbers parsed again."""
+        return [self._reparse(sample) for sample in super().samples(wanted)]
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
+        """Return a sample's histogram from its verbatim output; None where `samples` has not parsed one."""
         return self._read_again.get(sample.id, {}).get(series)
 
-    def _again(self, sample: Sample) -> Sample:
+    def _reparse(self, sample: Sample) -> Sample:
         if sample.requests is None:
             return sample  # nothing was reported then either
         if sample.outcome:
-            # events and usage are as they were stored: nobody but the system could tell them again
+            # events and usage are as they were stored: only the running system could show them
             requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
             error_s = sample.outcome.get("clock_error_s") or 0.0
-            again = outcome(sample.point, requests, events, usage, 0.0, error_s)
-            sample = sample.model_copy(update={"outcome": again})
+            reparsed = outcome(sample.point, requests, events, usage, 0.0, error_s)
+            sample = sample.model_copy(update={"outcome": reparsed})
         result = self.result(sample)
         self._read_again[sample.id] = {} if sample.untimed else result.histograms
         return sample.model_copy(update={**reported(result), **(UNTIMED if sample.untimed else {})})
 
 
 def reported(result: Result | None) -> dict[str, Any]:
-    """A sample's columns of what its generator reported; none where it reported nothing."""
+    """Return the fields of a sample that its generator reported; empty where it reported nothing."""
     if result is None:
         return {}
     return {

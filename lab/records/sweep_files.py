@@ -1,6 +1,7 @@
-"""A sweep's file → the sweep, with the disturbances that there are. Errors name the file, the key and the nearest known one.
+"""The reader of sweep files, which knows every kind of disruption.
 
-Apart from `lab.model.sweeps`, which refuses to know the disturbances that there are.
+Its errors name the file, the key and the nearest known key. It is separate from `lab.model.sweeps`, which must not depend on the kinds of
+disruption (`lab.disturbances`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from lab.model.sweeps import FOLDER, Form, PointSpec, Sweep, file_of_form, form_
 
 
 def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
-    """Return (name, sweep) of a sweep in `lab/sweeps/`, or of a file given by its path (ends in .toml).
+    """Return the name of a sweep and the sweep: one in `lab/sweeps/`, or a file given by its path (ends in .toml).
 
-    One that has no file of its own may be a form in another's: `okd-quick` is `[forms.quick]` in `okd.toml`.
+    A sweep without a file may be a form in another sweep's file: `okd-quick` is `[forms.quick]` in `okd.toml`.
+
+    Raises:
+        UsageError: There is no such sweep or file, or the file is not a valid sweep.
+
     """
     path = Path(name_or_path) if name_or_path.endswith(".toml") else FOLDER / f"{name_or_path}.toml"
     try:
-        return path.stem, _read(path)
+        return path.stem, _read_sweep(path)
     except FileNotFoundError:
-        if (held := file_of_form(path)) is not None:
-            return path.stem, _read(*held)
+        if (file_and_form := file_of_form(path)) is not None:
+            return path.stem, _read_sweep(*file_and_form)
         if path.parent != FOLDER:
             raise UsageError(
                 "--sweep", f"there is no file {name_or_path}", "correct the path; `just list` shows the lab's own"
@@ -33,12 +38,20 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
         raise UsageError("--sweep", f"unknown sweep '{name_or_path}'", remedy) from None
 
 
-def _read(path: Path, form: str | None = None) -> Sweep:
-    """Return the sweep of a file, or a form of it. FileNotFoundError where it is not there, UsageError for what is no sweep."""
+def _read_sweep(path: Path, form: str | None = None) -> Sweep:
+    """Return the sweep of a file, or a form of it.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UsageError: The file is not a valid sweep.
+
+    """
     place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
     table, context = read_toml(path, place, "lab/sweeps/quick.toml"), known(disturbances.DISTURBANCES)
     sweep = validated(Sweep, table, place, "lab/schema/sweep.json", PointSpec, Form, context=context)
     if form is None:
         return sweep
-    made = form_table(table, form)
-    return validated(Sweep, made, f"{place}: forms.{form}", "lab/schema/sweep.json", PointSpec, context=context)
+    table_of_form = form_table(table, form)
+    return validated(
+        Sweep, table_of_form, f"{place}: forms.{form}", "lab/schema/sweep.json", PointSpec, context=context
+    )

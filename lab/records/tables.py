@@ -1,6 +1,7 @@
-"""A run's files as bytes and back: their names, a sample's tables (histograms, usage, events) and its verbatim output.
+"""The names of a run's files, and the conversion of tables and verbatim output to bytes and back.
 
-Refuses a table whose columns, and a histogram whose buckets or counts are not what is written here.
+The tables of a sample are its histograms, its usage and its events. Refuses a table whose columns, and a histogram whose buckets or counts,
+are not those that are written here.
 """
 
 from __future__ import annotations
@@ -26,49 +27,52 @@ from lab.records.request_log import restored
 from lab.stats.histogram import BUCKETS, Histogram
 
 RUN, KNEE = "run.json", "knee.json"
-"""The same in both forms of a run's folder."""
+"""The names of the files that are the same in both forms of a run's folder."""
 ROUNDTRIP = "roundtrip.json"
-"""Of a packed run a line of its bring-ups."""
+"""The name of the file with the bare network's round trip; in a packed run it is a line of the bring-ups."""
 USAGE, EVENTS, HISTOGRAMS = "usage.parquet", "events.parquet", "hist.parquet"
-"""Of a sample, beside its sample.json; in a packed run of all samples, the last one a cache."""
+"""The names of the tables of a sample, next to its sample.json.
+
+A packed run has one such table for all samples, where the histograms are a cache.
+"""
 READBACK, DEPLOYED = "readback", "deployed"
-"""What is kept of a bring-up."""
+"""The two kinds of records that are stored of a bring-up."""
 RAW, SMALL_RAW, SMALL_LOG = "raw.zst", "raw.xz", "raw.log.xz"
-"""Verbatim output as a run writes it, and as a packed run has it: with a log of requests its lines as differences."""
+"""The names of verbatim output: in a folder per sample, in a packed run, and there as a log of differences."""
 
 _ADDED = ("tid", "sent_bytes")
-"""Columns that usage tables of earlier labs do not have: null there."""
+"""The columns that usage tables of earlier labs lack; they are null there."""
 SAMPLE = "sample"
-"""First column of a packed run's tables: whose row it is."""
+"""The first column of the tables of a packed run: the sample that a row belongs to."""
 HISTOGRAM_SCHEMA = {
     "series": pl.String,  # latency or service
     "bucket": pl.Int64,
     "count": pl.Int64,
 }
-"""Columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
+"""The columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
 STDERR_MARK = "\n#lab stderr\n"
 Ints = npt.NDArray[np.int64]
 Place = Path | zipfile.Path
-"""Where verbatim output lies: a file of a sample's folder, or one in a packed run's raw.zip."""
+"""The place of verbatim output: a file in a sample's folder, or a member of a packed run's raw.zip."""
 BEST = 22
-"""Level of zstd: the slowest."""
+"""The slowest and best level of zstd."""
 MICROSECONDS = 2**20
-"""In a second, about."""
+"""The units in which times are stored, per second: about a microsecond each."""
 MOST_WINDOW = 2**26
-"""Of xz: as much as its best preset has."""
+"""The largest window of xz, that of its best preset."""
 
 
 BROKEN = (zipfile.BadZipFile, EOFError, zstandard.ZstdError, lzma.LZMAError)
-"""What is raised of archives that are cut or changed."""
+"""The errors that libraries raise for archives that are cut short or changed."""
 
 
 class FrameError(ValueError):
-    """The stored bytes are not what they should be; the message says how."""
+    """The error for stored bytes that are not what they should be; the message says in which way."""
 
 
 @contextmanager
 def telling_damage() -> Iterator[None]:
-    """FrameError for what libraries raise of bytes that are not what they should be."""
+    """Turn what libraries raise for damaged bytes into a FrameError."""
     try:
         yield
     except (*BROKEN, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -76,17 +80,17 @@ def telling_damage() -> Iterator[None]:
 
 
 def in_a_line(error: Exception) -> str:
-    """What an error says, without its lines' ends."""
+    """Return the message of an error as one line of at most 400 characters."""
     return " ".join(str(error).split())[:400]
 
 
 def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
-    """A file or folder that the system does not let us read."""
+    """Return the error for a file or folder that the system does not allow to read."""
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
 
 
 def has(folder: Path, name: str) -> bool:
-    """Whether a folder has a file of that name, as far as we may see."""
+    """Return whether a folder has a file of that name; False where the folder is not readable."""
     try:
         return (folder / name).is_file()
     except OSError:
@@ -97,7 +101,7 @@ def has(folder: Path, name: str) -> bool:
 
 
 def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
-    """Series → histogram, as the rows of hist.parquet."""
+    """Return the rows of hist.parquet for histograms by series."""
     frames = [pl.DataFrame(schema=HISTOGRAM_SCHEMA)]
     for series, histogram in histograms.items():
         filled = histogram.counts.nonzero()[0]
@@ -107,7 +111,13 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
 
 
 def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str, Histogram]:
-    """Every series of a hist.parquet that has a row. OSError, or FrameError when the file is damaged."""
+    """Return the histograms in a hist.parquet by series, where a series has any row.
+
+    Raises:
+        OSError: The file cannot be read.
+        FrameError: The file is damaged.
+
+    """
     parts = read_table(path, HISTOGRAM_SCHEMA).partition_by("series", as_dict=True, maintain_order=True)
     return {
         str(series): histogram_of(rows["bucket"].to_numpy(), rows["count"].to_numpy(), kind)
@@ -116,7 +126,17 @@ def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str
 
 
 def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"]) -> Histogram:
-    """`buckets`, `filled`: int64, shape (n,): the buckets that are not empty, and their counts. FrameError for what no histogram has."""
+    """Return a histogram from its buckets that are not empty and their counts.
+
+    Args:
+        buckets: The numbers of the buckets, shape (n,).
+        filled: The count of each of these buckets, shape (n,).
+        kind: Whether the histogram has exact counts or only quantiles.
+
+    Raises:
+        FrameError: A bucket does not exist, occurs twice, or is empty.
+
+    """
     sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
     if not sound or np.unique(buckets).size != buckets.size:
         raise FrameError("a bucket that there is not, or twice, or an empty one")
@@ -125,16 +145,24 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
     return Histogram(counts, kind)
 
 
-def read_table(path: Path, schema: Mapping[str, Any], whole: bool = True) -> pl.DataFrame:
-    """A table of these columns, those that earlier labs had not added as nulls; not `whole`: of more, of which no other is read.
+def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.DataFrame:
+    """Return a table with these columns; columns that earlier labs did not write are null.
 
-    OSError, or FrameError when the file is damaged.
+    Args:
+        path: The Parquet file.
+        schema: The columns and their types.
+        exact: Whether the table must have exactly these columns; if not, its other columns are not read.
+
+    Raises:
+        OSError: The file cannot be read.
+        FrameError: The file is damaged, or its columns differ.
+
     """
     content = path.read_bytes()
     with telling_damage():
-        there = pl.read_parquet_schema(io.BytesIO(content))
-        frame = pl.read_parquet(content, columns=None if whole else [name for name in schema if name in there])
-    missing = [name for name in _ADDED if name in schema and name not in there]
+        stored = pl.read_parquet_schema(io.BytesIO(content))
+        frame = pl.read_parquet(content, columns=None if exact else [name for name in schema if name in stored])
+    missing = [name for name in _ADDED if name in schema and name not in stored]
     frame = frame.with_columns(pl.lit(None, schema[name]).alias(name) for name in missing)
     if set(frame.columns) == set(schema):
         frame = frame.select(list(schema))
@@ -144,37 +172,46 @@ def read_table(path: Path, schema: Mapping[str, Any], whole: bool = True) -> pl.
 
 
 def to_the_microsecond(usage: pl.DataFrame) -> pl.DataFrame:
-    """A usage table with its moments and CPU seconds in whole 2⁻²⁰ s: a look takes longer, and the kernel's nanoseconds do not pack."""
+    """Return a usage table with its times and CPU seconds rounded to 2⁻²⁰ s.
+
+    An observation takes longer than that, and the kernel's nanoseconds do not compress.
+    """
     return usage.with_columns((pl.col("t_s", "cpu_s") * MICROSECONDS).round() / MICROSECONDS)
 
 
 def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
-    """One table of many samples': sample → its rows, with the sample's name as the first column."""
-    nothing = pl.DataFrame(schema={SAMPLE: pl.String, **schema})
-    return pl.concat([nothing, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
+    """Return one table of the rows of many samples, with the name of the sample as the first column."""
+    empty = pl.DataFrame(schema={SAMPLE: pl.String, **schema})
+    return pl.concat([empty, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
 
 
 def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
-    """Sample → its rows, of those that have any. OSError, or FrameError when the file is damaged."""
+    """Return the rows in a joined table by sample, where a sample has any.
+
+    Raises:
+        OSError: The file cannot be read.
+        FrameError: The file is damaged.
+
+    """
     frame = read_table(path, {SAMPLE: pl.String, **schema})
     runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
     if runs["value"].n_unique() != runs.height:
         raise FrameError("a sample's rows do not lie together")
-    rows, parts, at = frame.drop(SAMPLE), dict[str, pl.DataFrame](), 0
+    rows, parts, start = frame.drop(SAMPLE), dict[str, pl.DataFrame](), 0
     for length, name in runs.select("len", "value").iter_rows():
-        parts[name] = rows.slice(at, length)
-        at += length
+        parts[name] = rows.slice(start, length)
+        start += length
     return parts
 
 
 def events_frame(events: Iterable[Event]) -> pl.DataFrame:
-    """The rows of events.parquet, sorted by time."""
+    """Return the rows of events.parquet, sorted by time."""
     rows = [asdict(event) for event in sorted(events, key=lambda event: event.at_s)]
     return pl.DataFrame(rows, schema=EVENTS_SCHEMA)
 
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:
-    """A table as small as it goes: by brotli, which takes its time and is written once."""
+    """Return a table as the smallest Parquet file: compressed by brotli, which is slow but runs only once."""
     written = io.BytesIO()
     frame.write_parquet(written, compression="brotli", compression_level=11, statistics=False)
     return written.getvalue()
@@ -184,38 +221,55 @@ def parquet_bytes(frame: pl.DataFrame) -> bytes:
 
 
 def join_raw(stdout: str, stderr: str) -> str:
-    """The generator's verbatim output as a packed file holds it."""
+    """Return the verbatim output of a generator as one text, the form in which it is packed."""
     return stdout + (STDERR_MARK + stderr if stderr else "")
 
 
 def digest(raw: bytes) -> str:
-    """What sample.json has as `raw_sha256`: of the verbatim output itself, however it is packed."""
+    """Return the digest that sample.json has as `raw_sha256`: that of the unpacked verbatim output."""
     return hashlib.sha256(raw).hexdigest()
 
 
 def raw_bytes(raw: str) -> bytes:
+    """Return verbatim output as the bytes that the generator printed."""
     return raw.encode("utf-8", "surrogateescape")
 
 
 def pack_raw(raw: str, level: int = 3) -> bytes:
+    """Return verbatim output compressed by zstd."""
     return zstandard.compress(raw_bytes(raw), level)
 
 
 def compressed(content: bytes) -> bytes:
-    """By xz as small as it goes; a window no larger than the content, so that reading takes no more memory than that."""
+    """Return bytes compressed by xz as much as possible.
+
+    The window is no larger than the content, so that reading needs no more memory than that.
+    """
     window = min(max(len(content), 4096), MOST_WINDOW)
     text = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0, "dict_size": window}]
     return lzma.compress(content, check=lzma.CHECK_CRC32, filters=text)
 
 
 def read_raw(path: Place) -> tuple[str, str]:
-    """(stdout, stderr) of packed output. OSError, or FrameError when the file is damaged."""
+    """Return stdout and stderr of packed verbatim output.
+
+    Raises:
+        OSError: The file cannot be read.
+        FrameError: The file is damaged.
+
+    """
     stdout, _, stderr = unpacked(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
     return stdout, stderr
 
 
 def unpacked(path: Place) -> bytes:
-    """All of it, as `join_raw` made it. OSError, or FrameError when the file is damaged."""
+    """Return packed verbatim output as `join_raw` made it.
+
+    Raises:
+        OSError: The file cannot be read.
+        FrameError: The file is damaged.
+
+    """
     with telling_damage():
         content = path.read_bytes()
     content = decompressed(content, xz=path.suffix == ".xz")
@@ -228,15 +282,25 @@ def unpacked(path: Place) -> bytes:
 
 
 def decompressed(content: bytes, xz: bool = False) -> bytes:
-    """Of zstd, or of xz. FrameError where it is damaged, cut short, or has more behind its end."""
-    unpacking = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
+    """Return the content of a zstd or xz stream.
+
+    Raises:
+        FrameError: The stream is damaged, cut short, or followed by more bytes.
+
+    """
+    decompressor = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
     with telling_damage():
-        found = unpacking.decompress(content)
-    if not unpacking.eof or unpacking.unused_data:
+        plain_bytes = decompressor.decompress(content)
+    if not decompressor.eof or decompressor.unused_data:
         raise FrameError("it is cut short, or there is more behind its end")
-    return found
+    return plain_bytes
 
 
 def text_of(content: bytes, xz: bool = False) -> str:
-    """`decompressed`, as UTF-8. ValueError."""
+    """Return the content of a zstd or xz stream as UTF-8 text.
+
+    Raises:
+        ValueError: The stream is damaged, or not UTF-8.
+
+    """
     return decompressed(content, xz).decode("utf-8")

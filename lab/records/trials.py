@@ -1,7 +1,8 @@
-"""What came of every variant and every study's sweep on a target, tried without measuring: data/trials, a file a target.
+"""The committed trials in data/trials: which variants and sweeps work on a target, tried without measuring.
 
-`just sabotage --intact --record` writes one, and with variants tries these again in it. It says that a variant came up with
-every knob read back, that a target takes a sweep's points, or why not there; nothing of how fast anything was.
+There is a file per target. `just sabotage --intact --record` writes it; with names of variants it tries only these again, and the sweeps. A
+trial shows that a variant came up with every knob read back, that a target accepts the points of a sweep, or why it does not. It shows
+nothing about speed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from lab.model.variants.naming import stored_name
 FOLDER = reference_folder().parent / "trials"
 TOP = "data/trials"
 ON = "on "
-"""Before the variant with which a sweep was accepted."""
+"""The prefix in `Tried.detail` of the variant with which a sweep was accepted."""
 
 
 class Tried(Record):
-    """One of them. `detail`: how many checks held, or what was the matter."""
+    """The result for one variant or sweep; `detail` is how many checks held, or what went wrong."""
 
     outcome: str = Field(
         description="holds (came up and was read back), accepted (a sweep's points), not measurable, FAILED"
@@ -31,14 +32,14 @@ class Tried(Record):
     detail: str = ""
 
     def on_present_name(self) -> Tried:
-        """With the name that the variant has now with which it was accepted."""
+        """Return the result with the present name of the variant with which the sweep was accepted."""
         if not self.detail.startswith(ON):
             return self
         return self.model_copy(update={"detail": f"{ON}{stored_name(self.detail.removeprefix(ON))}"})
 
 
 class Trial(Record):
-    """data/trials/TARGET.json."""
+    """The content of data/trials/TARGET.json: the results of every variant and sweep on one target."""
 
     target: str
     tried_at: str
@@ -52,14 +53,19 @@ class Trial(Record):
 
     @property
     def place(self) -> str:
-        """From the checkout's top."""
+        """The path of the trial's file from the top of the checkout."""
         return f"{TOP}/{self.target}.json"
 
 
 @cache
 def committed() -> Mapping[str, Trial]:
-    """Target → its trial, each variant by its present name. UsageError for a file that is damaged."""
-    found: dict[str, Trial] = {}
+    """Return the committed trials by target, each variant by its present name.
+
+    Raises:
+        UsageError: A file is damaged.
+
+    """
+    trials: dict[str, Trial] = {}
     for path in sorted(FOLDER.glob("*.json")):
         trial = read_record(path, Trial, "restore it from a copy, or write it anew")
         renamed = {
@@ -67,12 +73,12 @@ def committed() -> Mapping[str, Trial]:
             "variants": {stored_name(name): tried for name, tried in trial.variants.items()},
             "again": {stored_name(name): commit for name, commit in trial.again.items()},
         }
-        found[trial.target] = trial.model_copy(update=renamed)
-    return found
+        trials[trial.target] = trial.model_copy(update=renamed)
+    return trials
 
 
 def write(trial: Trial) -> Path:
-    """Where it is now."""
+    """Write a trial into data/trials and return the path of its file."""
     path = FOLDER / f"{trial.target}.json"
     with writing(path):
         FOLDER.mkdir(exist_ok=True)

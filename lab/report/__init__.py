@@ -1,1 +1,1 @@
-"""What a person or a program reads: tables, JSON, figures, the HTML report, exports. Decides nothing."""
+"""Output for people and programs: tables, JSON, figures, the HTML report, exports; it decides nothing."""

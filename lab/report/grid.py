@@ -1,9 +1,9 @@
-"""What a verb prints as parts, before anybody decides how it looks: tables (`Grid`), sentences (`Words`), notes (`Notes`).
+"""The parts that a verb prints, without their appearance: tables (`Grid`), sentences (`Words`), notes (`Notes`).
 
     Grid((Column("variant", left=True), Column("p99", "ms")), (row("baseline", "2.31"),))
 
-`lab.report.terminal` and `lab.report.markdown` render the same parts; widths, folding, footnote numbers, escapes and rules are
-theirs alone. What a program reads is no rendering of these: numbers there are neither scaled nor rounded (`lab.report.json`).
+`lab.report.terminal` and `lab.report.markdown` render the same parts. They alone know widths, folding, footnote numbers, escapes and rules.
+Output for programs is not made from parts: numbers there are neither scaled nor rounded (`lab.report.json`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, then what follows it (`tail`), then the numbers of its `notes`. `strong`: `text` is bold in Markdown, where `style` is not seen."""
+    """One cell of a table: its text, then `tail`, then the numbers of its notes.
+
+    `strong` makes the text bold in Markdown, where `style` has no effect.
+    """
 
     text: str
     style: str = ""
@@ -29,10 +32,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`unit` has a line of its own below the names; `over` a line of its own above them. `gap`: spaces before it, if not the table's.
+    """One column of a table.
 
-    `split`: texts end in one column and tails begin there, with the column's name left above both. `unset`: left, but in Markdown as
-    whatever shows it has it by itself.
+    Attributes:
+        name: The head of the column.
+        unit: The text on a line below the names.
+        stands: The alignment. `split`: texts end in one column and tails begin there, with the name left above both. `unset`: left on a
+            terminal; in Markdown no alignment is given.
+        over: The text on a line above the names.
+        style: The style of the head.
+        gap: The spaces before the column; None: those of the table.
+
     """
 
     name: str
@@ -45,7 +55,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What the rows below it have in common; in Markdown a heading of the first level begins a new table."""
+    """The heading of a group of rows; in Markdown a heading of the first level begins a new table.
+
+    `inner` marks a heading of the second level.
+    """
 
     name: str
     about: str = ""
@@ -54,7 +67,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table below the headings `under`. `free`: it has fewer cells than there are columns, and its own alignment."""
+    """A line of the table, below the headings `under`.
+
+    A `free` row has fewer cells than there are columns, and an alignment with the other free rows only.
+    """
 
     cells: tuple[Cell, ...]
     under: tuple[Heading, ...] = ()
@@ -63,7 +79,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Two lines a row where one does not fit: columns `above` and `below`, the latter behind `indent` spaces (None: one gap)."""
+    """The layout with two lines per row, used where one line does not fit.
+
+    `above` and `below` are the places of the columns on each line; the second line begins after `indent` spaces (None: one gap).
+    """
 
     above: tuple[int, ...]
     below: tuple[int, ...]
@@ -73,9 +92,9 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Side by side what fits, the rest below: the first `titles` columns and the one after them are repeated in each panel.
+    """The layout with several panels: as many columns next to each other as fit, the others in panels below.
 
-    A row that says nothing in a panel is left out of it.
+    The first `titles` columns and the column after them are repeated in each panel. A row without text in a panel is left out there.
     """
 
     titles: int
@@ -83,9 +102,17 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table. `gaps`: spaces between columns, the first that fit; `wide`: its form in Markdown where that has other columns.
+    """A table.
 
-    `blank`: a terminal leaves a line before it; in Markdown parts always stand apart.
+    Attributes:
+        columns: The columns.
+        rows: The rows.
+        narrow: The layout where one line per row does not fit; None: the lines stay too long.
+        gaps: The spaces between columns; the first number that makes the table fit is used.
+        indent: The spaces before the first column.
+        blank: Whether a terminal leaves an empty line before the table; in Markdown there is always one.
+        wide: The form of the table in Markdown, where that has other columns.
+
     """
 
     columns: tuple[Column, ...]
@@ -99,7 +126,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Sentences: as a terminal's lines, and as Markdown's (None: not there)."""
+    """Sentences, as lines of a terminal and as lines of Markdown (None: they are left out there)."""
 
     terminal: tuple[Text, ...]
     markdown: tuple[str, ...] | None
@@ -108,9 +135,10 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Dim lines, a list in Markdown: `before`, then the numbered notes of the tables since the last `Notes`, then `after`.
+    """Notes below tables, as dim lines or as a list in Markdown.
 
-    `elsewhere`: the command that shows them, where a terminal has no place for more than five; empty: all are shown.
+    They are `before`, the numbered notes of the tables since the last `Notes`, then `after`. `elsewhere` is the command that shows the notes
+    where a terminal has no room for more than five; empty: all are shown.
     """
 
     before: tuple[Text, ...] = ()
@@ -120,19 +148,19 @@ class Notes:
 
 
 Part = Grid | Words | Notes
-"""Some of what is printed; a page is a sequence of these."""
+"""One part of what is printed; a page is a sequence of parts."""
 
 
 def row(*cells: str | Cell, under: Sequence[Heading] = (), style: str = "", free: bool = False) -> Row:
-    """A row of texts, in this style, and of cells, which have their own."""
-    made = (Cell(cell, style) if isinstance(cell, str) else cell for cell in cells)
-    return Row(tuple(made), tuple(under), free)
+    """Return a row of texts, which get this style, and of cells, which keep theirs."""
+    styled = (Cell(cell, style) if isinstance(cell, str) else cell for cell in cells)
+    return Row(tuple(styled), tuple(under), free)
 
 
 def columns(
     names: Sequence[str], left: Container[int] = (), units: Sequence[str] = (), style: str = "bold"
 ) -> tuple[Column, ...]:
-    """Columns of these names; those at places `left` are text, the others numbers."""
+    """Return columns with these names; the columns at the places in `left` are text, the others are numbers."""
     units = units or [""] * len(names)
     return tuple(
         Column(name, unit, "left" if place in left else "right", style=style)
@@ -141,39 +169,41 @@ def columns(
 
 
 def texts(heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Grid:
-    """A table of words, as Markdown has it by itself."""
+    """Return a table of texts without an alignment in Markdown."""
     return Grid(tuple(Column(head, stands="unset") for head in heads), tuple(row(*cells) for cells in rows))
 
 
 def plain(text: str, style: str = "", blank: bool = False) -> Words:
-    """A sentence that is the same everywhere."""
+    """Return a sentence that is the same on a terminal and in Markdown."""
     return Words((Text(text, style=style),), (text,), blank)
 
 
-def title(name: str, about: str = "", blank: bool = False) -> Words:
-    """`name  about`; in Markdown `**name**: about`."""
-    return Words((heading_text(Heading(name, about)),), (heading_markdown(Heading(name, about)),), blank)
+def title(name: str, description: str = "", blank: bool = False) -> Words:
+    """Return a title: `name  description`, in Markdown `**name**: description`."""
+    return Words((heading_text(Heading(name, description)),), (heading_markdown(Heading(name, description)),), blank)
 
 
 def advice(text: str, snippet: str, bold: bool, blank: bool = False) -> Words:
-    """A verdict's sentence, and what to paste."""
+    """Return the sentence of a verdict, and the snippet to paste."""
     lines = [Text(text, style="bold" if bold else ""), *(Text(f"  {line}") for line in snippet.splitlines())]
     return Words(tuple(lines), (text, *(["", "```", snippet.rstrip(), "```"] if snippet else [])), blank)
 
 
 def heading_text(heading: Heading) -> Text:
+    """Return a heading as a line of a terminal."""
     if heading.inner:
         return Text(f"  {heading.name}", style="bold")
-    about = f"  {heading.about}" if heading.about else ""
-    return Text.assemble((heading.name, "bold cyan"), (about, "dim"))
+    description = f"  {heading.about}" if heading.about else ""
+    return Text.assemble((heading.name, "bold cyan"), (description, "dim"))
 
 
 def heading_markdown(heading: Heading) -> str:
+    """Return a heading as Markdown."""
     return f"**{heading.name}**" + (f": {heading.about}" if heading.about else "")
 
 
 def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
-    """Every part with the numbers of the notes in it, which count from 1 after each `Notes`."""
+    """Yield every part with the numbers of the notes in it, which start at 1 after each `Notes`."""
     ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
     for begin, end in pairwise([0, *ends, len(parts)]):
         rows = (row for part in parts[begin:end] if isinstance(part, Grid) for row in part.rows)
@@ -183,11 +213,11 @@ def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
 
 
 def footnotes(numbers: Mapping[str, int]) -> list[str]:
-    """`¹ closed by the server`."""
+    """Return the notes with their numbers: `¹ closed by the server`."""
     return [f"{references([note], numbers)} {note}" for note in numbers]
 
 
 def references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
-    """`¹,³`."""
+    """Return the numbers of notes as superscripts: `¹,³`."""
     digits = ",".join(str(number) for number in sorted(numbers[note] for note in notes))
     return digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -1,4 +1,4 @@
-"""A load in words, and what is done to a system meanwhile; a module of its own, as plans say both and print no table."""
+"""The description of a load and of its disruption in words; a separate module, since plans use it without a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.model.sweeps import Point
 
 
 def load_text(point: Point) -> str:
-    """A point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
+    """Return a point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
     apart = ", each a value of its own" if point.singly else ""
@@ -23,23 +23,26 @@ def load_text(point: Point) -> str:
         (point.generations > 1, f"a pair on {point.generations} generations of workers{apart}"),
         (point.repeats > 1, f"{point.repeats} times on each"),
     )
-    told = [text for there, text in extra if there]
-    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *told])
+    details = [text for applies, text in extra if applies]
+    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *details])
 
 
 def disturbance_text(point: Point) -> str:
-    """What is done, and when: `kill after 5 s (role proxy, how delete)`."""
+    """Return a point's disruption and its time in words; empty without a disruption.
+
+    `kill after 5 s (role proxy, how delete)`
+    """
     if point.disturbance is None:
         return ""
-    told = point.disturbance.model_dump(exclude_none=True)
-    kind, at_s = told.pop("kind"), told.pop("at_s")
+    settings = point.disturbance.model_dump(exclude_none=True)
+    kind, at_s = settings.pop("kind"), settings.pop("at_s")
     details = ", ".join(
-        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in told.items()
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in settings.items()
     )
     return f"{kind} after {at_s:g} s" + (f" ({details})" if details else "")
 
 
 def point_text(point: Point) -> str:
-    """Both; of a control run that there is nothing."""
+    """Return a point's load and its disruption in words; for a control run, that nothing is done to the system."""
     done = "nothing is done to the system" if point.control else disturbance_text(point)
     return "; ".join(filter(None, [load_text(point), done]))

@@ -1,4 +1,4 @@
-"""Parts as Markdown: each with an empty line before it, tables with their rule, notes as a list."""
+"""The rendering of parts as Markdown: an empty line before each part, tables with their rule, notes as a list."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Mapping, Sequence
 from lab.report.grid import Grid, Notes, Part, Words, footnotes, heading_markdown, numbered, references
 
 RULES = {"left": " :-- ", "unset": " --- "}
-"""Of a column that stands so, below its head; all others are numbers."""
+"""The rule below the head of a column with this alignment; the columns with any other alignment are numbers."""
 
 
 def markdown(parts: Sequence[Part]) -> str:
-    """All of them; empty for nothing, else with a newline at its end."""
+    """Return all parts as Markdown with a newline at its end; empty where there are no parts."""
     lines: list[str] = []
     for part, numbers in numbered(parts):
         if not (isinstance(part, Words) and part.markdown is None):
-            lines += [*([""] if lines else []), *_lines(part, numbers)]
+            lines += [*([""] if lines else []), *_render_part(part, numbers)]
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def _lines(part: Part, numbers: Mapping[str, int]) -> list[str]:
+def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
     if isinstance(part, Words):
         return list(part.markdown or ())
     if isinstance(part, Notes):
         before, after = ([line.plain for line in lines] for lines in (part.before, part.after))
         return [f"- {line}" for line in [*before, *footnotes(numbers), *after]]
-    return _table(part.wide or part, numbers)
+    return _render_table(part.wide or part, numbers)
 
 
-def _table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
-    """A table for all rows, or one below each heading of the first level."""
+def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
+    """Return one table for all rows, or one below each heading of the first level."""
     lines: list[str] = []
     begun = None
     for row in grid.rows:
         first = row.under[0] if row.under else None
         if not lines or (first != begun and not row.free):
-            lines += [*([""] if lines else []), *([heading_markdown(first), ""] if first else []), *_head(grid)]
+            lines += [*([""] if lines else []), *([heading_markdown(first), ""] if first else []), *_render_head(grid)]
             begun = first
         cells: list[str] = []
         for cell in row.cells:
-            text, rest = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
-            cells.append(f"**{text}**{rest}" if cell.strong else text + rest)
+            text, suffix = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
+            cells.append(f"**{text}**{suffix}" if cell.strong else text + suffix)
         lines.append(f"| {' | '.join(cells)} |" + " |" * (len(grid.columns) - len(cells)))
-    return lines or _head(grid)
+    return lines or _render_head(grid)
 
 
-def _head(grid: Grid) -> list[str]:
+def _render_head(grid: Grid) -> list[str]:
     names = [
         " ".join(filter(None, (column.over, column.name, f"({column.unit})" if column.unit else "")))
         for column in grid.columns
@@ -55,5 +55,5 @@ def _head(grid: Grid) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    r"""As it is read, and not as markup: `a*` → `a\*`."""
+    r"""Return a text that Markdown shows as it is, without markup: `a*` → `a\*`."""
     return text.replace("|", r"\|").replace("*", r"\*")

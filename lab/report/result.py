@@ -1,4 +1,4 @@
-"""What a finished run says, made once and shown on a terminal, as Markdown or a page: its summaries and its tables."""
+"""The result of a finished run, its summaries and tables, made once for the terminal, Markdown and the HTML page."""
 
 from __future__ import annotations
 
@@ -21,53 +21,62 @@ from lab.report.tables.run import sentences, tables
 
 @dataclass(frozen=True)
 class Result:
-    """Of one run. UsageError where what it needs of the run is damaged."""
+    """The result of one run; its properties raise UsageError where a needed part of the run is damaged."""
 
     run: RunStore
 
     @cached_property
     def summaries(self) -> tuple[Summary, Summary]:
-        """Of steady loads, and of disturbed ones."""
+        """The summaries of the run's steady loads, and of its disrupted ones."""
         samples, seconds = self.run.samples(), seconds_in(self.run)
         programs = tuple(describe_programs(self.run))
-        found = (summarise_run(self.run.record, samples, self.run.histogram, each, seconds) for each in (False, True))
-        steady, disturbed = (replace(summary, notes=(*summary.notes, *programs)) for summary in found)
+        summaries = (
+            summarise_run(self.run.record, samples, self.run.histogram, is_disturbed, seconds)
+            for is_disturbed in (False, True)
+        )
+        steady, disturbed = (replace(summary, notes=(*summary.notes, *programs)) for summary in summaries)
         return steady, disturbed
 
     @cached_property
     def levels(self) -> list[Levels]:
-        """Where scatter lies, of what was measured on several generations of workers."""
+        """The variance components of what was measured on several generations of workers."""
         return levels(self.run.record, self.run.samples())
 
     @property
     def told(self) -> list[Summary]:
-        """Those that have anything to say: the first where neither has."""
+        """The summaries that have rows; the summary of steady loads where neither has."""
         steady, disturbed = self.summaries
         return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
 
     @property
     def complete(self) -> bool:
+        """The completeness of the result: whether both summaries have all samples that their verdicts need."""
         return all(summary.complete for summary in self.summaries)
 
     def page(self, elsewhere: str = "") -> Iterator[Part]:
-        """A sentence per variant, then the tables. `elsewhere`: the command that shows all notes, where they are many."""
+        """Yield the page of the run: a sentence per variant, then the tables.
+
+        Args:
+            elsewhere: The command that shows all notes, printed where they are many.
+
+        """
         for summary in self.told:
             yield from sentences(summary)
-        if said := boots_text(self.run):
-            yield plain(said, "dim", blank=True)
+        if boots := boots_text(self.run):
+            yield plain(boots, "dim", blank=True)
         for summary in self.told:
             yield from tables(summary, elsewhere)
         yield from gauges.levels_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
-        """All, without the sentences; of a search for a knee what it found."""
+        """Return all tables without the sentences; for a search for a knee, what it found."""
         if self.run.record.knee is not None:
             return [knee.page(report_of(self.run))]
         return [*map(tables, self.told), gauges.levels_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
-        """What the systems hold, and how far the bare network is: what explains a table."""
+        """Return what explains a table: the gauges of the systems, and the round trip of the bare network."""
         steady, _ = self.summaries
-        held = gauges.page(steady) if steady in self.told else []
+        gauge_table = gauges.page(steady) if steady in self.told else []
         network = self.run.roundtrip()
-        return [*held, *([plain(roundtrip.sentence(network), "dim")] if network else [])]
+        return [*gauge_table, *([plain(roundtrip.sentence(network), "dim")] if network else [])]

@@ -1,4 +1,7 @@
-"""Parts as a terminal's lines: columns aligned, a table in the first of its layouts that fits, whatever the width what cannot fold."""
+"""The rendering of parts as lines of a terminal.
+
+Columns are aligned. A table takes the first of its layouts that fits; a table that cannot fold is printed whatever its width.
+"""
 
 from __future__ import annotations
 
@@ -25,95 +28,106 @@ from lab.report.grid import (
 )
 
 HANGING = 4
-"""Spaces before what of a table's row has no room on its line."""
+"""The spaces before the rest of a table's row that does not fit on its line."""
 FEW_NOTES = 5
 Laid = tuple[list[Text], list[list[Text]]]
-"""Lines of the head, and of each row that is bound to the columns."""
+"""A table in one layout: the lines of its head, and the lines of each row that is bound to the columns."""
 
 
 def show(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
-    """Prints them in as many columns as the terminal has, or as `width` says; a line that is longer is broken at a
-    word, but in a table that cannot fold.
+    """Print parts in as many columns as the terminal has, or in `width` columns.
 
-    What is no terminal gets one line per row and sentence whatever its length, so that logs can be searched.
+    A longer line is broken at a word, except in a table that cannot fold. Where the output is not a terminal, each row and each sentence is
+    one line whatever its length, so that logs can be searched.
     """
     limit = width or (console.width if console.is_terminal else None)
-    for line, of in _all(parts, limit):
-        rigid = isinstance(of, Grid) and of.narrow is None
+    for line, part in _yield_lines(parts, limit):
+        rigid = isinstance(part, Grid) and part.narrow is None
         lines = [line]
-        if isinstance(of, Grid) and not rigid and limit is not None and cell_len(line.plain) > console.width:
-            first, *rest = line.wrap(console, console.width - HANGING)
-            lines = [first, *(Text(" " * HANGING).append_text(each) for each in rest)]
-        for each in lines:
-            console.print(each, soft_wrap=rigid or limit is None, highlight=False)
+        if isinstance(part, Grid) and not rigid and limit is not None and cell_len(line.plain) > console.width:
+            first, *continued = line.wrap(console, console.width - HANGING)
+            lines = [first, *(Text(" " * HANGING).append_text(piece) for piece in continued)]
+        for piece in lines:
+            console.print(piece, soft_wrap=rigid or limit is None, highlight=False)
 
 
 def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
-    """One paragraph, on a terminal broken at words, its further lines behind `indent` spaces; `bold`: the words in it that are."""
+    """Return a paragraph that is broken at words on a terminal, with hanging indentation.
+
+    Args:
+        console: The console that will print it.
+        text: The paragraph.
+        indent: The spaces before the second and all later lines.
+        bold: The part of the text that is printed in bold.
+
+    """
     if console.is_terminal:
-        behind = " " * indent
+        margin = " " * indent
         text = textwrap.fill(
-            text, console.width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False
+            text, console.width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
         )
-    found = Text(text)
+    paragraph = Text(text)
     if bold:
-        found.highlight_words([bold], "bold")
-    return found
+        paragraph.highlight_words([bold], "bold")
+    return paragraph
 
 
 def terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
-    """The lines; tables that can be folded keep to `limit` columns (None: any number)."""
-    return [line for line, _ in _all(parts, limit)]
+    """Return the lines of parts; tables that can fold keep to `limit` columns (None: any number)."""
+    return [line for line, _ in _yield_lines(parts, limit)]
 
 
-def _all(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, Part]]:
-    """Each line, and what it is of."""
+def _yield_lines(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, Part]]:
+    """Yield each line with the part that it belongs to."""
     for part, numbers in numbered(parts):
-        for line in [Text("")] * part.blank + _lines(part, numbers, limit):
+        for line in [Text("")] * part.blank + _render_part(part, numbers, limit):
             line.rstrip()
             yield line, part
 
 
-def _lines(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
+def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
     if isinstance(part, Words):
         return list(part.terminal)
     if isinstance(part, Notes):
         lines = [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
         if not part.elsewhere or len(lines) <= FEW_NOTES:
             return lines
-        what = f"{len(lines)} notes, what the numbers in the table mean among them"
-        return [Text(f"{what}: {part.elsewhere}", style="dim")]
+        count = f"{len(lines)} notes, what the numbers in the table mean among them"
+        return [Text(f"{count}: {part.elsewhere}", style="dim")]
     if isinstance(part.narrow, Panels):
-        return _panels(part, part.narrow.titles, numbers, limit)
-    layouts = [_one_line(part, range(len(part.columns)), numbers, gap) for gap in part.gaps]
-    if part.narrow:  # a half of the head that says nothing has no line
+        return _lay_out_panels(part, part.narrow.titles, numbers, limit)
+    layouts = [_lay_out_on_one_line(part, range(len(part.columns)), numbers, gap) for gap in part.gaps]
+    if part.narrow:  # a half of the head without text has no line
         for gap in part.narrow.gaps:
             indent = gap if part.narrow.indent is None else part.narrow.indent
-            above, above_rows = _aligned(part, part.narrow.above, numbers, gap, part.indent)
-            below, below_rows = _aligned(part, part.narrow.below, numbers, gap, indent)
-            head = [line for halves in zip(above, below, strict=True) for line in halves if line.plain.strip()]
-            layouts.append((head, [list(halves) for halves in zip(above_rows, below_rows, strict=True)]))
-    fits = (made for made in layouts if limit is None or _width(made) <= limit)
-    return _below_headings(next(fits, layouts[-1]), part.rows)
+            upper, upper_rows = _align(part, part.narrow.above, numbers, gap, part.indent)
+            lower, lower_rows = _align(part, part.narrow.below, numbers, gap, indent)
+            head = [line for halves in zip(upper, lower, strict=True) for line in halves if line.plain.strip()]
+            layouts.append((head, [list(halves) for halves in zip(upper_rows, lower_rows, strict=True)]))
+    fitting = (layout for layout in layouts if limit is None or _measure_width(layout) <= limit)
+    return _insert_headings(next(fitting, layouts[-1]), part.rows)
 
 
 # -- layouts -------------------------------------------------------------------------------------------------
 
 
-def _width(laid: Laid) -> int:
-    """Of the widest of its lines; headings may be wider."""
+def _measure_width(laid: Laid) -> int:
+    """Return the width of the widest line; headings may be wider."""
     lines = [*laid[0], *(line for lines in laid[1] for line in lines)]
     return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
 
 
-def _below_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
-    """All lines, each row below what it has in common with its neighbours; free rows' cells in columns of their own."""
+def _insert_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
+    """Return all lines, with a heading before the first row of each group.
+
+    The cells of free rows are aligned among themselves.
+    """
     cells = zip(*(row.cells for row in rows if row.free), strict=True)
     widths = [max(cell_len(cell.text) for cell in column) for column in cells]
     lines, bound = [*laid[0]], iter(laid[1])
     before: Sequence[Heading] = ()
     for row in rows:
-        # from the first level on that is another than the row's before
+        # the first level at which the headings differ from those of the row before
         same = next((n for n in range(len(row.under)) if before[: n + 1] != row.under[: n + 1]), len(row.under))
         for heading in row.under[same:]:
             lines += [*([] if heading.inner else [Text("")]), heading_text(heading)]
@@ -126,36 +140,41 @@ def _below_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
     return lines
 
 
-def _one_line(grid: Grid, shown: Sequence[int], numbers: Mapping[str, int], gap: int) -> Laid:
-    """With the columns at these places."""
-    head, rows = _aligned(grid, shown, numbers, gap, grid.indent)
+def _lay_out_on_one_line(grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int) -> Laid:
+    """Return the layout with one line per row, with the columns at these places."""
+    head, rows = _align(grid, places, numbers, gap, grid.indent)
     return head, [[line] for line in rows]
 
 
-def _panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
-    """As many columns as fit beside one another; the first after the titles is repeated, as the others are compared with it."""
-    kept, rest = list(range(titles + 1)), list(range(titles + 1, len(grid.columns)))
+def _lay_out_panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
+    """Return the lines of panels below each other, each with as many columns as fit.
+
+    The first column after the titles is repeated in each panel, since the others are compared with it.
+    """
+    repeated, remaining = list(range(titles + 1)), list(range(titles + 1, len(grid.columns)))
     gap = grid.gaps[0]
     lines: list[Text] = []
-    while not lines or rest:
-        shown = list(kept)
-        while rest and (
-            limit is None or shown == kept or _width(_one_line(grid, [*shown, rest[0]], numbers, gap)) <= limit
+    while not lines or remaining:
+        places = list(repeated)
+        while remaining and (
+            limit is None
+            or places == repeated
+            or _measure_width(_lay_out_on_one_line(grid, [*places, remaining[0]], numbers, gap)) <= limit
         ):
-            shown.append(rest.pop(0))
-        said = [row for row in grid.rows if any(row.cells[n].text or row.cells[n].tail for n in shown[titles:])]
-        panel = _one_line(replace(grid, rows=tuple(said)), shown, numbers, gap)
-        lines += [*([Text("")] if lines else []), *_below_headings(panel, said)]
+            places.append(remaining.pop(0))
+        rows = [row for row in grid.rows if any(row.cells[n].text or row.cells[n].tail for n in places[titles:])]
+        panel = _lay_out_on_one_line(replace(grid, rows=tuple(rows)), places, numbers, gap)
+        lines += [*([Text("")] if lines else []), *_insert_headings(panel, rows)]
     return lines
 
 
-def _aligned(
-    grid: Grid, shown: Sequence[int], numbers: Mapping[str, int], gap: int, indent: int
+def _align(
+    grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int, indent: int
 ) -> tuple[list[Text], list[Text]]:
-    """Lines of the head and of the bound rows, with the columns at these places."""
+    """Return the lines of the head and of the bound rows, with the columns at these places."""
     rows = [row for row in grid.rows if not row.free]
     columns: list[list[Text]] = []
-    for place in shown:
+    for place in places:
         column, cells = grid.columns[place], [row.cells[place] for row in rows]
         left = max((cell_len(cell.text) for cell in cells), default=0) if column.stands == "split" else 0
         texts = [column.over, column.name, column.unit]
@@ -168,9 +187,9 @@ def _aligned(
         width = max(map(cell_len, texts))
         lines: list[Text] = []
         for text, style in zip(texts, styles, strict=True):
-            said, space = Text(text, style), " " * (width - cell_len(text))
-            lines.append(Text.assemble(before, *((space, said) if column.stands == "right" else (said, space))))
+            content, space = Text(text, style), " " * (width - cell_len(text))
+            lines.append(Text.assemble(before, *((space, content) if column.stands == "right" else (content, space))))
         columns.append(lines)
-    over, name, unit, *below = (Text.assemble(*parts) for parts in zip(*columns, strict=True))
+    over, name, unit, *bound = (Text.assemble(*parts) for parts in zip(*columns, strict=True))
     present = zip(*((column.over, column.name, column.unit) for column in grid.columns), strict=True)
-    return [line for line, texts in zip((over, name, unit), present, strict=True) if any(texts)], below
+    return [line for line, texts in zip((over, name, unit), present, strict=True) if any(texts)], bound

@@ -1,1 +1,1 @@
-"""Arrays of numbers → estimates with intervals: histograms, effects, how many blocks to plan, the search for a knee."""
+"""Estimates with intervals from arrays of numbers: histograms, effects, power, variance components, knee search."""

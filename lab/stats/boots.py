@@ -1,10 +1,10 @@
-"""Estimates of several boots → one effect whose interval is over boots: random effects, k = 2 or more.
+"""The mean effect over two or more boots, with a confidence interval over boots (random-effects model).
 
     [(0.59, SE 0.01), (0.82, SE 0.01), (0.70, SE 0.02)]  →  0.70 [0.41, 0.99], SD between boots 0.11
 
-One boot's interval says how well an effect is known on that boot. From boot to boot effects differ by far more (an SD of 8 to 9.5 % of a
-ratio [measured: 13 comparisons that were measured on two boots], where a pair's standard error is 0.5 to 2 %), so that an effect of "the
-machine" is known no better than boots are many. Refuses to know runs and metrics: callers hand log-ratios or differences.
+One boot's interval shows how well an effect is known on that boot. From boot to boot effects differ by far more: the SD of a ratio is 8 to
+9.5 % (13 comparisons that were measured on two boots), while the standard error of a pair is 0.5 to 2 %. The effect of "the machine" is
+therefore known only as well as the number of boots allows. This module knows no runs and no metrics: callers pass log-ratios or differences.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ from scipy import special
 from lab.stats.paired import Floats, t_quantile
 
 HALVINGS = 50
-"""Of the interval in which tau² lies: as close as double precision has it."""
+"""The number of times that the interval of tau² is halved: enough for double precision."""
 COUNTS = ("no boot", "one boot", "two boots", "three boots")
+"""The words for small numbers of boots, by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverBoots:
-    """An effect over boots, in the unit of the effects that it was made of. `between`: SD of the true effect from boot to boot."""
+    """An effect over boots with its confidence interval, in the unit of the effects it was computed from.
+
+    Attributes:
+        between: The standard deviation of the true effect from boot to boot.
+
+    """
 
     effect: float
     low: float
@@ -37,14 +43,22 @@ class OverBoots:
 def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: float = 0.95) -> OverBoots:
     """Return the mean effect over boots with its confidence interval, by a random-effects model.
 
-    The variance between boots, tau², is Paule and Mandel's (1982, J. Res. NBS 87:377): the one at which the weighted sum of squares is
-    k - 1, and 0 where it is below that without any. Weights are 1 / (SE² + tau²). The interval is Hartung and Knapp's (2001, Statist. Med.
-    20:3875; Sidik & Jonkman 2002): mean ± t(k - 1) · √(q / Σw), with q the weighted mean square about the mean, which is 1 where tau² > 0.
-    Where effects agree better than their errors say, q is below 1, and the fixed-effect interval, mean ± z / √Σ(1 / SE²), can be wider:
-    then it is that one (Wiksten, Rücker & Schwarzer 2016, Statist. Med. 35:2503), so that it is never narrower.
+    The variance between boots, tau², is Paule and Mandel's (1982, J. Res. NBS 87:377): the value at which the weighted sum of squares is
+    k - 1, or 0 where that sum is already smaller without it. Weights are 1 / (SE² + tau²). The interval is Hartung and Knapp's (2001,
+    Statist. Med. 20:3875; Sidik & Jonkman 2002): mean ± t(k - 1) · √(q / Σw). Here q is the weighted mean square about the mean, which is 1
+    where tau² > 0.
 
-    `effects`: one log-ratio or difference for each boot, two or more; `errors`: their standard errors, 0 where every block of a boot had
-    the same. ValueError for others.
+    Where effects agree better than their errors suggest, q is below 1, and the fixed-effect interval, mean ± z / √Σ(1 / SE²), can be wider.
+    The result is then the fixed-effect interval (Wiksten, Rücker & Schwarzer 2016, Statist. Med. 35:2503), so it is never narrower than that.
+
+    Args:
+        effects: A log-ratio or difference for each boot, two or more.
+        errors: The standard errors of the effects; 0 where every block of a boot had the same value.
+        confidence: The coverage of the interval, as a fraction.
+
+    Raises:
+        ValueError: For fewer than two boots, sizes that differ, numbers that are not finite, or a negative error.
+
     """
     y, errors_ = np.asarray(effects, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if y.size < 2 or y.shape != errors_.shape or not np.isfinite([y, errors_]).all() or (errors_ < 0).any():
@@ -55,7 +69,7 @@ def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: fl
         return OverBoots(float(y[0]), float(y[0]), float(y[0]), int(y.size), 0.0)
     variances = errors_**2
     tau2 = between_variance(y, variances)
-    effect, q, total = _weighted(y, variances + tau2)
+    effect, q, total = _weigh(y, variances + tau2)
     half = t_quantile(int(y.size), confidence) * sqrt(q / total)
     if variances.all():
         half = max(half, float(special.ndtri((1 + confidence) / 2)) / sqrt(float((1 / variances).sum())))
@@ -63,20 +77,22 @@ def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: fl
 
 
 def between_variance(effects: Floats, variances: Floats) -> float:
-    """Return Paule and Mandel's tau²: the variance between boots that makes the weighted mean square about the mean 1, or 0."""
-    most = float(effects.var(ddof=1))
-    """With it alone the mean square is at most 1."""
-    least = 0.0 if variances.all() else most * 1e-12
-    if most == 0 or _weighted(effects, variances + least)[1] <= 1:
-        return least
+    """Return Paule and Mandel's tau², the variance between boots; 0 where boots do not differ.
+
+    With this variance the weighted mean square about the mean is 1.
+    """
+    upper = float(effects.var(ddof=1))  # with this variance alone the mean square is at most 1
+    lower = 0.0 if variances.all() else upper * 1e-12
+    if upper == 0 or _weigh(effects, variances + lower)[1] <= 1:
+        return lower
     for _ in range(HALVINGS):
-        middle = (least + most) / 2
-        least, most = (middle, most) if _weighted(effects, variances + middle)[1] > 1 else (least, middle)
-    return (least + most) / 2
+        middle = (lower + upper) / 2
+        lower, upper = (middle, upper) if _weigh(effects, variances + middle)[1] > 1 else (lower, middle)
+    return (lower + upper) / 2
 
 
-def _weighted(effects: Floats, variances: Floats) -> tuple[float, float, float]:
-    """(weighted mean, weighted mean square about it, sum of the weights)"""
+def _weigh(effects: Floats, variances: Floats) -> tuple[float, float, float]:
+    """Return the weighted mean, the weighted mean square about it, and the sum of the weights."""
     weights = 1 / variances
     total = float(weights.sum())
     mean = float((weights * effects).sum()) / total
@@ -84,10 +100,10 @@ def _weighted(effects: Floats, variances: Floats) -> tuple[float, float, float]:
 
 
 def standard_error(sd: float | None, n: int) -> float | None:
-    """Return the standard error of a mean of `n` blocks with that standard deviation; None where one block has none."""
+    """Return the standard error of a mean of `n` blocks from their standard deviation; None below two blocks."""
     return None if sd is None or n < 2 else sd / sqrt(n)
 
 
 def format_boots(count: int) -> str:
-    """Return `one boot`, `two boots`, `three boots`, `4 boots`."""
+    """Return the number of boots as text: `one boot`, `two boots`, `three boots`, `4 boots`."""
     return COUNTS[count] if count < len(COUNTS) else f"{count} boots"

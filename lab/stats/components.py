@@ -1,9 +1,9 @@
-"""How much of a scatter lies at which level: nested measurements → the variance of each level, with its interval.
+"""Variance components of nested measurements: how much values vary between repeats, worker generations and bring-ups.
 
-    bring-ups × generations × repeats          sd of a repeat, of a generation, of a bring-up
+    bring-ups × generations × repeats          SD of a repeat, of a generation, of a bring-up
 
-Each level's variance is what its means differ by beyond what the levels below make them differ by (Searle, Casella & McCulloch, Variance
-Components, §4.4: the ANOVA estimator of a balanced nested design). Refuses designs that are not balanced.
+The variance of a component is the variance of its means that the components below it do not explain (Searle, Casella & McCulloch, Variance
+Components, §4.4: the ANOVA estimator of a balanced nested design). The design must be balanced: the input is a full array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from scipy import special
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One level's standard deviation with its interval; `sd` 0 where its means differ by less than the levels below explain. `degrees` of freedom."""
+    """The standard deviation of one variance component, with its confidence interval.
+
+    Attributes:
+        sd: The standard deviation; 0 where the means differ by less than the components below explain.
+        degrees: The degrees of freedom of the component's mean square.
+
+    """
 
     sd: float
     low: float
@@ -28,7 +34,15 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """None of a level that was not repeated. `mean`: of all."""
+    """The variance components of a nested design, and the mean of all its values.
+
+    Attributes:
+        mean: The mean of all values.
+        repeat: The variation between repeats in one generation; None where nothing was repeated.
+        generation: The variation between worker generations in one bring-up; None for one generation per bring-up.
+        bring_up: The variation between bring-ups; None for a single bring-up.
+
+    """
 
     mean: float
     repeat: Component | None
@@ -37,42 +51,57 @@ class Components:
 
 
 def components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
-    """`values`: shape (bring-ups, generations, repeats), finite.
+    """Estimate the variance components of a balanced nested design, with their confidence intervals.
 
-    Intervals: of the lowest level that was repeated χ², exact; of those above the modified large-sample limits for a difference of mean squares
-    (Ting, Burdick, Graybill, Jeyaratnam & Lu 1990, J. Stat. Comput. Simul. 35:135; Burdick & Graybill 1992, §3.3), below 0 cut to 0. Where
-    nothing is repeated below a level, its scatter has theirs in it.
+    The interval of the lowest repeated component is the exact χ² interval. The intervals of those above are the modified large-sample
+    limits for a difference of mean squares (Ting, Burdick, Graybill, Jeyaratnam & Lu 1990, J. Stat. Comput. Simul. 35:135; Burdick & Graybill
+    1992, §3.3), and limits below 0 become 0. Where nothing is repeated below a component, it includes the variation of the components below.
+
+    Args:
+        values: Finite numbers, shape (bring-ups, generations, repeats).
+        confidence: The coverage of the intervals, as a fraction.
+
     """
-    found = np.asarray(values, dtype=float)
-    blocks, generations, repeats = found.shape
-    of_generations, of_blocks = found.mean(axis=2), found.mean(axis=(1, 2))
+    array = np.asarray(values, dtype=float)
+    blocks, generations, repeats = array.shape
+    generation_means, block_means = array.mean(axis=2), array.mean(axis=(1, 2))
     squares = (
-        repeats * generations * ((of_blocks - found.mean()) ** 2).sum(),
-        repeats * ((of_generations - of_blocks[:, None]) ** 2).sum(),
-        ((found - of_generations[:, :, None]) ** 2).sum(),
+        repeats * generations * ((block_means - array.mean()) ** 2).sum(),
+        repeats * ((generation_means - block_means[:, None]) ** 2).sum(),
+        ((array - generation_means[:, :, None]) ** 2).sum(),
     )
     degrees = (blocks - 1, blocks * (generations - 1), blocks * generations * (repeats - 1))
     sizes = (repeats * generations, repeats, 1)
-    told: list[Component | None] = [None, None, None]
-    below: tuple[float, int] | None = None
+    estimates: list[Component | None] = [None, None, None]
+    lower: tuple[float, int] | None = None
     for level in (2, 1, 0):
         if degrees[level]:
-            own = float(squares[level]) / degrees[level], degrees[level]
-            told[level] = _component(own, below, sizes[level], confidence)
-            below = own
-    return Components(float(found.mean()), told[2], told[1], told[0])
+            mean_square = float(squares[level]) / degrees[level], degrees[level]
+            estimates[level] = _estimate_component(mean_square, lower, sizes[level], confidence)
+            lower = mean_square
+    return Components(float(array.mean()), estimates[2], estimates[1], estimates[0])
 
 
-def _component(own: tuple[float, int], below: tuple[float, int] | None, size: int, confidence: float) -> Component:
-    """Of the level with this (mean square, its degrees of freedom), of `size` values a mean; `below`: of the next one down that there is."""
-    (first, n1), tail = own, (1 - confidence) / 2
-    if below is None:
-        low, high = (n1 * first / _chi_above(each, n1) for each in (tail, 1 - tail))
+def _estimate_component(
+    mean_square: tuple[float, int], lower_square: tuple[float, int] | None, size: int, confidence: float
+) -> Component:
+    """Return one component from its mean square and that of the next component below.
+
+    Args:
+        mean_square: The mean square of the component and its degrees of freedom.
+        lower_square: The same of the next repeated component below; None where the component is the lowest.
+        size: The number of values in one mean of the component.
+        confidence: The coverage of the interval, as a fraction.
+
+    """
+    (first, n1), tail = mean_square, (1 - confidence) / 2
+    if lower_square is None:
+        low, high = (n1 * first / _chi_square_above(probability, n1) for probability in (tail, 1 - tail))
         return Component(sqrt(first / size), sqrt(low / size), sqrt(high / size), n1)
-    second, n2 = below
-    g1, g2 = (1 - n / _chi_above(tail, n) for n in (n1, n2))
-    h1, h2 = (n / _chi_above(1 - tail, n) - 1 for n in (n1, n2))
-    upper, lower = (float(special.fdtri(n1, n2, share)) for share in (1 - tail, tail))
+    second, n2 = lower_square
+    g1, g2 = (1 - n / _chi_square_above(tail, n) for n in (n1, n2))
+    h1, h2 = (n / _chi_square_above(1 - tail, n) - 1 for n in (n1, n2))
+    upper, lower = (float(special.fdtri(n1, n2, probability)) for probability in (1 - tail, tail))
     g12 = ((upper - 1) ** 2 - g1**2 * upper**2 - h2**2) / upper
     h12 = ((1 - lower) ** 2 - h1**2 * lower**2 - g2**2) / lower
     down = g1**2 * first**2 + h2**2 * second**2 + g12 * first * second
@@ -82,6 +111,6 @@ def _component(own: tuple[float, int], below: tuple[float, int] | None, size: in
     return Component(sqrt(max(0.0, variance)), sqrt(max(0.0, low)), sqrt(max(0.0, high)), n1)
 
 
-def _chi_above(tail: float, degrees: int) -> float:
-    """χ² that is exceeded with that probability. (`scipy.special`, as `scipy.stats` takes a second to load.)"""
+def _chi_square_above(tail: float, degrees: int) -> float:
+    """Return the χ² value that is exceeded with the probability `tail` (loading `scipy.stats` takes a second)."""
     return float(special.chdtri(degrees, tail))

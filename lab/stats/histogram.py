@@ -1,8 +1,8 @@
-"""Latency histograms with fixed log-linear buckets, so that merging is addition.
+"""Latency histograms with fixed log-linear buckets, so that merging two of them is addition.
 
-Layout (that of HdrHistogram with three significant digits): 1 µs wide up to 2048 µs, and from there
-1024 buckets for every doubling, up to 120 s. A longer latency counts in the last bucket and is
-reported as "120 s or more" by `maximum_s`. Refuses to average anything: percentiles come from merged counts only.
+Layout (that of HdrHistogram with three significant digits): buckets of 1 µs up to 2048 µs, and from there 1024 buckets for every doubling,
+up to 120 s. A longer latency counts in the last bucket, and `maximum_s` then returns 120 s, which means "120 s or more". Percentiles are
+never averaged: they come from merged counts only.
 """
 
 from __future__ import annotations
@@ -17,18 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 UNIT_S = 1e-6
-LINEAR = 2048  # buckets of one unit; also the first value whose bucket is two units wide
-HALF = LINEAR // 2  # buckets per doubling after that
+"""The width of the narrowest bucket in seconds."""
+LINEAR = 2048
+"""The number of buckets that are one unit wide; also the first value whose bucket is two units wide."""
+HALF = LINEAR // 2
+"""The number of buckets per doubling beyond `LINEAR`."""
 LIMIT_US = 120_000_000
-BEYOND = 10  # samples that must lie beyond a percentile for it to be shown (README, "How to read a table", 3)
+"""The longest latency that has a bucket, in µs; longer ones count in the same bucket."""
+BEYOND = 10
+"""The number of samples that must lie beyond a percentile for it to be shown (README, "How to read a table", 4)."""
 
 Kind = Literal["exact", "quantiles"]
 
 
 def bucket_of(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Bucket numbers of latencies in µs (any shape); negative ones count as 0, long ones as 120 s.
+    """Return the bucket numbers of latencies in µs, in the same shape; negative ones count as 0, long ones as 120 s.
 
-    Raises ValueError for NaN: a latency that was not measured has no bucket.
+    Raises:
+        ValueError: For NaN: a latency that was not measured has no bucket.
+
     """
     latency = np.asarray(value_us, dtype=np.float64)
     if np.isnan(latency).any():
@@ -41,7 +48,7 @@ def bucket_of(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Lowest and highest latency (s, both included, whole µs) that fall into the given buckets."""
+    """Return the lowest and the highest latency of the given buckets, in seconds (whole µs, both ends included)."""
     number = np.asarray(bucket, dtype=np.int64)
     shift = np.maximum((number - LINEAR) // HALF + 1, 0)
     low = np.where(number < LINEAR, number, ((number - LINEAR) % HALF + HALF) << shift)
@@ -50,16 +57,20 @@ def bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.
 
 
 BUCKETS = int(bucket_of(np.asarray([LIMIT_US]))[0]) + 1
+"""The number of buckets."""
 HIGHEST_S = bucket_edges_s(np.arange(BUCKETS))[1]
-"""The longest latency of each bucket, shape (BUCKETS,)."""
+"""The longest latency of each bucket in seconds, shape (BUCKETS,)."""
 
 
-@dataclass(frozen=True)  # without slots: `up_to` is kept
+@dataclass(frozen=True)  # without slots, which would forbid the cached property `up_to`
 class Histogram:
-    """Integer counts over the fixed buckets. `kind` says where they came from.
+    """A latency histogram: integer counts over the fixed buckets, and where the counts came from.
 
-    `counts`: int64, shape (BUCKETS,). `exact`: every latency was counted; `quantiles`: counts were
-    laid between printed percentiles, at the upper one, so percentiles between are rounded up.
+    Attributes:
+        counts: The requests in each bucket, int64, shape (BUCKETS,).
+        kind: `exact` where every latency was counted. `quantiles` where the counts were placed between printed percentiles, all at
+            the upper one; percentiles between two printed ones are then rounded up.
+
     """
 
     counts: npt.NDArray[np.int64]
@@ -67,17 +78,18 @@ class Histogram:
 
     @staticmethod
     def empty(kind: Kind = "exact") -> Histogram:
+        """Return a histogram without a request."""
         return Histogram(np.zeros(BUCKETS, dtype=np.int64), kind)
 
     @staticmethod
     def of_values(values_s: npt.ArrayLike) -> Histogram:
-        """From single latencies in seconds, shape (n,)."""
+        """Build a histogram from single latencies in seconds, shape (n,)."""
         number = bucket_of(np.round(np.asarray(values_s, dtype=np.float64) / UNIT_S))
         return Histogram(np.bincount(number, minlength=BUCKETS).astype(np.int64), "exact")
 
     @staticmethod
     def of_counts(pairs: Iterable[tuple[float, int]] | npt.NDArray[np.float64], kind: Kind) -> Histogram:
-        """From (latency in s, count) pairs, or an array of them, shape (n, 2)."""
+        """Build a histogram from pairs of a latency in seconds and a count, or an array of them, shape (n, 2)."""
         counts = np.zeros(BUCKETS, dtype=np.int64)
         rows = pairs if isinstance(pairs, np.ndarray) else list(pairs)
         table = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
@@ -86,32 +98,41 @@ class Histogram:
 
     @staticmethod
     def of_quantiles(points: Iterable[tuple[float, float]], total: int) -> Histogram:
-        """From (probability 0…1, latency in s) pairs over `total` requests; the last should be probability 1.
+        """Build a histogram of `total` requests from printed percentiles.
 
-        What lies between two points is counted at the upper one.
+        The requests between two percentiles count at the upper one.
+
+        Args:
+            points: Pairs of a probability (0 to 1) and a latency in seconds, in any order; the last should have probability 1.
+            total: The number of requests that the percentiles describe.
+
         """
         ordered = sorted(points)
-        below = [0, *(math.ceil(probability * total - 1e-9) for probability, _ in ordered)]
-        steps = zip(ordered, below, below[1:], strict=False)
+        ranks = [0, *(math.ceil(probability * total - 1e-9) for probability, _ in ordered)]
+        steps = zip(ordered, ranks, ranks[1:], strict=False)
         return Histogram.of_counts(((value, after - before) for (_, value), before, after in steps), "quantiles")
 
     @cached_property
     def up_to(self) -> npt.NDArray[np.int64]:
-        """How many lie in each bucket or below it, shape (BUCKETS,): every percentile asks for it."""
+        """The number of requests in each bucket or a lower one, shape (BUCKETS,); every percentile uses it."""
         return np.cumsum(self.counts)
 
     @property
     def total(self) -> int:
+        """The number of requests."""
         return int(self.up_to[-1])
 
-    def merge(self, other: Histogram) -> Histogram:
-        kind: Kind = "exact" if self.kind == other.kind == "exact" else "quantiles"
-        return Histogram(self.counts + other.counts, kind)
+    def merge(self, histogram: Histogram) -> Histogram:
+        """Return the sum of two histograms; it is `exact` only if both are."""
+        kind: Kind = "exact" if self.kind == histogram.kind == "exact" else "quantiles"
+        return Histogram(self.counts + histogram.counts, kind)
 
     def quantile_s(self, probability: float) -> float | None:
-        """The latency (s) at or below which `probability` of the requests lie: the top of its bucket.
+        """Return the latency in seconds that a share `probability` of requests does not exceed: its bucket's top.
 
-        None when fewer than ten samples lie beyond it, which is too few to show it.
+        Returns:
+            None when fewer than `BEYOND` samples lie beyond the latency: too few to show it.
+
         """
         total = self.total
         if total * (1 - probability) < BEYOND - 1e-9:
@@ -121,17 +142,20 @@ class Histogram:
 
     @property
     def maximum_s(self) -> float | None:
-        """Top of the highest bucket that holds a request; None when there is none."""
+        """The top of the highest bucket that holds a request, in seconds; None without a request."""
         filled = np.flatnonzero(self.counts)
         return float(bucket_edges_s(filled[-1])[1]) if filled.size else None
 
     @property
     def mean_s(self) -> float | None:
-        """Of printed percentiles, what their curve integrates to: between two of them it is taken to be straight. None without a request."""
+        """The mean latency in seconds; None without a request.
+
+        For printed percentiles it is the integral of their curve, which is taken to be straight between two of them.
+        """
         if not self.total:
             return None
         filled = np.flatnonzero(self.counts)
         low, high = bucket_edges_s(filled)
-        if self.kind == "quantiles":  # what lies between two percentiles was counted at the upper one
+        if self.kind == "quantiles":  # requests between two percentiles were counted at the upper one
             low = np.concatenate([low[:1], high[:-1]])
         return float(np.average((low + high) / 2, weights=self.counts[filled]))

@@ -1,16 +1,16 @@
-"""Where is the knee? Pure: the trials so far → the next rate to try, or the answer. The same trials give the same step.
+"""The search for a knee, as pure functions: from the trials so far to the next rate to try, or to the answer.
 
-A geometric ramp from `start_rps` until a rate fails, bisection (geometric) of what lies between the highest rate that passed and
-the lowest that failed, then three confirmations of the low side on a fresh system each, all of which must pass: where one
-fails, that rate has failed, and what lies below is bisected again. (Ramp, bisection, confirmations: nighthawk's
-adaptive load; Jain, The Art of Computer Systems Performance Analysis, 1991, §3.3 for the knee.)
+The same trials always give the same step. A geometric ramp from `start_rps` runs until a rate fails. Geometric bisection then narrows the
+gap between the highest rate that passed and the lowest that failed. Three confirmations of the low side follow, on a fresh system each, and
+all must pass. Where one fails, that rate has failed, and the gap below it is bisected again. (Ramp, bisection and confirmations:
+nighthawk's adaptive load; for the knee: Jain, The Art of Computer Systems Performance Analysis, 1991, §3.3.)
 
-A rate that fails is tried again, the majority of three decides. Before the confirmations the failing side is tried once
-more on a fresh system; where it passes then, the majority of five decides. So no single hiccup, on either side, misplaces
-the knee: of rates that fail by chance with p = 0.1, 1.9 % lose two of three, 0.5 % do after five.
+A rate that fails is tried again, and the majority of three trials decides. Before the confirmations the failing side is tried once
+more on a fresh system; where it passes, the majority of five decides. So no single hiccup on either side misplaces the knee: of rates that
+fail by chance with p = 0.1, 1.9 % lose two of three trials, and 0.5 % still fail after five.
 
-What could not be told (`unclear`: the machine was busy) is tried again at a rate beside it; three in a row end the search. Refuses to
-go on for ever: after TRIALS_MOST trials it is stuck. Rates are whole requests per second, as wrk2 takes no others.
+An inconclusive trial (`unclear`: the machine was busy) is repeated at a slightly different rate; three in a row end the search. The search
+also ends without an answer after `TRIALS_MOST` trials. Rates are whole requests per second, as wrk2 accepts no others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 CONFIRMATIONS = 3
+"""The number of trials on a fresh system that must confirm the answer's passing rate."""
 UNCLEAR_MOST = 3
-"""Trials in a row that could not be told: then the machine is not fit to tell."""
+"""The number of inconclusive trials in a row that ends the search, as the machine is then too busy."""
 TRIALS_MOST = 150
+"""The number of trials after which the search ends without an answer."""
 LEAST_RPS, MOST_RPS = 1, 10_000_000
+"""The default limits of the rates that are tried."""
 BESIDE = (1.0, 0.9, 1.1)
-"""Factors of a ramp's next rate, by the number of unclear trials just before."""
+"""The factors of a ramp's next rate, by the number of unclear trials just before."""
 BETWEEN = (0.5, 0.4, 0.6)
-"""The same of a bisection: how far from the low side to the high one, in logarithms."""
+"""The positions of a bisection's next rate, from the low side (0) to the high side (1) on a logarithmic scale.
+
+The number of unclear trials just before selects one of them.
+"""
 
 Verdict = Literal["pass", "fail", "unclear"]
 Stage = Literal["ramp", "bisection", "again", "confirmation", "doubt"]
@@ -35,7 +41,12 @@ Stage = Literal["ramp", "bisection", "again", "confirmation", "doubt"]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Requests per second; `precision`: high / low of the answer is at most 1 + this, or they are neighbours."""
+    """The settings of a search, with rates in requests per second.
+
+    Attributes:
+        precision: The search ends where high / low is at most 1 + this, or where both rates are neighbours.
+
+    """
 
     start_rps: int
     precision: float
@@ -45,25 +56,34 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
+    """A rate that was tried, and the verdict."""
+
     rate_rps: int
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """The rate to try next. `fresh`: on a system that was brought up for this trial."""
+    """The rate to try next, and the stage of the search that needs it."""
 
     rate_rps: int
     stage: Stage
 
     @property
     def fresh(self) -> bool:
+        """Whether the trial needs a system that is brought up for it."""
         return self.stage in ("confirmation", "doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`passes_rps` was confirmed; `fails_rps` is the lowest rate that failed (None: `most_rps` passed)."""
+    """The answer of a search.
+
+    Attributes:
+        passes_rps: The highest rate that passes; it was confirmed.
+        fails_rps: The lowest rate that failed; None where `most_rps` passed.
+
+    """
 
     passes_rps: int
     fails_rps: int | None
@@ -71,11 +91,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """No knee: the highest rate that passed, confirmed or not, and the lowest that failed, were it once, as far as there are any.
+    """The end of a search without a knee.
 
-    unclear   three trials in a row could not be told
-    nothing   not even `least_rps` passes
-    endless   TRIALS_MOST trials, and no answer
+    Attributes:
+        passes_rps: The highest rate that passed, confirmed or not; None without one.
+        fails_rps: The lowest rate that failed, even if only once; None without one.
+        why: `unclear`: three trials in a row were inconclusive. `nothing`: not even `least_rps` passes. `endless`: `TRIALS_MOST` trials
+            gave no answer.
+
     """
 
     passes_rps: int | None
@@ -87,7 +110,10 @@ Step = Try | Found | Stuck
 
 
 def next_step(search: Search, trials: Sequence[Trial]) -> Step:
-    """What to do after these trials. Trials that this search would not have made (a resumed run's) count as what they show."""
+    """Return the next step of a search after these trials.
+
+    Trials that this search would not have made, such as those of a resumed run, count by their verdict.
+    """
     state = _State(search)
     for trial in trials:
         state.note(trial)
@@ -95,7 +121,13 @@ def next_step(search: Search, trials: Sequence[Trial]) -> Step:
 
 
 def sought(search: Search, verdict_at: Callable[[int], Verdict]) -> tuple[Step, list[Trial]]:
-    """The search on a simulated system: how it ends, and its trials."""
+    """Run a search on a simulated system and return its last step and its trials.
+
+    Args:
+        search: The settings of the search.
+        verdict_at: A function that returns the simulated verdict of a rate.
+
+    """
     state, trials = _State(search), list[Trial]()
     while isinstance(step := state.step(), Try):
         trials.append(Trial(step.rate_rps, verdict_at(step.rate_rps)))
@@ -109,9 +141,9 @@ class _Rate:
     fails: int = 0
     confirmed: int = 0
     refused: bool = False
-    """A confirmation failed."""
+    """Whether a confirmation failed."""
     doubted: bool = False
-    """Tried once more as the answer's failing side: the majority of five decides."""
+    """Whether it was tried once more as the answer's failing side; the majority of five then decides."""
 
     @property
     def verdict(self) -> Verdict:
@@ -127,7 +159,7 @@ class _State:
     rates: dict[int, _Rate] = field(default_factory=dict[int, _Rate])
     count: int = 0
     unclear: int = 0
-    """In a row, up to now."""
+    """The number of unclear trials in a row up to now."""
 
     def note(self, trial: Trial) -> None:
         step = self.step()
@@ -147,33 +179,39 @@ class _State:
         rate.fails += not passed
 
     def step(self) -> Step:
-        of: dict[Verdict, list[int]] = {"pass": [], "fail": [], "unclear": []}
-        for rate, found in self.rates.items():
-            of[found.verdict].append(rate)
-        high = min(of["fail"], default=None)
-        low = max((rate for rate in of["pass"] if high is None or rate < high), default=None)
-        due = Try(min(of["unclear"]), "again") if of["unclear"] else self._due(low, high)
-        if isinstance(due, Try) and (self.count >= TRIALS_MOST or self.unclear >= UNCLEAR_MOST):
-            failed = [rate for rate, found in self.rates.items() if found.fails > found.passes and rate > (low or 0)]
-            seen = min((*failed, high) if high is not None else failed, default=None)
-            return Stuck(low, seen, "endless" if self.count >= TRIALS_MOST else "unclear")
-        return due
+        rates: dict[Verdict, list[int]] = {"pass": [], "fail": [], "unclear": []}
+        for rate, tally in self.rates.items():
+            rates[tally.verdict].append(rate)
+        high = min(rates["fail"], default=None)
+        low = max((rate for rate in rates["pass"] if high is None or rate < high), default=None)
+        step = Try(min(rates["unclear"]), "again") if rates["unclear"] else self._choose_step(low, high)
+        if isinstance(step, Try) and (self.count >= TRIALS_MOST or self.unclear >= UNCLEAR_MOST):
+            failed = [rate for rate, tally in self.rates.items() if tally.fails > tally.passes and rate > (low or 0)]
+            lowest_failed = min((*failed, high) if high is not None else failed, default=None)
+            return Stuck(low, lowest_failed, "endless" if self.count >= TRIALS_MOST else "unclear")
+        return step
 
-    def _due(self, low: int | None, high: int | None) -> Step:
-        """`low`: the highest rate that passed below `high`, the lowest that failed."""
-        least, most = self.search.least_rps, self.search.most_rps
-        beside = BESIDE[min(self.unclear, UNCLEAR_MOST - 1)]
+    def _choose_step(self, low: int | None, high: int | None) -> Step:
+        """Return the step that follows from the rates that were decided.
+
+        Args:
+            low: The highest rate below `high` that passed; None without one.
+            high: The lowest rate that failed; None without one.
+
+        """
+        least, limit = self.search.least_rps, self.search.most_rps
+        factor = BESIDE[min(self.unclear, UNCLEAR_MOST - 1)]
         if low is None and high is None:
-            return Try(_within(self.search.start_rps * beside, least, most), "ramp")
+            return Try(_clamp(self.search.start_rps * factor, least, limit), "ramp")
         if low is None:
             assert high is not None
             ended = high <= least
-            return Stuck(None, high, "nothing") if ended else Try(_within(high / 2 * beside, least, high - 1), "ramp")
-        if high is None and low < most:
-            return Try(_within(low * 2 * beside, low + 1, most), "ramp")
+            return Stuck(None, high, "nothing") if ended else Try(_clamp(high / 2 * factor, least, high - 1), "ramp")
+        if high is None and low < limit:
+            return Try(_clamp(low * 2 * factor, low + 1, limit), "ramp")
         if high is not None and high - low > 1 and high / low > 1 + self.search.precision:
             share = BETWEEN[min(self.unclear, UNCLEAR_MOST - 1)]
-            return Try(_within(low * (high / low) ** share, low + 1, high - 1), "bisection")
+            return Try(_clamp(low * (high / low) ** share, low + 1, high - 1), "bisection")
         if high is not None and not (self.rates[high].refused or self.rates[high].doubted):
             return Try(high, "doubt")
         if self.rates[low].confirmed < CONFIRMATIONS:
@@ -181,5 +219,5 @@ class _State:
         return Found(low, high)
 
 
-def _within(rate_rps: float, least: int, most: int) -> int:
-    return max(least, min(most, round(rate_rps)))
+def _clamp(rate_rps: float, least: int, limit: int) -> int:
+    return max(least, min(limit, round(rate_rps)))

@@ -1,9 +1,9 @@
-"""Arrays of one number per block → estimates: paired effects, one arm's level, and p-values of a family.
+"""Estimates from one number per block: paired effects, absolute values of one arm, and adjusted p-values of a family.
 
-Refuses to know metrics, tools or variants, to average percentiles, and to estimate from values that cannot
-be (not finite; zero or negative for a ratio). Effects on rates and latencies are differences of natural logarithms
-("log-ratios"): 0.1 is about +10 %, and swapping the two sides only changes the sign. What may be 0 (requests that failed) has
-differences in its own unit. Callers see an interval only from six blocks on.
+The module knows no metrics, tools or variants, averages no percentiles, and refuses values that cannot be (not finite; zero or negative
+for a ratio). Effects on rates and latencies are differences of natural logarithms ("log-ratios"): 0.1 is about +10 %, and swapping the two
+sides only changes the sign. Values that may be 0, such as failed requests, have differences in their own unit. An interval is shown only
+from six blocks on.
 """
 
 from __future__ import annotations
@@ -18,25 +18,44 @@ import numpy.typing as npt
 from scipy import special
 
 MIN_BLOCKS = 6
-"""Blocks behind an interval (README, "How to read a table", 2); also the fewest with a distribution-free 95 % interval: 2/2^6 < 0.05."""
+"""The fewest blocks behind an interval (README, "How to read a table", 2).
+
+Six is also the fewest with a distribution-free 95 % interval: 2/2^6 < 0.05.
+"""
 
 NEED_BLOCKS = f"need >= {MIN_BLOCKS} blocks for an interval"
 ALL_EQUAL = "all differences are equal"
 OUTLIERS = "outliers among the blocks"
 ALIKE = "neighbouring blocks are alike"
-"""Then the interval is narrower than it should be: at a correlation of 0.3 about a quarter."""
+"""The note for a lag-1 autocorrelation above chance.
+
+The interval is then too narrow: at a correlation of 0.3 by about a quarter.
+"""
 ALIKE_P = 0.01
+"""The significance level of the lag-1 autocorrelation."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A paired effect: log-ratios, or, from `difference`, numbers in the values' own unit, which have no `ratio`.
+    """A paired effect with its interval: a log-ratio, or (from `difference`) a number in the values' own unit.
 
-    `effect` is the mean over the blocks, `low` and `high` its t-interval, `sd` the blocks' standard deviation;
-    these three and `p_value` are None for one block. `hl_low`, `hl_high` are None below six blocks.
     Below six blocks `low` and `high` are for planning only: show and claim nothing unless `has_interval`.
+
+    Attributes:
+        effect: The mean over the blocks.
+        low: The lower end of the t-interval; None for one block.
+        high: The upper end of the t-interval; None for one block.
+        n: The number of blocks.
+        confidence: The coverage of the intervals, as a fraction.
+        sd: The standard deviation of the blocks; None for one block.
+        p_value: The two-sided p-value that the effect is not 0; None for one block.
+        hodges_lehmann: The Hodges-Lehmann estimate of the effect, which outliers hardly move.
+        hl_low: The lower end of its interval; None below six blocks.
+        hl_high: The upper end of its interval; None below six blocks.
+        notes: Sentences about the estimate, such as `OUTLIERS`.
+
     """
 
     effect: float
@@ -53,48 +72,68 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
+        """Whether there are enough blocks for an interval."""
         return self.interval is not None
 
     @property
     def ratio(self) -> float:
-        """Variant over baseline: 0.9 = 10 % less."""
+        """The ratio of variant to baseline: 0.9 is 10 % less (meaningless for an estimate from `difference`)."""
         return exp(self.effect)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """(low, high) as log-ratios where they may be shown, else None."""
+        """The interval (low, high) as log-ratios; None where it must not be shown."""
         if self.n < MIN_BLOCKS or self.low is None or self.high is None:
             return None
         return self.low, self.high
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
+        """The interval (low, high) as ratios; None where it must not be shown."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
 def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The effect of `variant` against `baseline`, both shape (n,) in block order.
+    """Estimate the effect of `variant` against `baseline` as a log-ratio, with the paired t-interval.
 
-    ValueError for n = 0, unequal shapes and values that are zero, negative or not finite.
-
-    Mean of the blocks' log-ratios d, with the interval mean ± t(n-1) · s/√n and the two-sided p-value of the
+    The effect is the mean of the blocks' log-ratios d, with the interval mean ± t(n-1) · s/√n and the two-sided p-value of the
     paired t-test (Student 1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2: pairing removes what a
-    block's two measurements share). Exact for log-normal noise; the tests hold its coverage.
+    block's two measurements share). It is exact for log-normal noise; tests simulate its coverage.
+
+    Args:
+        variant: One positive number per block, shape (n,).
+        baseline: The same of the baseline, in the same order of blocks.
+        confidence: The coverage of the interval, as a fraction.
+
+    Raises:
+        ValueError: For n = 0, unequal shapes, and values that are zero, negative or not finite.
+
     """
-    first, second = _sides(variant, baseline, positive=True)
+    first, second = _check_sides(variant, baseline, positive=True)
     return _estimate(np.log(first) - np.log(second), confidence)
 
 
 def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
-    """As `paired`, of the blocks' differences variant − baseline in their own unit: for counts and times that may be 0.
+    """Estimate the mean difference variant − baseline in the values' own unit: for counts and times that may be 0.
 
-    ValueError for n = 0, unequal shapes and values that are not finite. The interval is that of the mean difference; where
-    every block has the same difference it has no width, and says so in its notes. Where one side alone waits, so that the
-    differences are skewed, Student's t covers less than it says: for an exponential wait 89 times in 100 from six to ten blocks, 93 from
-    30 on, and nearly all that it misses is larger than it says. It is of the mean all the same: the median of what happens in
-    fewer than half of the blocks is 0, however many there are; and two arms of the same have no skew, so that no claim is false by it.
+    Like `paired`, but with differences instead of log-ratios. The interval is that of the mean difference. Where every block has the
+    same difference it has no width, and a note reports that.
+
+    Where one side alone waits, the differences are skewed, and Student's t covers less often than it promises. For an exponential wait it
+    covers 89 times in 100 from six to ten blocks and 93 times from 30 on, and nearly all that it misses is larger than the interval. It
+    estimates the mean all the same, since the median of an event in fewer than half of the blocks is 0, however many blocks there are.
+    Two equal arms have no skew, so no claim becomes false by it.
+
+    Args:
+        variant: One finite number per block, shape (n,).
+        baseline: The same of the baseline, in the same order of blocks.
+        confidence: The coverage of the interval, as a fraction.
+
+    Raises:
+        ValueError: For n = 0, unequal shapes, and values that are not finite.
+
     """
-    first, second = _sides(variant, baseline)
+    first, second = _check_sides(variant, baseline)
     return _estimate(first - second, confidence)
 
 
@@ -105,7 +144,7 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
     low = high = sd = p_value = None
     if n >= 2:
         sd = float(differences.std(ddof=1))
-        if float(np.ptp(differences)) < 1e-12:  # no spread but rounding: the interval has no width
+        if float(np.ptp(differences)) < 1e-12:  # all equal except for rounding: the interval has no width
             effect, sd = float(np.median(differences)), 0.0
             p_value = 1.0 if abs(effect) < 1e-12 else 0.0
             notes.append(ALL_EQUAL)
@@ -113,15 +152,23 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
             p_value = float(2 * special.stdtr(n - 1, -abs(effect) / (sd / sqrt(n))))
         half = t_quantile(n, confidence) * sd / sqrt(n)
         low, high = effect - half, effect + half
-    told = ((OUTLIERS, has_outliers(differences)), (ALIKE, alike(differences)))
-    notes += [note for note, holds in told if holds]
-    shown = hodges_lehmann(differences, confidence)
-    return Estimate(effect, low, high, n, confidence, sd, p_value, *shown, tuple(notes))
+    checks = ((OUTLIERS, has_outliers(differences)), (ALIKE, alike(differences)))
+    notes += [note for note, holds in checks if holds]
+    robust = hodges_lehmann(differences, confidence)
+    return Estimate(effect, low, high, n, confidence, sd, p_value, *robust, tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One arm's level in its own unit: the blocks' geometric mean (`level`) or median (`middle`); `low` and `high` are None below six blocks."""
+    """The absolute value of one arm in its own unit, with its interval.
+
+    Attributes:
+        value: The geometric mean (from `level`) or the median (from `middle`) of the blocks.
+        low: The lower end of the interval; None below six blocks.
+        high: The upper end of the interval; None below six blocks.
+        n: The number of blocks.
+
+    """
 
     value: float
     low: float | None
@@ -130,25 +177,39 @@ class Level:
 
 
 def apart_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
-    """How likely the means of two groups lie as far apart by chance: Welch's two-sided p-value (1947, Biometrika 34:28), shapes (m,), (n,).
+    """Return the two-sided p-value of Welch's t-test that two groups have the same mean (1947, Biometrika 34:28).
 
-    None below two values on either side. 1 where neither group scatters and the means are equal, 0 where they are not.
+    Args:
+        first: The numbers of one group, shape (m,).
+        second: The numbers of the other group, shape (n,).
+
+    Returns:
+        None below two values on either side. Where neither group varies: 1 for equal means, else 0.
+
     """
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
     if min(x.size, y.size) < 2:
         return None
     parts = [float(side.var(ddof=1)) / side.size for side in (x, y)]
-    away, spread = abs(float(x.mean() - y.mean())), sum(parts)
-    if spread < 1e-24:
-        return 1.0 if away < 1e-12 else 0.0
-    degrees = spread**2 / sum(part**2 / (side.size - 1) for part, side in zip(parts, (x, y), strict=True))
-    return float(2 * special.stdtr(degrees, -away / sqrt(spread)))
+    distance, variance = abs(float(x.mean() - y.mean())), sum(parts)
+    if variance < 1e-24:
+        return 1.0 if distance < 1e-12 else 0.0
+    degrees = variance**2 / sum(part**2 / (side.size - 1) for part, side in zip(parts, (x, y), strict=True))
+    return float(2 * special.stdtr(degrees, -distance / sqrt(variance)))
 
 
 def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """exp of the mean of the logarithms, and of their t-interval; shape (n,), n ≥ 1, positive and finite, else ValueError.
+    """Return the geometric mean of an arm's blocks with its t-interval, both computed on logarithms.
 
-    The same model as `paired`: noise that multiplies. It describes this run's blocks; to compare two arms, pair them.
+    It assumes the same model as `paired`: noise that multiplies. It describes the blocks of this run; to compare two arms, pair them.
+
+    Args:
+        values: One positive, finite number per block, shape (n,), n ≥ 1.
+        confidence: The coverage of the interval, as a fraction.
+
+    Raises:
+        ValueError: For any other values.
+
     """
     logs = np.log(numbers(values, positive=True))
     n, mean = int(logs.size), float(logs.mean())
@@ -159,14 +220,22 @@ def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
 
 
 def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """The blocks' median and its interval by order statistics; shape (n,), n ≥ 1, finite, else ValueError.
+    """Return the median of an arm's blocks with an interval from order statistics.
 
     (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤ (1-confidence)/2 for B ~ Bin(n, ½)
-    covers with `confidence` or more whatever the noise (Thompson 1936; Hollander & Wolfe, §3.6), but with 99.2 % of eight blocks.
-    So each end lies a part of the way to the next value inwards, which comes within a hundredth of 95 %, however skewed or
-    heavy-tailed the noise (Hettmansperger & Sheather 1986, Statistics & Probability Letters 4:75; Nyblom 1992, ibid. 14:129); of values
-    in two clusters, as many in each, it may be 88 %. Between values that tie, as those do that are 0 in most blocks, and between
-    counts nothing lies: there the ends are the whole order statistics, and cover with 95 % or more.
+    covers with `confidence` or more for any noise (Thompson 1936; Hollander & Wolfe, §3.6), but with 99.2 % for eight blocks.
+    So each end moves a part of the way to the next value inwards. Coverage is then within a hundredth of 95 %, however skewed or
+    heavy-tailed the noise (Hettmansperger & Sheather 1986, Statistics & Probability Letters 4:75; Nyblom 1992, ibid. 14:129). For values
+    in two clusters of equal size it may be 88 %. Nothing lies between tied values, such as zeros in most blocks, or between counts. There
+    the ends are the order statistics themselves, and cover with 95 % or more.
+
+    Args:
+        values: One finite number per block, shape (n,), n ≥ 1.
+        confidence: The coverage of the interval, as a fraction.
+
+    Raises:
+        ValueError: For any other values.
+
     """
     x = np.sort(numbers(values))
     n, median, tail = int(x.size), float(np.median(x)), (1 - confidence) / 2
@@ -182,26 +251,34 @@ def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
 
 
 def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
-    """Median of the Walsh averages (d_i + d_j)/2, i ≤ j, and its distribution-free interval; shape (n,), n ≥ 1.
+    """Return the median of the Walsh averages (d_i + d_j)/2, i ≤ j, and its distribution-free interval.
 
-    Hodges & Lehmann 1963; the interval is (W_(k), W_(M+1-k)) of the M = n(n+1)/2 sorted averages, with the largest
+    The estimate is Hodges & Lehmann's (1963). The interval is (W_(k), W_(M+1-k)) of the M = n(n+1)/2 sorted averages, with the largest
     k such that P(T⁺ ≤ k-1) ≤ (1-confidence)/2 for Wilcoxon's signed-rank T⁺ (Hollander & Wolfe, Nonparametric
-    Statistical Methods, §3.2–3.3). The interval is None where no k exists (n < 6 at 95 %).
+    Statistical Methods, §3.2–3.3).
+
+    Args:
+        differences: One number per block, shape (n,), n ≥ 1.
+        confidence: The coverage of the interval, as a fraction.
+
+    Returns:
+        The estimate and the two ends of its interval, which are None where no k exists (n < 6 at 95 %).
+
     """
     d = np.asarray(differences, dtype=np.float64)
     first, second = np.triu_indices(d.size)
     walsh = np.sort((d[first] + d[second]) / 2)
-    return from_both_ends(walsh, _walsh_rank(int(d.size), confidence))
+    return from_both_ends(walsh, _find_walsh_rank(int(d.size), confidence))
 
 
 def from_both_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
-    """The median of ascending values, and the k-th from either end; None where `k` is 0."""
+    """Return the median of ascending values and the k-th value from either end; None for both ends where `k` is 0."""
     median = float(np.median(ordered))
     return (median, float(ordered[k - 1]), float(ordered[ordered.size - k])) if k else (median, None, None)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Step-down adjusted p-values in the order given: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
+    """Return step-down adjusted p-values in their order: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
@@ -210,15 +287,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
-    """One number per block, shape (n,), n ≥ 1; ValueError for what is not finite, and for 0 and less where it has to be `positive`."""
-    given = np.asarray(values, dtype=np.float64)
-    fitting = np.isfinite(given) & (given > 0) if positive else np.isfinite(given)
-    if given.ndim != 1 or not given.size or not bool(fitting.all()):
-        raise ValueError(f"expected {'positive ' * positive}finite values, shape (n,), n >= 1, got {given.shape}")
-    return given
+    """Return one number per block as an array of shape (n,), n ≥ 1, after a check.
+
+    Raises:
+        ValueError: For another shape, for values that are not finite, and with `positive` for 0 and less.
+
+    """
+    array = np.asarray(values, dtype=np.float64)
+    valid = np.isfinite(array) & (array > 0) if positive else np.isfinite(array)
+    if array.ndim != 1 or not array.size or not bool(valid.all()):
+        raise ValueError(f"expected {'positive ' * positive}finite values, shape (n,), n >= 1, got {array.shape}")
+    return array
 
 
-def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: bool = False) -> tuple[Floats, Floats]:
+def _check_sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: bool = False) -> tuple[Floats, Floats]:
     first, second = (numbers(side, positive=positive) for side in (variant, baseline))
     if first.shape != second.shape:
         raise ValueError(f"expected as many blocks on both sides, got {first.size} and {second.size}")
@@ -226,40 +308,43 @@ def _sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: bool = 
 
 
 def t_quantile(n: int, confidence: float = 0.95) -> float:
-    """Return how many standard errors of a mean of `n` blocks, two or more, lie on each side of it in Student's interval."""
+    """Return the half-width of Student's interval for a mean of `n` blocks, two or more, in standard errors."""
     return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
 
 def has_outliers(d: Floats) -> bool:
-    """Any modified z-score 0.6745·|d − median|/MAD above 3.5 (Iglewicz & Hoaglin 1993).
+    """Return whether any modified z-score 0.6745·|d − median|/MAD is above 3.5 (Iglewicz & Hoaglin 1993).
 
-    Where MAD = 0, 1.2533 times the mean of |d − median| takes the place of MAD/0.6745.
+    Where MAD = 0, 1.2533 times the mean of |d − median| replaces MAD/0.6745.
     """
-    away = np.abs(d - np.median(d))
-    mad, mean = float(np.median(away)), float(away.mean())
+    distances = np.abs(d - np.median(d))
+    mad, mean = float(np.median(distances)), float(distances.mean())
     if d.size < 3 or mean < 1e-12:
         return False
-    return bool(away.max() / (mad / 0.6745 if mad > 1e-12 else 1.2533 * mean) > 3.5)
+    return bool(distances.max() / (mad / 0.6745 if mad > 1e-12 else 1.2533 * mean) > 3.5)
 
 
 def alike(d: Floats) -> bool:
-    """Whether neighbouring blocks' correlation is above what chance leaves to independent ones in 99 of 100 runs, from six blocks on.
+    """Return whether the lag-1 autocorrelation is above that of 99 in 100 runs with independent blocks.
 
-    r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)², of normal noise with mean −1/n and variance (n−2)²/(n²(n−1)) (Moran 1948, Biometrika
-    35:255; by 1/n, its limit, nothing could be told below eight blocks).
+    Below six blocks the result is False. r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise it has the mean −1/n and the variance (n−2)²/(n²(n−1)) (Moran 1948,
+    Biometrika 35:255). With the variance's limit, 1/n, nothing would ever be significant below eight blocks.
     """
-    away = d - d.mean()
-    total = float((away**2).sum())
+    deviations = d - d.mean()
+    total = float((deviations**2).sum())
     if d.size < MIN_BLOCKS or total < 1e-24:
         return False
     n = int(d.size)
-    most = -1 / n - float(special.ndtri(ALIKE_P)) * (n - 2) / (n * sqrt(n - 1))
-    return float((away[1:] * away[:-1]).sum()) / total > most
+    limit = -1 / n - float(special.ndtri(ALIKE_P)) * (n - 2) / (n * sqrt(n - 1))
+    return float((deviations[1:] * deviations[:-1]).sum()) / total > limit
 
 
 @lru_cache(maxsize=256)
-def _walsh_rank(n: int, confidence: float) -> int:
-    """k of `hodges_lehmann`, 0 = none, from T⁺'s exact null distribution: each rank 1…n in or out with chance ½."""
+def _find_walsh_rank(n: int, confidence: float) -> int:
+    """Return the k of `hodges_lehmann`, or 0 where none exists.
+
+    T⁺'s null distribution is counted exactly: each rank 1…n is in or out with chance ½.
+    """
     chance = np.ones(1)
     for rank in range(1, n + 1):
         chance = np.concatenate([chance, np.zeros(rank)]) / 2 + np.concatenate([np.zeros(rank), chance]) / 2

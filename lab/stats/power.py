@@ -1,8 +1,8 @@
-"""A pilot's noise and the effect that matters → how many blocks to plan, so that the promised power holds.
+"""Power calculations: how many blocks to plan for an effect, and the smallest effect that a number of blocks detects.
 
-A pilot's standard deviation is itself measured, and from six blocks it errs by a third: taken at its word, half of all plans
-would be too short. So plans use an upper confidence limit of it (`planned_sd`). Refuses to plan without a pilot, and more than
-`MAX_BLOCKS`.
+The standard deviation of a pilot is itself an estimate, and from six blocks its error is about a third. Half of all plans would be too
+short if they used the estimate directly, so plans use an upper confidence limit of it (`planned_sd`). Every function needs a pilot, and
+no plan exceeds `MAX_BLOCKS`.
 """
 
 from __future__ import annotations
@@ -14,40 +14,63 @@ from scipy import special
 from lab.stats import paired as stats
 
 MAX_BLOCKS = 1000
+"""The largest number of blocks that is planned."""
 ASSURANCE = 0.8
-"""Browne's proposal; the tests simulate that the power over all pilots is then what was promised, from six blocks on."""
+"""The confidence of `planned_sd`, as Browne proposed.
+
+Tests simulate that the power over all pilots is then as promised, from six blocks on.
+"""
 
 
 def planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> float:
-    """The upper confidence limit of the true standard deviation: sd · √((n-1)/χ²), χ² the 1-assurance quantile with n-1 degrees.
+    """Return the upper confidence limit of the true standard deviation: sd · √((n-1)/χ²).
 
-    `sd` of one block's log-ratio, measured in `blocks` ≥ 2 blocks (where it is pooled: its degrees of freedom + 1).
-    With this the run has the planned power with the probability `assurance` (Browne 1995, Statistics in Medicine 14:1933;
-    Kieser & Wassmer 1996, Biometrical Journal 38:941). For normal noise: six blocks → ·1.46, ten → ·1.29, forty → ·1.11.
+    χ² is the 1-assurance quantile with n-1 degrees of freedom. A run that is planned with this limit has the planned power with the
+    probability `assurance` (Browne 1995, Statistics in Medicine 14:1933; Kieser & Wassmer 1996, Biometrical Journal 38:941).
+    For normal noise the limit is 1.46 times the SD for six blocks, 1.29 times for ten and 1.11 times for forty.
+
+    Args:
+        sd: The standard deviation of one block's log-ratio.
+        blocks: The blocks that `sd` was measured in, two or more; for a pooled SD its degrees of freedom + 1.
+        assurance: The confidence of the limit, as a fraction.
+
     """
     return sd * sqrt((blocks - 1) / float(special.chdtri(blocks - 1, assurance)))
 
 
 def resolvable(sd: float, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
-    """The smallest effect (fraction: 0.06 = 6 %) whose sign a run claims with probability `power`; None below six blocks.
+    """Return the minimum detectable effect: the smallest effect whose sign a run claims with probability `power`.
 
-    `sd` is the standard deviation of one block's log-ratio, `level` the p at which a sign is claimed: of a family that of Holm's first step,
-    0.05 over its size. The paired t-test's power is the noncentral t distribution's: the effect is δ·sd/√n for the δ at which
-    P(T(n-1, δ) > t(1-level/2)) = power (Owen 1965, Biometrika 52:437); the other tail adds nothing that one could see.
+    The power of the paired t-test follows from the noncentral t distribution. The effect is δ·sd/√n for the δ at which
+    P(T(n-1, δ) > t(1-level/2)) = power (Owen 1965, Biometrika 52:437); the contribution of the other tail is negligible.
+
+    Args:
+        sd: The standard deviation of one block's log-ratio.
+        blocks: The number of blocks.
+        level: The p-value at which a sign is claimed. For a family of tests this is Holm's first step, 0.05 divided by its size.
+        power: The probability that the sign is claimed.
+
+    Returns:
+        The effect as a fraction (0.06 = 6 %); None below six blocks.
+
     """
-    return None if blocks < stats.MIN_BLOCKS else expm1(_resolved(sd, blocks, level, power))
+    return None if blocks < stats.MIN_BLOCKS else expm1(_find_distance(sd, blocks, level, power))
 
 
-def _resolved(sd: float, blocks: int, level: float, power: float) -> float:
-    """In the unit of `sd`."""
-    least = float(special.stdtrit(blocks - 1, 1 - level / 2))
-    return float(special.nctdtrinc(blocks - 1, 1 - power, least)) * sd / sqrt(blocks)
+def _find_distance(sd: float, blocks: int, level: float, power: float) -> float:
+    """Return the minimum detectable effect in the unit of `sd`."""
+    critical_t = float(special.stdtrit(blocks - 1, 1 - level / 2))
+    return float(special.nctdtrinc(blocks - 1, 1 - power, critical_t)) * sd / sqrt(blocks)
 
 
 def resolvable_now(sd: float, pilot_blocks: int, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
-    """The effect (fraction: 0.06 = 6 %) that a run of `blocks` may promise to claim, from a pilot's noise; None below six blocks.
+    """Return the minimum detectable effect that a run of `blocks` may promise, given a pilot's noise.
 
-    `resolvable` at `planned_sd`: at most `effect` exactly where `blocks_for(…, effect)` is at most `blocks`.
+    This is `resolvable` at `planned_sd`. It is at most `effect` exactly where `blocks_for(…, effect)` is at most `blocks`.
+
+    Returns:
+        The effect as a fraction (0.06 = 6 %); None below six blocks.
+
     """
     return resolvable(planned_sd(sd, pilot_blocks), blocks, level, power)
 
@@ -55,10 +78,20 @@ def resolvable_now(sd: float, pilot_blocks: int, blocks: int, level: float = 0.0
 def blocks_for(
     sd_log_ratio: float, pilot_blocks: int, effect: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
-    """The fewest blocks that claim a true `effect` (fraction, > 0: 0.05 = 5 % more) with probability `power`; None beyond `MAX_BLOCKS`.
+    """Return the fewest blocks that claim a true `effect` with probability `power`; None beyond `MAX_BLOCKS`.
 
-    `sd_log_ratio` is the standard deviation of one block's log-ratio, measured in `pilot_blocks` ≥ 2 blocks; `level` as `resolvable`. Never
-    fewer than six. An effect of −5 % is a little farther from 0 than one of +5 %, so that the number holds for both.
+    An effect of −5 % is a little farther from 0 than one of +5 % on the logarithmic scale, so the number holds for both.
+
+    Args:
+        sd_log_ratio: The standard deviation of one block's log-ratio.
+        pilot_blocks: The blocks that the standard deviation was measured in, two or more.
+        effect: The effect as a fraction above 0: 0.05 is 5 % more.
+        level: The p-value at which a sign is claimed, as in `resolvable`.
+        power: The probability that the sign is claimed.
+
+    Returns:
+        Never fewer than six blocks.
+
     """
     return blocks_to_resolve(sd_log_ratio, pilot_blocks, log1p(effect), level, power)
 
@@ -66,22 +99,43 @@ def blocks_for(
 def blocks_to_resolve(
     sd: float, pilot_blocks: int, distance: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
-    """As `blocks_for`, of what lies `distance` > 0 from 0 in the unit of `sd`: a log-ratio, or a difference."""
+    """Return the fewest blocks that detect an effect at `distance` from 0; None beyond `MAX_BLOCKS`.
+
+    The same calculation as `blocks_for`, for a log-ratio or a difference.
+
+    Args:
+        sd: The standard deviation of one block.
+        pilot_blocks: The blocks that `sd` was measured in, two or more.
+        distance: The distance of the effect from 0, above 0, in the unit of `sd`.
+        level: The p-value at which a sign is claimed, as in `resolvable`.
+        power: The probability that the sign is claimed.
+
+    """
     planned, low, high = planned_sd(sd, pilot_blocks), stats.MIN_BLOCKS, MAX_BLOCKS
-    while low < high:  # more blocks always resolve less
+    while low < high:  # the detectable effect shrinks as blocks are added
         half = (low + high) // 2
-        low, high = (low, half) if _resolved(planned, half, level, power) <= distance else (half + 1, high)
-    return low if _resolved(planned, low, level, power) <= distance else None
+        low, high = (low, half) if _find_distance(planned, half, level, power) <= distance else (half + 1, high)
+    return low if _find_distance(planned, low, level, power) <= distance else None
 
 
 def blocks_to_leave_out(
     half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
 ) -> int | None:
-    """The fewest blocks whose interval leaves out, with probability `power`, a bound that lies `distance` > 0 from the truth; None beyond
-    `MAX_BLOCKS`.
+    """Return the fewest blocks whose interval excludes, with probability `power`, a bound away from the truth.
 
-    `half_width` ≥ 0 is that of the interval which `blocks` ≥ 2 gave, in the unit of `distance` (of ratios: logarithms). An interval that
-    leaves a bound out is a t-test of it (`blocks_to_resolve`); of a median, whose interval is wider, this is about right.
+    An interval that excludes a bound is a t-test of that bound (`blocks_to_resolve`). For a median, whose interval is wider, the number is
+    approximate.
+
+    Args:
+        half_width: The half-width, 0 or more, of the interval that `blocks` gave, in the unit of `distance` (for ratios: logarithms).
+        blocks: The blocks behind that interval, two or more.
+        distance: The distance between the bound and the truth, above 0.
+        confidence: The coverage of the interval, as a fraction.
+        power: The probability that the bound is excluded.
+
+    Returns:
+        The number of blocks; None beyond `MAX_BLOCKS`.
+
     """
     sd = half_width * sqrt(blocks) / stats.t_quantile(blocks, confidence)
     return blocks_to_resolve(sd, blocks, distance, 1 - confidence, power)

@@ -1,16 +1,16 @@
-"""The seconds of one sample → whether its rate or its CPU time per request changed for good, and when.
+"""Detection of a lasting change of the rate or the CPU time per request within one sample, from its single seconds.
 
     rates 520, 465, 15, 13, 16 …  →  Shift(before=2 seconds, after from second 3 on, down, factor 29)
 
-A change is lasting where every second after it lies beyond every second before it by at least a factor. The smallest ratio between two such
-seconds decides, not a mean: one slow second, noise, or a burst that ends cannot make it, and no noise has to be estimated from few seconds.
-Up to a quarter of the sample may be the transition between the two parts; it belongs to neither.
+A change is lasting where every second after it differs from every second before it by at least a factor, in the same direction. The smallest
+ratio between two such seconds decides, not a mean. So one slow second, noise, or a burst that ends cannot cause it, and no noise has to be
+estimated from few seconds. Up to a quarter of the sample may be the transition between the two parts; it belongs to neither.
 
-The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again): of the 136 that fall inside,
-all are found by these factors, the least of them with 2.3; of 2,847 others seven are found, which are falls that a reader sees, too, of the
-same kind as the known ones. Halves that differ by 25 % are not enough: they flag slow links, throttled pods and TLS handshakes.
+The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again). They detect all of
+the 136 samples whose rate falls within the sample; the smallest of these falls is by a factor of 2.3. Of 2,847 other samples they detect
+seven, which are falls that a reader sees, too, of the same kind as the known ones. Halves that differ by 25 % would be a poor criterion: slow links, throttled pods and TLS handshakes meet it.
 
-Refuses to call what the first second differs by a change where it is better afterwards: connections, handshakes and caches are made in it.
+A first second that is worse than the rest is no change: connections, handshakes and caches are made in it.
 """
 
 from __future__ import annotations
@@ -23,34 +23,52 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 RATE_FACTOR = 1.6
-"""From 1.35 on at most the 19 other samples that are allowed change their rate by as much; below 1.6 pages of 10 MB and a slow link are among
-them. Half the rate is found in any noise that committed samples at saturation have."""
+"""The factor of a lasting change of the rate.
+
+From a factor of 1.35 on, at most 19 other samples (the number that the test allows) change their rate by as much; below 1.6 pages of 10 MB
+and a slow link are among them. A rate that halves is detected in any noise that committed samples at saturation have.
+"""
 CPU_FACTOR = 2.2
-"""Of CPU time per request. TLS handshakes make the first second's differ by up to 2.1, where the backend's CPU time stands for requests."""
+"""The factor of a lasting change of CPU time per request.
+
+Where the backend's CPU time stands for requests, TLS handshakes make that of the first second differ by up to 2.1.
+"""
 TRANSITION = 0.25
-"""Of the sample's seconds, so many may lie between the two parts."""
+"""The share of the sample's seconds that may lie between the two parts."""
 START_UP = 1
-"""Seconds that a load takes to begin: what improves after them is no change."""
+"""The seconds that a load takes to begin: an improvement after them is no change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Where a series changes for good: its first `before` values are one part, those from index `after` on the other."""
+    """The position and the size of a lasting change in a series of values.
+
+    Attributes:
+        before: The number of values before the change.
+        after: The index of the first value after it; the values between belong to the transition.
+        factor: The smallest ratio between a value before the change and a value after it, at least 1.
+
+    """
 
     before: int
     after: int
     factor: float
-    """The smallest ratio between a value of one part and one of the other, at least 1."""
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
-    """Find the lasting change of a series: that of the shortest transition, of those the one of the largest ratio; None where there is none.
+    """Find the lasting change of a series; None where there is none.
 
-    `values`: one positive number per second, shape (n,), NaN: not known in that second, which then belongs to neither part. `factor`: the
-    least ratio between any value before and any value after; `rises`, `falls`: so many values at least must lie before such a change.
+    Of several candidates the shortest transition wins, and among equal ones the largest ratio.
+
+    Args:
+        values: A positive number per second, shape (n,). NaN marks an unknown second, which then belongs to neither part.
+        factor: The smallest ratio between any value before the change and any value after it.
+        rises: The number of values that must lie before a change upwards, at least.
+        falls: The number of values that must lie before a change downwards, at least.
+
     """
-    known = np.flatnonzero(np.isfinite(values))
-    logs = np.log(np.maximum(values[known], np.finfo(np.float64).tiny))
+    valid = np.flatnonzero(np.isfinite(values))
+    logs = np.log(np.maximum(values[valid], np.finfo(np.float64).tiny))
     if len(logs) < 2 or logs.max() - logs.min() < np.log(factor):
         return None
     highest, lowest = np.maximum.accumulate(logs), np.minimum.accumulate(logs)
@@ -64,16 +82,22 @@ def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1)
         sizes = np.where(ends >= rises, up, -np.inf)
         sizes = np.maximum(sizes, np.where(ends >= falls, down, -np.inf))
         if len(sizes) and sizes.max() >= np.log(factor):
-            at = int(sizes.argmax())
-            end = int(ends[at])
-            return Shift(int(known[end - 1]) + 1, int(known[end + transition]), float(np.exp(sizes[at])))
+            best = int(sizes.argmax())
+            end = int(ends[best])
+            return Shift(int(valid[end - 1]) + 1, int(valid[end + transition]), float(np.exp(sizes[best])))
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What happened in each second of a sample. Arrays of shape (n,): the end of each since the load began and its length, in seconds;
-    the work done in it, in any unit that is proportional to requests; CPU seconds of the proxy, None where there is none.
+    """The work and the CPU time of each second of a sample, as arrays of shape (n,).
+
+    Attributes:
+        end_s: The end of each second, in seconds since the load began.
+        length_s: The length of each second, in seconds.
+        work: The work done in it, in any unit that is proportional to requests.
+        cpu_s: The CPU seconds of the proxy in it; None without a proxy.
+
     """
 
     end_s: Floats
@@ -84,8 +108,17 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Unsteady:
-    """A lasting change within a sample. `work_…`: units of work per second; `cpu_…`: CPU seconds per unit of work, None without a proxy;
-    `rate`, `cpu`: which of the two changed by its factor.
+    """A lasting change within a sample.
+
+    Attributes:
+        at_s: The time of the change, in seconds since the load began.
+        work_before: The units of work per second before the change.
+        work_after: The units of work per second after it.
+        cpu_before: The CPU seconds per unit of work before the change; None without a proxy or without work.
+        cpu_after: The CPU seconds per unit of work after it; None without a proxy or without work.
+        rate: Whether the rate changed by its factor.
+        cpu: Whether the CPU time per request changed by its factor.
+
     """
 
     at_s: float
@@ -100,20 +133,27 @@ class Unsteady:
 def find_change(
     seconds: Seconds, *, judge_rate: bool = True, least_work: float = 0.0, start_up: int = 0
 ) -> Unsteady | None:
-    """Find the lasting change of the rate within one sample, or else that of the CPU time per request; None where both are steady.
+    """Find the lasting change of the rate within one sample, or else that of the CPU time per request.
 
-    `judge_rate`: whether the rate is the system's own, not given, and no two systems take turns. `least_work`: per second, below which CPU
-    time per unit of work is too coarse to tell, and no rate changes either. `start_up`: seconds before any change; a given rate begins with them.
+    Args:
+        seconds: The seconds of the sample.
+        judge_rate: Whether the rate depends on the system alone: a closed loop without interleaved slices of two systems.
+        least_work: The work per second below which CPU time per unit of work is too coarse, and no change of the rate counts either.
+        start_up: The seconds that must precede any change; a load at an offered rate begins with them.
+
+    Returns:
+        The change, or None where both are steady.
+
     """
-    rate, dearer, later = seconds.work / seconds.length_s, None, max(START_UP, start_up) + 1
+    rate, cost_shift, later = seconds.work / seconds.length_s, None, max(START_UP, start_up) + 1
     if seconds.cpu_s is not None:
-        told = (rate >= least_work) & (seconds.work > 0)
-        cost = np.where(told, seconds.cpu_s / np.where(told, seconds.work, 1.0), np.nan)
+        busy = (rate >= least_work) & (seconds.work > 0)
+        cost = np.where(busy, seconds.cpu_s / np.where(busy, seconds.work, 1.0), np.nan)
         cost[cost <= 0] = np.nan
-        dearer = find_shift(cost, CPU_FACTOR, rises=start_up + 1, falls=later)
+        cost_shift = find_shift(cost, CPU_FACTOR, rises=start_up + 1, falls=later)
     enough = len(rate) > 0 and rate.max() >= least_work and rate.max() > 0
-    moved = find_shift(rate, RATE_FACTOR, rises=later, falls=start_up + 1) if judge_rate and enough else None
-    shift = moved or dearer
+    rate_shift = find_shift(rate, RATE_FACTOR, rises=later, falls=start_up + 1) if judge_rate and enough else None
+    shift = rate_shift or cost_shift
     if shift is None:
         return None
     parts = slice(None, shift.before), slice(shift.after, None)
@@ -124,4 +164,4 @@ def find_change(
         costs = [cpu_s / work if work > 0 else None for cpu_s, work in zip(used, works, strict=True)]
     before, after = (work / length for work, length in zip(works, lengths, strict=True))
     at_s = float(seconds.end_s[shift.before - 1])
-    return Unsteady(at_s, before, after, costs[0], costs[1], moved is not None, dearer is not None)
+    return Unsteady(at_s, before, after, costs[0], costs[1], rate_shift is not None, cost_shift is not None)

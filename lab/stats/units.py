@@ -1,4 +1,4 @@
-"""Numbers as people read them: rates, latencies, durations, percentages. Everything inside the lab is seconds, bytes and ratios."""
+"""Text for rates, latencies, durations and percentages. Numbers inside the lab are seconds, bytes and ratios."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from lab.stats.histogram import LIMIT_US, UNIT_S
 
 
 def format_blocks(count: int) -> str:
+    """Return a number of blocks as text: 1 block, 6 blocks."""
     return f"{count} block" if count == 1 else f"{count} blocks"
 
 
 def format_percent(log_ratio: float) -> str:
-    """A log-ratio as a signed percentage with one decimal and a true minus sign: −12.3."""
+    """Return a log-ratio as a signed percentage with one decimal, a true minus sign and no unit: −12.3."""
     return f"{round(100 * expm1(log_ratio), 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def format_size(log_ratio: float) -> str:
+    """Return a log-ratio as a percentage with one decimal and its unit: 12.3 %."""
     return f"{100 * expm1(log_ratio):.1f} %"
 
 
 def format_interval(low: float | None, high: float | None) -> str:
+    """Return an interval of log-ratios as percentages, after a space: [−12.3, +4.5]; empty without both ends."""
     return f" [{format_percent(low)}, {format_percent(high)}]" if low is not None and high is not None else ""
 
 
 def format_rate(value: float | None) -> str:
-    """Requests per second without the unit: 999.8, 1,000, 23,456; – for None."""
+    """Return requests per second without the unit: 999.8, 1,000, 23,456; – for None."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 10_000 or float(value).is_integer() else f"{value:,.1f}"
 
 
 def format_seconds(value_s: float | None) -> str:
-    """A latency with three significant digits and its unit: 210 µs, 3.61 ms, 1.20 s; – for None."""
+    """Return a latency with three significant digits and its unit: 210 µs, 3.61 ms, 1.20 s; – for None."""
     if value_s is None:
         return "–"
     scale, unit = (1.0, "s") if value_s >= 0.9995 else (1e3, "ms") if value_s >= 0.9995e-3 else (1e6, "µs")
@@ -40,23 +43,23 @@ def format_seconds(value_s: float | None) -> str:
 
 
 def format_micros(value_s: float) -> str:
-    """Seconds as signed µs, of which hundredths are shown below 1, none from 100 on: −0.24, +41.5, 0 for nothing."""
+    """Return seconds as signed µs, with hundredths below 1 and whole numbers from 100 on: −0.24, +41.5, 0."""
     value = value_s * 1e6
-    after = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 0.995 else 2
-    return f"{value:+,.{after}f}".replace("-", "−") if round(value, after) else "0"
+    decimals = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 0.995 else 2
+    return f"{value:+,.{decimals}f}".replace("-", "−") if round(value, decimals) else "0"
 
 
 def format_bytes(value: float | None) -> str:
-    """A size with three significant digits: 950 B, 61.2 kB, 12.3 MB, 1.05 GB (powers of 1000); – for None."""
+    """Return a size with three significant digits in powers of 1000: 950 B, 61.2 kB, 12.3 MB, 1.05 GB; – for None."""
     if value is None:
         return "–"
     steps = ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"))
     scale, unit = next(((scale, unit) for scale, unit in steps if value * scale >= 0.9995), (1.0, "B"))
-    return f"{value:.0f} B" if unit == "B" else f"{_three(value * scale)} {unit}"
+    return f"{value:.0f} B" if unit == "B" else f"{_format_three_digits(value * scale)} {unit}"
 
 
 def format_duration(value_s: float) -> str:
-    """How long something takes, for people: 45 s, 5 min 10 s, 2 h 5 min."""
+    """Return a duration in seconds as text: 45 s, 5 min 10 s, 2 h 5 min."""
     seconds = round(value_s)
     minutes, hours = seconds // 60, seconds // 3600
     if hours:
@@ -65,15 +68,18 @@ def format_duration(value_s: float) -> str:
 
 
 def three_digits(value_s: float | None, scale: float) -> str:
-    """Three significant digits, whole numbers from 100 on; the histogram's end is a bound, not a value."""
+    """Return a latency times `scale` with three significant digits, whole numbers from 100 on; – for None.
+
+    The end of the histogram's range gets a ≥, as it is a bound and not a value.
+    """
     if value_s is None:
         return "–"
     bound = "≥" if value_s >= LIMIT_US * UNIT_S else ""
-    return f"{bound}{_three(value_s * scale)}"
+    return f"{bound}{_format_three_digits(value_s * scale)}"
 
 
 def significant(value: float, count: int) -> str:
-    """Return a number with so many significant digits, for what is not known any better: with two 24, 0.33, 19,000."""
+    """Return a number with `count` significant digits, for imprecise values: with two 24, 0.33, 19,000."""
     if not value:
         return "0"
     rounded = round(value, count - 1 - floor(log10(abs(value))))
@@ -82,22 +88,22 @@ def significant(value: float, count: int) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Three significant digits, whole numbers from 100 on; – for None."""
+    """Return a number with three significant digits, whole numbers from 100 on; – for None."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
 def format_range(low: float, high: float) -> str:
-    """Return the ends of what too few blocks range over, with two significant digits: 19–24; one number where they are the same."""
+    """Return the range of a few blocks with two significant digits: 19–24; a single number where both are equal."""
     return "–".join(dict.fromkeys(significant(end, 2) for end in (low, high)))
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """12.3 [11.9, 12.8], without an end that there is not."""
+    """Return a number with its interval, 12.3 [11.9, 12.8], or without one where an end is None."""
     return digits(value) + (f" [{digits(low)}, {digits(high)}]" if low is not None and high is not None else "")
 
 
-def _three(value: float) -> str:
-    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
-    return f"{value:,.{digits}f}"
+def _format_three_digits(value: float) -> str:
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2 if value >= 0.9995 else 3
+    return f"{value:,.{decimals}f}"

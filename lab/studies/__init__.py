@@ -1,5 +1,6 @@
-"""Studies: what was published, claim by claim, beside what the committed runs say of it, and the pages that show both.
+"""The studies: what was published, claim by claim, what the committed runs show about it, and the pages with both.
 
-`study_files` has the studies, `claims` their rules and verdicts, `ledger` all verdicts together. `steps`, `boots`, `carrying` and `matrix`
-are of all committed runs; `exhibits` are the notebooks' figures, `site` is the report. Nothing below imports it.
+`study_files` reads the studies, `claims` has the claims' rules and verdicts, and `ledger` puts all verdicts together. `steps`, `boots`,
+`carrying` and `matrix` summarise all committed runs. `exhibits` makes the notebooks' figures, and `site` makes the report. Nothing below
+imports this package.
 """

@@ -1,14 +1,15 @@
-"""Does it carry over? What each knob does to a request's cost on every target on which its pairs are committed, and what `local` says of the others.
+"""The transfer of effects between targets: each knob's effect on a request's cost wherever its pairs are committed.
 
     ingress-nginx+access-log-off  local −3.1 µs of 16.7, −18.6 %;  apiserver −4.6 µs of 37.2, −12.4 %   →   another time, another share
 
-Everything is of data/reference: no list says which knobs. Refuses to pool targets or loads, and to take what was not measured in pairs. By
-the lab's one rule: two effects are the same where their difference's 95 % interval lies within what is worth knowing of a request there,
-others where it excludes 0, else nobody can tell.
+All data comes from data/reference, and no list names the knobs. Refuses to pool targets or loads, and to use what was not measured in
+pairs. Two effects are equivalent if the 95 % interval of their difference lies within the equivalence margin of a request's cost on the
+target. They differ if it excludes 0, else the comparison is inconclusive.
 
-Where a knob's time on a target is another than on `local`, the ladder's steps explain it: a step is a committed pair of the sweep `ladder`;
-steps of one cause are multiplied, as each is a share of what the step before left. Where no step is about a knob, `local`'s time is
-multiplied by what the same known work costs there. Refuses to guess beyond that. Of the undecided ones it says how many blocks would tell.
+Where a knob's time on a target differs from that on `local`, the ladder's steps explain it: a step is a committed pair of the sweep
+`ladder`. Steps of one cause are multiplied, since each is a share of what the step before left. Where no step concerns a knob, `local`'s
+time is multiplied by what the same known work costs on the target. Refuses to guess beyond that. For inconclusive comparisons it says how
+many blocks would decide them.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ from lab.studies import matrix
 from lab.studies.steps import summaries
 
 METRIC = "cpu_per_request"
-"""What pairs tell at every load, and what is a time and a share at once."""
+"""The metric of this comparison: pairs measure it at every load, and it is both a time and a share."""
 Held = Literal["same", "other", "open"]
+"""The result of comparing two effects: equivalent, different or inconclusive."""
 KNOWN_WORK = "ingress-nginx+extra-work-80"
 """The knob that adds the same known work on every target."""
 SURE = 1.65
-"""A difference so many times as large as half its 95 % interval is found nine times in ten: (1.96 + 1.28) / 1.96."""
+"""The ratio of a difference to half its 95 % interval at which it is found with 90 % power: (1.96 + 1.28) / 1.96."""
 LadderStep = tuple[str, tuple[str, ...], str]
-"""Target, names of the variant, the present one first (`lab.model.variants.naming`), and what it is in words."""
+"""A step of the ladder: target, names of the variant, and words for it.
+
+The variant's present name comes first (`lab.model.variants.naming`).
+"""
 CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
     ("ingress-nginx+access-log-off", "kind"): (
         [
@@ -57,14 +62,22 @@ CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
         "on kind the baseline has two workers, which share that pipe, on local it has one, so that the knob changes nothing",
     ),
 }
-"""(knob, target) → the ladder's steps that are about what it takes away or adds there beside what it does on `local`, and what that is."""
+"""The causes of different effects: (knob, target) → the ladder's steps that explain it, and the cause in words."""
 WHERE = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
+"""The words for where a knob's cost can lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A knob's effect on one target, by one run. `doubt`: half the width of its level's 95 % interval, as a share of it; of fewer blocks than
-    have one, all that they range over.
+    """A knob's effect on one target, from one run.
+
+    Attributes:
+        run: The name of the run's folder.
+        pairs: The number of pairs.
+        cost: The effect on what a request costs.
+        doubt: Half the width of the 95 % interval of the baseline's cost, as a share of that cost. For fewer blocks than an interval needs,
+            it is the entire range of the blocks.
+
     """
 
     run: str
@@ -74,15 +87,25 @@ class Shown:
 
     @property
     def seconds(self) -> Interval:
-        """As `Cost.seconds`, wider by what is not known of the level."""
+        """The effect in seconds, with its interval widened by the uncertainty of the baseline's cost."""
         value, low, high = self.cost.seconds
-        more = abs(value) * self.doubt
-        return value, value - hypot(value - low, more), value + hypot(high - value, more)
+        margin = abs(value) * self.doubt
+        return value, value - hypot(value - low, margin), value + hypot(high - value, margin)
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One knob at one load. `kind`: where its cost can lie, as annotated; `why`: target → why it has nothing in `shown`."""
+    """The effects of a knob at a load on every target.
+
+    Attributes:
+        variant: The variant with the knob.
+        against: The variant's baseline.
+        kind: Where the knob's cost can lie, as annotated.
+        point: The load.
+        shown: Target → effect.
+        why: Target → why it has no effect in `shown`.
+
+    """
 
     variant: str
     against: str
@@ -92,109 +115,118 @@ class Carried:
     why: Mapping[str, str]
 
     def seconds(self, target: str) -> Held:
-        """Whether `local`'s seconds are the target's."""
-        there = self.shown[target]
-        return _held(there.seconds, self.shown[DEFAULT_TARGET].seconds, there.cost.level_s * WORTH)
+        """Compare the effect in seconds on a target with that on `local`."""
+        on_target = self.shown[target]
+        return _compare(on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * WORTH)
 
     def shares(self, target: str) -> Held:
-        """Whether `local`'s share is the target's."""
-        return _held(self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, worth_of(WORTH))
+        """Compare the effect as a share of the cost on a target with that on `local`."""
+        return _compare(self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, worth_of(WORTH))
 
 
-def _held(there: Interval, here: Interval, worth: float) -> Held:
-    gap, half = apart(there, here)
-    if abs(gap) + half <= worth:
+def _compare(on_target: Interval, on_local: Interval, margin: float) -> Held:
+    """Return whether two effects are equivalent (within the margin), different, or neither for certain."""
+    gap, half = apart(on_target, on_local)
+    if abs(gap) + half <= margin:
         return "same"
     return "other" if abs(gap) > half else "open"
 
 
 def carried(runs: Sequence[Evidence]) -> list[Carried]:
-    """Every knob with committed pairs on two targets or more at one load, by name: at the load that most targets have, closed loops first."""
-    found: dict[tuple[str, str], dict[Point, dict[str, Shown]]] = {}
+    """Return every knob with committed pairs on two targets or more at one load, by name.
+
+    The load is the one that most targets have, closed loops first.
+    """
+    by_knob: dict[tuple[str, str], dict[Point, dict[str, Shown]]] = {}
     kinds: dict[tuple[str, str], Kind] = {}
     for run in runs:
-        for knob, kind, point, shown in _of(run):
+        for knob, kind, point, effect in _list_effects(run):
             kinds.setdefault(knob, kind)
-            targets = found.setdefault(knob, {}).setdefault(point, {})
-            known = targets.get(run.run.record.target)
-            if known is None or shown.pairs > known.pairs:  # else the newest, which comes first
-                targets[run.run.record.target] = shown
+            targets = by_knob.setdefault(knob, {}).setdefault(point, {})
+            previous = targets.get(run.run.record.target)
+            if previous is None or effect.pairs > previous.pairs:  # among equals the newest run, which comes first
+                targets[run.run.record.target] = effect
     lines: list[Carried] = []
-    for knob, loads in sorted(found.items()):
-        point = max(loads, key=lambda each: (len(loads[each]), each.rate_rps is None))
+    for knob, loads in sorted(by_knob.items()):
+        point = max(loads, key=lambda load: (len(loads[load]), load.rate_rps is None))
         if len(loads[point]) > 1:
-            why: dict[str, str] = {}
-            for target in (each for each in matrix.places() if each not in loads[point]):
+            reasons: dict[str, str] = {}
+            for target in (place for place in matrix.places() if place not in loads[point]):
                 cell = matrix.of_variants(target, [knob[0]])
-                told = {
+                by_kind = {
                     "works": "it comes up there",
                     "measured": "not in pairs at this load",
                     "not possible": cell.said,
                 }
-                why[target] = told.get(cell.kind, "not measured there")
-            lines.append(Carried(*knob, kinds[knob], point, loads[point], why))
+                reasons[target] = by_kind.get(cell.kind, "not measured there")
+            lines.append(Carried(*knob, kinds[knob], point, loads[point], reasons))
     return lines
 
 
-def _of(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, Point, Shown]]:
-    """(variant and its baseline, kind, load, effect) of what is a knob, was measured in pairs and has an interval.
+def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, Point, Shown]]:
+    """Yield (variant and its baseline, kind, load, effect) of knobs that were measured in pairs and have an interval.
 
-    The load is less what says for how long and how often it is made: that changes how surely something is known, and not what.
+    The load leaves out for how long and how often it is made: that changes the precision of an effect, not the effect.
     """
     record = run.run.record
-    how_long = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
+    duration = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.variant in record.variants}
     steady = summaries(run)[:1] if record.pairs else ()
     for row in (row for summary in steady for row in summary.rows if row.pair is not None):
         variant, base = variants[row.arm.name], variants.get(row.arm.baseline or "")
         if row.arm.role != "variant" or not variant.own_knobs or base is None or base.name != variant.baseline:
             continue
-        effect = next((each for each in row.effects if each.metric == METRIC), None)
+        effect = next((effect for effect in row.effects if effect.metric == METRIC), None)
         cost = cost_of(effect) if effect is not None else None
         if effect is not None and effect.estimate is not None and cost is not None:
-            load = row.point.model_copy(update={"threads": 1, "threads_at_most": None, **how_long})
-            shown = Shown(run.name, effect.estimate.n, cost, _doubt(row))
-            yield (variant.name, base.name), "shared" if variant.shared_cost else "process", load, shown
+            load = row.point.model_copy(update={"threads": 1, "threads_at_most": None, **duration})
+            on_target = Shown(run.name, effect.estimate.n, cost, _estimate_doubt(row))
+            yield (variant.name, base.name), "shared" if variant.shared_cost else "process", load, on_target
 
 
-def _doubt(row: Row) -> float:
-    alone = list(row.base.known(METRIC).values()) if row.base else []
-    level = middle(alone) if alone else None
+def _estimate_doubt(row: Row) -> float:
+    """Return the uncertainty of the baseline's cost, as a share of it; 0 where no block measured it."""
+    solo = list(row.base.known(METRIC).values()) if row.base else []
+    level = middle(solo) if solo else None
     if level is not None and level.low is not None and level.high is not None:
         return (level.high - level.low) / 2 / level.value
-    several = alone if len(alone) > 1 or row.pair is None else list(row.pair.base.known(METRIC).values())
+    several = solo if len(solo) > 1 or row.pair is None else list(row.pair.base.known(METRIC).values())
     return log(max(several) / min(several)) if several else 0.0
 
 
 def sentences(lines: Sequence[Carried]) -> Iterator[str]:
-    """Of the knobs of each kind that `local` and another target have both: how many of `local`'s effects are those there, as times and as
-    shares, and which predict more. What holds for more knobs than it fails predicts; better, where it does so more often.
+    """Yield for each kind of cost and target how well `local`'s effects predict those on the target.
+
+    A sentence counts for how many knobs `local`'s time and share are equivalent on the target. The better predictor is equivalent for more
+    knobs than it fails for, and more often than the other.
     """
-    named: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
+    phrases: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
     kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
     for kind, target in sorted(kinds):
-        both = _both(lines, target, kind)
-        if not both or target == DEFAULT_TARGET:
+        shared = _select_shared(lines, target, kind)
+        if not shared or target == DEFAULT_TARGET:
             continue
         counts = {
-            "µs": Counter(each.seconds(target) for each in both),
-            "per cent": Counter(each.shares(target) for each in both),
+            "µs": Counter(line.seconds(target) for line in shared),
+            "per cent": Counter(line.shares(target) for line in shared),
         }
         time, share = (
-            ", ".join(f"{said} {each[held]}" for held, said in named.items() if each[held]) for each in counts.values()
+            ", ".join(f"{text} {count[held]}" for held, text in phrases.items() if count[held])
+            for count in counts.values()
         )
-        worth = {name: (each["same"] - each["other"], -each["other"]) for name, each in counts.items()}
-        better = max(worth, key=lambda name: worth[name])
-        so = f"{DEFAULT_TARGET}'s {better} predict {target} better"
-        if worth[better] == min(worth.values()):
-            so = f"which of the two predicts {target}, this does not tell"
-        elif worth[better][0] <= 0:
-            so = f"neither predicts {target}"
-        of = f"of {len(both)} knob{'s' if len(both) > 1 else ''} whose cost can lie {WHERE[kind]}"
-        yield f"{target}: {of} {DEFAULT_TARGET}'s time {time}; its share {share}: {so}."
+        scores = {name: (count["same"] - count["other"], -count["other"]) for name, count in counts.items()}
+        better = max(scores, key=lambda name: scores[name])
+        conclusion = f"{DEFAULT_TARGET}'s {better} predict {target} better"
+        if scores[better] == min(scores.values()):
+            conclusion = f"which of the two predicts {target}, this does not tell"
+        elif scores[better][0] <= 0:
+            conclusion = f"neither predicts {target}"
+        subject = f"of {len(shared)} knob{'s' if len(shared) > 1 else ''} whose cost can lie {WHERE[kind]}"
+        yield f"{target}: {subject} {DEFAULT_TARGET}'s time {time}; its share {share}: {conclusion}."
 
 
-def _both(lines: Sequence[Carried], target: str, kind: Kind = "process") -> list[Carried]:
+def _select_shared(lines: Sequence[Carried], target: str, kind: Kind = "process") -> list[Carried]:
+    """Return the knobs of a kind that were measured both on `local` and on a target."""
     return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
 
 
@@ -203,9 +235,15 @@ def _both(lines: Sequence[Carried], target: str, kind: Kind = "process") -> list
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A knob whose time on a target is another than on `local`. `predicted`: by `by`, in the unit of `measured`; None where nothing predicts.
+    """A knob whose time on a target differs from that on `local`, with what explains it.
 
-    Both are log-ratios where `share`, else seconds; each a value and its 95 % interval.
+    Attributes:
+        variant: The variant with the knob.
+        measured: The effect on the target: a value and its 95 % interval.
+        predicted: The effect that `by` predicts, in the unit of `measured`; None where nothing predicts it.
+        share: Whether both are log-ratios, else they are seconds.
+        by: The explanation in words.
+
     """
 
     variant: str
@@ -216,13 +254,14 @@ class Explained:
 
     @property
     def fits(self) -> bool:
-        """Whether the interval of the difference between measured and predicted holds 0."""
+        """True if the interval of the difference between measured and predicted contains 0."""
         if self.predicted is None:
             return False
         gap, half = apart(self.measured, self.predicted)
         return abs(gap) <= half
 
     def text(self, interval: Interval) -> str:
+        """Return an effect with its interval in words, in per cent or µs."""
         value, low, high = interval
         if self.share:
             return f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
@@ -230,70 +269,93 @@ class Explained:
 
 
 def explain_differences(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> list[Explained]:
-    """Return every knob in the proxy's process whose time on a target is another than on `local`, with what explains it."""
-    both = _both(lines, target)
-    work = next((each for each in both if each.variant == KNOWN_WORK), None)
-    return [_explained(line, work, runs, target) for line in both if line.seconds(target) == "other"]
+    """Return each knob in the proxy's process whose time on a target differs from `local`'s, with an explanation."""
+    shared = _select_shared(lines, target)
+    work = next((line for line in shared if line.variant == KNOWN_WORK), None)
+    return [_explain(line, work, runs, target) for line in shared if line.seconds(target) == "other"]
 
 
-def _explained(line: Carried, work: Carried | None, runs: Sequence[Evidence], target: str) -> Explained:
-    there, here = line.shown[target].cost, line.shown[DEFAULT_TARGET].cost
+def _explain(line: Carried, work: Carried | None, runs: Sequence[Evidence], target: str) -> Explained:
+    """Return what explains a knob's effect on a target: steps of the ladder, else the known work's cost there."""
+    target_cost, local_cost = line.shown[target].cost, line.shown[DEFAULT_TARGET].cost
     predicted = None
     if (line.variant, target) in CAUSES:
-        steps, words = CAUSES[line.variant, target]
-        changes = [_step_change(at, variants, runs) for at, variants, _ in steps]
-        known = [change for change in changes if change is not None]
-        if len(known) == len(changes):  # log-ratios that were measured apart: their squares add up
-            value, half = sum(change[0] for change in known), hypot(*((change[2] - change[1]) / 2 for change in known))
+        steps, cause = CAUSES[line.variant, target]
+        changes = [_find_step_change(place, variants, runs) for place, variants, _ in steps]
+        measured = [change for change in changes if change is not None]
+        if len(measured) == len(changes):  # log-ratios that were measured separately: their squares add up
+            value, half = (
+                sum(change[0] for change in measured),
+                hypot(*((change[2] - change[1]) / 2 for change in measured)),
+            )
             predicted = value, value - half, value + half
-        by = f"{' and '.join(f'{said} ({at})' for at, _, said in steps)}: {words}"
-        return Explained(line.variant, there.change, predicted, share=True, by=by)
+        by = f"{' and '.join(f'{text} ({place})' for place, _, text in steps)}: {cause}"
+        return Explained(line.variant, target_cost.change, predicted, share=True, by=by)
     by = f"what the same known work ({KNOWN_WORK}) costs there, times {DEFAULT_TARGET}'s time; no step of the ladder is about it"
     if line.variant == KNOWN_WORK:
         by = "it is the known work itself: what it costs is what CPU time is worth there"
-    elif work is not None:  # the log-ratio of what it costs there to what it costs on local, with its interval
-        costs, own = ([log(each) for each in work.shown[at].cost.seconds] for at in (target, DEFAULT_TARGET))
-        half = hypot((costs[2] - costs[1]) / 2, (own[2] - own[1]) / 2)
-        seconds = here.seconds
-        value, relative = seconds[0] * exp(costs[0] - own[0]), hypot((seconds[2] - seconds[1]) / 2 / seconds[0], half)
+    elif work is not None:  # the log-ratio of its cost on the target to that on local, with its interval
+        target_logs, local_logs = (
+            [log(seconds) for seconds in work.shown[place].cost.seconds] for place in (target, DEFAULT_TARGET)
+        )
+        half = hypot((target_logs[2] - target_logs[1]) / 2, (local_logs[2] - local_logs[1]) / 2)
+        seconds = local_cost.seconds
+        value, relative = (
+            seconds[0] * exp(target_logs[0] - local_logs[0]),
+            hypot((seconds[2] - seconds[1]) / 2 / seconds[0], half),
+        )
         predicted = value, value - abs(value) * relative, value + abs(value) * relative
-    return Explained(line.variant, there.seconds, predicted, share=False, by=by)
+    return Explained(line.variant, target_cost.seconds, predicted, share=False, by=by)
 
 
-def _step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
-    """Return the log-ratio of a step with its interval, of the newest run that has it under the first of its names; None without one."""
+def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
+    """Return a step's log-ratio with its interval, from the newest run that has it; None without one.
+
+    Args:
+        target: The target of the ladder.
+        variants: The names of the step's variant; the first one that a run has is taken.
+        runs: The committed runs, the newest first.
+
+    """
     ladders = [run for run in runs if (run.run.record.sweep, run.run.record.target) == ("ladder", target)]
     for variant in variants:
         rows = (row for run in ladders for summary in summaries(run) for row in summary.rows if row.arm.name == variant)
-        for effect in (each for row in rows for each in row.effects if each.metric == METRIC):
+        for effect in (effect for row in rows for effect in row.effects if effect.metric == METRIC):
             if effect.estimate is not None and effect.estimate.interval is not None:
                 return effect.estimate.effect, *effect.estimate.interval
     return None
 
 
 def list_undecided(lines: Sequence[Carried], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
-    """Yield every knob in the proxy's process of which nobody can tell whether `local`'s time is a target's: its name, the blocks that were
-    measured there, those that would decide it nine times in ten, if both effects are what they were measured to be (None: more than any plan
-    takes, or none), and whether `local`'s own interval is too wide for any.
+    """Yield every knob in the proxy's process whose comparison of times between `local` and a target is inconclusive.
+
+    Yields:
+        The variant, the blocks that were measured on the target, the blocks that would decide it nine times in ten if both effects are what
+        they were measured to be (None: more than any plan takes, or no number does), and whether `local`'s own interval is too wide for any.
+
     """
-    for line in (each for each in _both(lines, target) if each.seconds(target) == "open"):
-        there, here = line.shown[target], line.shown[DEFAULT_TARGET]
-        gap, _ = apart(there.seconds, here.seconds)
-        wide_there, wide_here = ((each.seconds[2] - each.seconds[1]) / 2 for each in (there, here))
-        allowed = max(abs(gap), there.cost.level_s * WORTH - abs(gap)) / SURE
+    for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
+        on_target, on_local = line.shown[target], line.shown[DEFAULT_TARGET]
+        gap, _ = apart(on_target.seconds, on_local.seconds)
+        target_half, local_half = ((effect.seconds[2] - effect.seconds[1]) / 2 for effect in (on_target, on_local))
+        allowed = max(abs(gap), on_target.cost.level_s * WORTH - abs(gap)) / SURE
         needed = MAX_BLOCKS + 1
-        if wide_here < allowed:
-            needed = round(there.pairs * wide_there**2 / (allowed**2 - wide_here**2) + 0.5)
-        yield line.variant, there.pairs, needed if needed <= MAX_BLOCKS else None, wide_here >= allowed
+        if local_half < allowed:
+            needed = round(on_target.pairs * target_half**2 / (allowed**2 - local_half**2) + 0.5)
+        yield line.variant, on_target.pairs, needed if needed <= MAX_BLOCKS else None, local_half >= allowed
 
 
 # -- as tables ------------------------------------------------------------------------------------------------
 
 
 def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
-    """The table and a sentence for each kind of cost and target; links are as from the checkout's top.
+    """Return the table and a sentence for each kind of cost and target; links start at the top of the checkout.
 
-    With `runs`, those whose ladders explain: what makes a knob's effect another on a target, and what would decide the undecided ones.
+    Args:
+        lines: The knobs that were measured on several targets.
+        runs: The runs whose ladders explain why a knob's effect differs on a target. With them, the page also has these explanations, and
+            how many blocks would decide the inconclusive comparisons.
+
     """
     if not lines:
         none = (
@@ -304,10 +366,11 @@ def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
     targets = matrix.places()
     rows: list[tuple[str | Cell, ...]] = []
     for line in lines:
-        connections, how, _, *rest = load_text(line.point).split(", ")
-        load = ", ".join([f"{line.point.name}: {connections}", how, *rest])
+        connections, how, _, *details = load_text(line.point).split(", ")
+        load = ", ".join([f"{line.point.name}: {connections}", how, *details])
         cells = (
-            _cell(line.shown[each]) if each in line.shown else Cell("–", tail=f" {line.why[each]}") for each in targets
+            _make_cell(line.shown[target]) if target in line.shown else Cell("–", tail=f" {line.why[target]}")
+            for target in targets
         )
         rows.append((line.variant, line.against, load, WHERE[line.kind], *cells))
     rule = (
@@ -318,26 +381,31 @@ def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
     parts: list[Part] = [texts(heads, rows), plain(rule), *map(plain, sentences(lines))]
     for target in targets if runs else ():
         if target != DEFAULT_TARGET:
-            parts += _why_there(lines, runs, target)
+            parts += _explain_target(lines, runs, target)
     return parts
 
 
-def _cell(shown: Shown) -> Cell:
-    value, low, high = shown.cost.change
+def _make_cell(effect: Shown) -> Cell:
+    """Return the table's cell of an effect, linked to its run."""
+    value, low, high = effect.cost.change
     share = f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
-    level = significant(shown.cost.level_s * 1e6, 2)  # mostly of two solo blocks
-    return Cell(f"[{shown.cost.text} of {level}; {share}](data/reference/{shown.run})")
+    level = significant(effect.cost.level_s * 1e6, 2)  # mostly from two solo blocks
+    return Cell(f"[{effect.cost.text} of {level}; {share}](data/reference/{effect.run})")
 
 
-def _why_there(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
-    """Why knobs have another effect on a target, and how many blocks there would decide the others; empty where all are the same."""
-    why: list[tuple[str, ...]] = []
-    for each in explain_differences(lines, runs, target):
-        made = "–" if each.predicted is None else each.text(each.predicted)
-        so = "explained" if each.fits else "in part" if each.predicted is not None and each.share else "not explained"
-        why.append((each.variant, each.text(each.measured), each.by, made, so))
-    if why:
-        yield texts((f"another effect on {target}", "measured there", "explained by", "which makes", "so"), why)
+def _explain_target(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
+    """Yield why knobs have another effect on a target, and how many blocks would decide the inconclusive ones."""
+    explanations: list[tuple[str, ...]] = []
+    for knob in explain_differences(lines, runs, target):
+        prediction = "–" if knob.predicted is None else knob.text(knob.predicted)
+        result = (
+            "explained" if knob.fits else "in part" if knob.predicted is not None and knob.share else "not explained"
+        )
+        explanations.append((knob.variant, knob.text(knob.measured), knob.by, prediction, result))
+    if explanations:
+        yield texts(
+            (f"another effect on {target}", "measured there", "explained by", "which makes", "so"), explanations
+        )
     none = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
     blocks = [
         (variant, str(measured), str(needed) if needed else none if too_wide else f"more than {MAX_BLOCKS}")

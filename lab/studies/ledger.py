@@ -1,7 +1,8 @@
 """The ledger: every published claim with two judgements side by side.
 
-What the publication's own data say of it (`lab.studies.claims.publications`), and what our runs do, with the effect and the run that it
-rests on. As text, as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: what has no rule yet is counted.
+The one is by the publication's own data (`lab.studies.claims.publications`), the other by our runs, with the effect and the run that it
+rests on. It is printed as text, as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a claim without a
+rule is counted.
 """
 
 from __future__ import annotations
@@ -31,175 +32,209 @@ STYLES: dict[Answer | OwnAnswer, str] = {
     "not borne out": "red",
     "no data": "dim",
 }
+"""The terminal style of each answer."""
 OPENINGS: dict[Answer, str] = {
     "reproduced": "**It holds here** that",
     "contradicted": "**It does not hold here** that",
     "not resolved": "**It stays open** whether",
     "not measurable here": "**This machine cannot show** whether",
 }
-"""Answer of a claim → how a sentence of its text begins."""
+"""The opening of a sentence with a claim's text, by the claim's answer."""
 
 
 def ledger(study: str | None = None) -> list[Verdict]:
-    """Every claim in the order of claims.csv, or one study's, by its own data and on data/reference. UsageError for a faulty rule."""
+    """Return the verdicts of all claims, or of one study's, in the order of claims.csv.
+
+    Each is judged by its own data and by the runs of data/reference.
+
+    Raises:
+        UsageError: A rule is faulty.
+
+    """
     runs, damaged = evidence.references()
-    known, own = claims.rules(), owned()
+    rules, judgements = claims.rules(), owned()
     return [
-        replace(judged(claim, known.get(claim.id, []), runs, damaged), own=own.get(claim.id))
+        replace(judged(claim, rules.get(claim.id, []), runs, damaged), own=judgements.get(claim.id))
         for claim in claims.claims()
         if study in (None, claim.study)
     ]
 
 
 def checks(study: str | None = None) -> list[Verdict]:
-    """What is known beforehand (lab/studies/claims/checks), judged on data/reference; `reproduced` says that it came out so."""
+    """Return the verdicts of the checks, which are known beforehand, by the runs of data/reference.
+
+    The rules are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
+    """
     runs, damaged = evidence.references()
-    return [judged(claim, known, runs, damaged) for claim, known in claims.checks() if study in (None, claim.study)]
+    return [judged(claim, rules, runs, damaged) for claim, rules in claims.checks() if study in (None, claim.study)]
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """`102 claims: 3 reproduced, 12 not resolved, …`, without what there is none of."""
-    return f"{len(verdicts)} claims: {_counted([verdict.answer for verdict in verdicts], ANSWERS)}"
+    """Return how often each answer occurs: `102 claims: 3 reproduced, 12 not resolved, …`."""
+    return f"{len(verdicts)} claims: {_count_answers([verdict.answer for verdict in verdicts], ANSWERS)}"
 
 
 def own_counts(verdicts: Sequence[Verdict]) -> str:
-    """`by the publications' own data: 40 borne out, …`, likewise."""
-    told = _counted([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
-    return f"by the publications' own data: {told or 'none judged'}"
+    """Return how often each answer by the publications' own data occurs."""
+    text = _count_answers([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
+    return f"by the publications' own data: {text or 'none judged'}"
 
 
-def _counted(found: Sequence[str], order: Iterable[str]) -> str:
-    return ", ".join(f"{found.count(answer)} {answer}" for answer in order if answer in found)
+def _count_answers(answers: Sequence[str], order: Iterable[str]) -> str:
+    return ", ".join(f"{answers.count(answer)} {answer}" for answer in order if answer in answers)
 
 
 def sentences(verdicts: Sequence[Verdict]) -> str:
-    """Markdown: what these came to here, a line each."""
+    """Return the verdicts as Markdown, a line each, without claims that have no rule yet."""
     lines: list[str] = []
     for verdict in judged_at_all(verdicts):
-        said = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
-        told = "; ".join(filter(None, [verdict.effect, verdict.why]))
-        parts = [said, f"{told}." if told else "", ", ".join(f"`{run}`" for run in verdict.runs)]
+        head = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
+        details = "; ".join(filter(None, [verdict.effect, verdict.why]))
+        parts = [head, f"{details}." if details else "", ", ".join(f"`{run}`" for run in verdict.runs)]
         lines.append(" ".join(filter(None, parts)))
     return "\n".join(lines)
 
 
 def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
-    """What a notebook asserts at its end. AssertionError where a claim that has a run is a gap (nothing there of what its rule
-    asks for), where one without a run has a verdict, and where a check (`known`) did not come out as it must. A damaged file is told
-    in its claim's verdict and ends no notebook.
+    """Assert at the end of a notebook that its claims are complete.
+
+    A damaged file is reported in its claim's verdict and ends no notebook.
+
+    Args:
+        verdicts: The verdicts of the claims.
+        known: The verdicts of the checks.
+
+    Raises:
+        AssertionError: A run lacks what a claim's rule asks for, a claim without a run has a verdict, or a check did not come out as it must.
+
     """
     for verdict in (*verdicts, *known):
         name, answer = verdict.claim.id, verdict.answer
-        gaps = [gap for found in verdict.findings for gap in found.gaps]
+        gaps = [gap for finding in verdict.findings for gap in finding.gaps]
         assert not gaps, f"{name}: {', '.join(verdict.runs)} does not have what its rule asks for: {'; '.join(gaps)}"
         decided = answer in ("reproduced", "contradicted")
         assert verdict.findings or (verdict.why and not decided), f"{name}: {answer} without a run"
-        told = verdict.runs and (verdict.effect or any(found.damaged for found in verdict.findings))
-        assert told or not verdict.findings, f"{name}: {answer} without its run or effect"
+        explained = verdict.runs and (verdict.effect or any(finding.damaged for finding in verdict.findings))
+        assert explained or not verdict.findings, f"{name}: {answer} without its run or effect"
     for verdict in known:
-        for part in (part for found in verdict.findings for part in found.measured if part.test.bounded):
+        for part in (part for finding in verdict.findings for part in finding.measured if part.test.bounded):
             assert part.value is not None and part.test.met(part.value), f"{verdict.claim.id}: {part.text}"
 
 
 def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
-    """Markdown, one paragraph for the head of a notebook: what these claims came to here, each with the number that decides; and all in numbers."""
-    known = {verdict.claim.id: verdict for verdict in verdicts}
-    said: dict[str, list[str]] = {opening: [] for opening in OPENINGS.values()}
-    for verdict in (known[name] for name in ids):
+    """Return a Markdown paragraph for the head of a notebook: these claims' results, and the counts of all verdicts.
+
+    Each claim is followed by the number that decides it.
+    """
+    by_id = {verdict.claim.id: verdict for verdict in verdicts}
+    by_opening: dict[str, list[str]] = {opening: [] for opening in OPENINGS.values()}
+    for verdict in (by_id[name] for name in ids):
         text = verdict.claim.text
-        deciding = [part for found in verdict.findings for part in found.measured if part.test.bounded]
+        deciding = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
         deciding = [part for part in deciding if part.holds is False] or deciding
         lowered = text[0].lower() + text[1:] if text[1:2].islower() or text[:2] == "A " else text
-        that = f"{lowered} ({deciding[0].text if deciding else verdict.why})"
-        said.setdefault(OPENINGS.get(verdict.answer, ""), []).append(that)
-    whole = [f"{opening} {'; '.join(those)}." for opening, those in said.items() if opening and those]
-    return " ".join([*whole, f"Of all {counts(verdicts)}."])
+        clause = f"{lowered} ({deciding[0].text if deciding else verdict.why})"
+        by_opening.setdefault(OPENINGS.get(verdict.answer, ""), []).append(clause)
+    paragraphs = [f"{opening} {'; '.join(clauses)}." for opening, clauses in by_opening.items() if opening and clauses]
+    return " ".join([*paragraphs, f"Of all {counts(verdicts)}."])
 
 
 def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Without those that have no rule yet."""
+    """Return the verdicts without those of claims that have no rule yet."""
     return [verdict for verdict in verdicts if verdict.answer != "not judged yet"]
 
 
 def left(verdicts: Sequence[Verdict]) -> list[str]:
-    """Per study, the claims that have no rule yet."""
-    found: dict[str, list[str]] = {}
+    """Return a line for each study with the claims that have no rule yet."""
+    by_study: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.answer == "not judged yet":
-            found.setdefault(verdict.claim.study, []).append(verdict.claim.id)
-    return [f"{study}: not judged yet: {', '.join(ids)}" for study, ids in found.items()]
+            by_study.setdefault(verdict.claim.study, []).append(verdict.claim.id)
+    return [f"{study}: not judged yet: {', '.join(ids)}" for study, ids in by_study.items()]
 
 
 # -- as people read it, and as data -------------------------------------------------------------------------
 
 
 def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False, known: Sequence[Verdict] = ()) -> None:
-    """What is judged, each with its text, both judgements, effect and run; by study what is not yet; checks (`known`) after it.
+    """Print every judged claim with its text, both judgements, effect and run; below, by study, those without a rule.
 
-    `rules_too`: also both rules of each, and how a claim of each kind is judged.
+    Args:
+        console: Where to print.
+        verdicts: The verdicts of the claims.
+        rules_too: Whether to print both rules of each claim, and how claims of each kind are judged.
+        known: The verdicts of the checks, printed after the claims.
+
     """
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for verdict in (*judged_at_all(verdicts), *known):
         name = f"check {verdict.claim.id}" if verdict in known else verdict.claim.id
-        said = Text(verdict.claim.text)
+        text = Text(verdict.claim.text)
         if verdict.claim.published:
-            said.append(f"\npublished: {verdict.claim.value}", style="dim")
+            text.append(f"\npublished: {verdict.claim.value}", style="dim")
         if verdict.own is not None:
-            said.append("\nits own data: ", style="dim").append(verdict.own.answer, style=STYLES[verdict.own.answer])
-            said.append(f": {verdict.own.sentence}", style="dim")
-        both = [("rule of its own data", verdict.own.rule if verdict.own else ""), ("rule", verdict.rule)]
-        lines = [f"{what}: {rule}" for what, rule in both if rule and rules_too]
-        targets = {found.run: f" on {found.target}" for found in verdict.findings}
+            text.append("\nits own data: ", style="dim").append(verdict.own.answer, style=STYLES[verdict.own.answer])
+            text.append(f": {verdict.own.sentence}", style="dim")
+        rules = [("rule of its own data", verdict.own.rule if verdict.own else ""), ("rule", verdict.rule)]
+        lines = [f"{label}: {rule}" for label, rule in rules if rule and rules_too]
+        targets = {finding.run: f" on {finding.target}" for finding in verdict.findings}
         lines += [verdict.effect, verdict.why, ", ".join(f"{run}{targets.get(run, '')}" for run in verdict.runs)]
-        said.append("".join(f"\n{line}" for line in lines if line), style="dim")
-        grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), said)
+        text.append("".join(f"\n{line}" for line in lines if line), style="dim")
+        grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), text)
         grid.add_row("", "")
     console.print(Text(f"{ONE_BOOT}.", style="dim"), soft_wrap=True)
     console.print(grid)
-    for line in [*left(verdicts), *(_kinds(verdicts) if rules_too else [])]:
+    for line in [*left(verdicts), *(_explain_kinds(verdicts) if rules_too else [])]:
         console.print(Text(line, style="dim"), soft_wrap=True)
     for line in (counts(verdicts), own_counts(verdicts)):
         console.print(line, highlight=False, soft_wrap=True)
 
 
 def page(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: bool = False) -> list[Part]:
-    """As Markdown has it, in README and at the notebooks' ends; below the table how kinds of claims are judged, and the checks (`known`).
+    """Return the ledger as a table with notes, for a Markdown file and at the notebooks' ends.
 
-    `linked`: from the checkout's top, to the notebooks that show the claims and to the runs' folders.
+    Below the table stand how kinds of claims are judged, and the checks.
+
+    Args:
+        verdicts: The verdicts of the claims.
+        known: The verdicts of the checks.
+        linked: Whether to link claims to their notebooks and runs to their folders, with paths from the top of the checkout.
+
     """
-    folders = {found.run: found.name for verdict in verdicts for found in verdict.findings}
+    folders = {finding.run: finding.name for verdict in verdicts for finding in verdict.findings}
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
     heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
-    table = texts(heads, [list(_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
-    below = [*left(verdicts), counts(verdicts), own_counts(verdicts), *_kinds(verdicts)]
-    below += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
-    return [plain(f"{ONE_BOOT}."), table, Notes(tuple(map(Text, below)))]
+    table = texts(heads, [list(_list_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
+    notes = [*left(verdicts), counts(verdicts), own_counts(verdicts), *_explain_kinds(verdicts)]
+    notes += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
+    return [plain(f"{ONE_BOOT}."), table, Notes(tuple(map(Text, notes)))]
 
 
-def _cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[str | Cell]:
-    claim, own = verdict.claim, verdict.own
+def _list_cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[str | Cell]:
+    """Yield the cells of a claim's row; `folders`: run → its folder's name."""
+    claim, judgement = verdict.claim, verdict.own
     yield f"[{claim.id}](notebooks/{claim.study}.ipynb)" if linked else claim.id
     yield claim.text
     yield claim.value
-    yield Cell(own.answer, strong=True, tail=f": {own.sentence}") if own else ""
+    yield Cell(judgement.answer, strong=True, tail=f": {judgement.sentence}") if judgement else ""
     yield Cell(verdict.answer, strong=True)
     yield "; ".join(filter(None, [verdict.effect, verdict.why]))
     places = [(run, folders.get(run) if linked else None) for run in verdict.runs]
-    targets = {found.run: f" on {found.target}" for found in verdict.findings}
+    targets = {finding.run: f" on {finding.target}" for finding in verdict.findings}
     linked_runs = ((run, f"[{name}](data/reference/{name})" if name else f"`{run}`") for run, name in places)
-    yield ", ".join(f"{shown}{targets.get(run, '')}" for run, shown in linked_runs)
+    yield ", ".join(f"{text}{targets.get(run, '')}" for run, text in linked_runs)
 
 
-def _kinds(verdicts: Sequence[Verdict]) -> list[str]:
-    """How claims of the kinds that are among these are judged."""
-    among = {verdict.claim.kind for verdict in verdicts}
-    return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in among]
+def _explain_kinds(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return how claims of the kinds among these are judged."""
+    kinds = {verdict.claim.kind for verdict in verdicts}
+    return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 
 
 def list_verdicts(verdicts: Sequence[Verdict], checks: Sequence[Verdict] = ()) -> dict[str, Any]:
-    """Return what `ledger --json` prints: every claim, judged or not, what its answers mean, how kinds are judged, and the checks."""
+    """Return what `ledger --json` prints: claims, checks, counts, and what answers and kinds mean."""
     return {
         "answers": ANSWERS,
         "own_answers": OWN_ANSWERS,

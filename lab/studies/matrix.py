@@ -1,8 +1,8 @@
-"""Each parameter and each sweep of the studies × each target: measured there, seen to work there, not possible there, or not shown.
+"""The matrix of what each target has shown about each parameter and each sweep of the studies.
 
-All from data: data/published, components' annotations, the studies' files, the committed runs and the committed trials
-(`lab.records.trials`). Refuses to leave a cell empty and to call anything possible that
-nothing has shown.
+A cell is measured, works, accepted, not possible or not shown. All of it comes from data: data/published, components' annotations, the
+studies' files, the committed runs and the committed trials (`lab.records.trials`). Refuses to leave a cell empty and to call anything
+possible that nothing has shown.
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ from lab.report.grid import Notes, Part, texts, title
 from lab.studies.study_files import LOAD, StudyFile, load_study, study_keys
 
 HOLDS = "holds"
+"""The outcome of a trial in which a variant came up and was read back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`where`: from the checkout's top, what shows it; `said`: by what in words."""
+    """The result for a parameter or sweep on a target.
+
+    Attributes:
+        kind: The result.
+        said: The evidence in words.
+        where: The path of the evidence, from the top of the checkout.
+
+    """
 
     kind: Literal["measured", "works", "accepted", "not possible", "not shown"]
     said: str = ""
@@ -43,7 +51,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row: what it is about, what of the lab realises it (names, or why nothing does), target → cell."""
+    """A row of the matrix.
+
+    Attributes:
+        study: The study's key.
+        name: The parameter or sweep.
+        by: The names of what realises it in the lab, or why nothing does.
+        cells: Target → cell.
+
+    """
 
     study: str
     name: str
@@ -53,7 +69,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A committed run: what of it has a sample that counts. `variants`: each → how many."""
+    """A committed run, with the number of samples that count of each variant."""
 
     name: str
     target: str
@@ -62,166 +78,204 @@ class Measured:
 
 
 def places() -> list[str]:
-    """The targets, the default one first."""
+    """Return the names of the targets, the default one first."""
     return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
 def matrix() -> tuple[Sequence[Line], Sequence[Line], Sequence[Line]]:
-    """(the parameters, the studies' own loads of data/published/sweeps.csv, the lab's sweeps of the studies). UsageError for a damaged run,
-    trial or study.
+    """Return the lines of the parameters, of the published loads and of the lab's sweeps that belong to a study.
+
+    Raises:
+        UsageError: A run, trial or study is damaged.
+
     """
-    files = _files()
+    files = _load_files()
     parameters = [
         parameter_line(row["source"], row["parameter"], files[row["source"]]) for row in published.texts("parameters")
     ]
-    loads = [_published(row["source"], row["sweep_id"], files[row["source"]]) for row in published.texts("sweeps")]
-    own = [
+    loads = [_make_load_line(row["source"], row["sweep_id"], files[row["source"]]) for row in published.texts("sweeps")]
+    sweeps = [
         Line(
-            ", ".join(_studies_of(name)), name, ", ".join(on), {each: of_sweep(each, [name], None) for each in places()}
+            ", ".join(_find_studies(name)),
+            name,
+            ", ".join(variants),
+            {target: of_sweep(target, [name], None) for target in places()},
         )
-        for name, on in study_sweeps().items()
+        for name, variants in study_sweeps().items()
     ]
-    return parameters, loads, own
+    return parameters, loads, sweeps
 
 
 @cache
-def _files() -> Mapping[str, StudyFile]:
-    """By study. UsageError for a damaged one."""
+def _load_files() -> Mapping[str, StudyFile]:
+    """Return the study files by study; raise UsageError for a damaged one."""
     return {key: load_study(key).file for key in study_keys()}
 
 
 @cache
 def study_sweeps() -> Mapping[str, Sequence[str]]:
-    """Each sweep that is of a study, by itself or by the study's file → the variants that are measured with it there."""
-    found: dict[str, list[str]] = {}
-    for file in _files().values():
-        for name, variants in _named(file).items():
-            found.setdefault(name, []).extend(variants)
+    """Return each sweep that belongs to a study, with the variants that are measured with it there.
+
+    A sweep belongs to the study named in its own `study` key, and to every study whose file lists it.
+    """
+    by_sweep: dict[str, list[str]] = {}
+    for file in _load_files().values():
+        for name, variants in _map_sweeps(file).items():
+            by_sweep.setdefault(name, []).extend(variants)
     last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
     showing = {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
     for name in sweep_names():
         if (study := load_sweep(name)[1].study) is not None:
-            # overlays whose last knob could show its effect in it; where there is none, the study's first
-            on = [overlay for overlay, sweep in showing.items() if sweep == name]
-            found.setdefault(name, []).extend(on or _files()[study].variants[:1])
-    return {name: list(dict.fromkeys(on)) for name, on in sorted(found.items())}
+            # Overlays whose last knob could show its effect in the sweep; without any, the study's first variant.
+            overlays = [overlay for overlay, sweep in showing.items() if sweep == name]
+            by_sweep.setdefault(name, []).extend(overlays or _load_files()[study].variants[:1])
+    return {name: list(dict.fromkeys(variants)) for name, variants in sorted(by_sweep.items())}
 
 
 @cache
-def _realising() -> Mapping[str, Sequence[str]]:
-    """Each knob that realises published parameters → these, as STUDY/PARAMETER."""
+def _map_knobs() -> Mapping[str, Sequence[str]]:
+    """Return each knob that realises published parameters → these, as STUDY/PARAMETER."""
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
 def alone(tried: Mapping[str, Tried]) -> list[str]:
-    """`ROOT+KNOB` of each knob of a published parameter with which no variant came up: what one cannot have says nothing of another."""
-    having = {knob: [name for name in variant_names() if knob in _knobs(name)] for knob in _realising()}
+    """Return `ROOT+KNOB` for each knob of a published parameter with which no variant came up in a trial.
+
+    A failed variant with other knobs in it shows nothing about the knob, so the knob must be tried on its root.
+
+    Args:
+        tried: Variant → the result of its trial.
+
+    """
+    by_knob = {knob: [name for name in variant_names() if knob in _list_knobs(name)] for knob in _map_knobs()}
     return [
         f"{chain(names[0])[0].name}+{knob}"
-        for knob, names in having.items()
+        for knob, names in by_knob.items()
         if names and not any(name in tried and tried[name].outcome == HOLDS for name in names)
     ]
 
 
 @cache
-def _studies_of(sweep: str) -> Sequence[str]:
-    """That it is of by itself, or by the study's file."""
-    own = load_sweep(sweep)[1].study
-    return [key for key, file in _files().items() if own == key or sweep in _named(file)]
+def _find_studies(sweep: str) -> Sequence[str]:
+    """Return the studies that a sweep belongs to: the one in its `study` key, and every study whose file lists it."""
+    study = load_sweep(sweep)[1].study
+    return [key for key, file in _load_files().items() if study == key or sweep in _map_sweeps(file)]
 
 
-def _named(file: StudyFile) -> Mapping[str, Sequence[str]]:
-    """Sweep → the variants that the study measures with it, whole or shortened, or with which it makes a published load."""
-    told = [([file.sweep, file.quick.sweep], file.variants)]
-    told += [([change.sweep, change.quick], change.variants) for change in file.changes]
-    told += [(load.sweeps, load.variants) for load in file.published_loads.values()]
-    found: dict[str, list[str]] = {}
-    for named, variants in told:
-        for name in dict.fromkeys(named):
-            found.setdefault(name, []).extend(variants)
-    return found
+def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
+    """Return each sweep of a study → the variants that the study measures with it.
+
+    These are its own sweeps, complete or shortened, and those that make its published loads.
+    """
+    groups = [([file.sweep, file.quick.sweep], file.variants)]
+    groups += [([change.sweep, change.quick], change.variants) for change in file.changes]
+    groups += [(load.sweeps, load.variants) for load in file.published_loads.values()]
+    by_sweep: dict[str, list[str]] = {}
+    for sweeps, variants in groups:
+        for name in dict.fromkeys(sweeps):
+            by_sweep.setdefault(name, []).extend(variants)
+    return by_sweep
 
 
 def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
-    if (other := file.not_a_knob.get(parameter)) is None:
-        knobs = [name for name, rows in _realising().items() if f"{study}/{parameter}" in rows]
-        # best shown where it is a variant's own knob; a root's counts, too, and one of a whole set
-        having = [name for name in shown_variants() if _knobs(name) & set(knobs)]
-        return Line(study, parameter, ", ".join(knobs), {each: of_variants(each, having) for each in places()})
-    if other.by is None:
-        return _no_part(study, parameter, other.why)
-    if other.by == LOAD:
-        loads = [name for name in study_sweeps() if study in _studies_of(name)]
-        return Line(study, parameter, other.why, {each: of_sweep(each, loads, None) for each in places()})
-    return Line(study, parameter, other.why, {each: of_variants(each, [other.by]) for each in places()})
+    """Return the line of one parameter of a study.
+
+    Args:
+        study: The study's key.
+        parameter: The parameter, as parameters.csv names it.
+        file: The study's file.
+
+    """
+    if (entry := file.not_a_knob.get(parameter)) is None:
+        knobs = [name for name, rows in _map_knobs().items() if f"{study}/{parameter}" in rows]
+        # A parameter is shown best by a variant's own knob, but a root's knob counts, too, as does one of an entire set.
+        variants = [name for name in shown_variants() if _list_knobs(name) & set(knobs)]
+        return Line(study, parameter, ", ".join(knobs), {target: of_variants(target, variants) for target in places()})
+    if entry.by is None:
+        return _rule_out(study, parameter, entry.why)
+    if entry.by == LOAD:
+        loads = [name for name in study_sweeps() if study in _find_studies(name)]
+        return Line(study, parameter, entry.why, {target: of_sweep(target, loads, None) for target in places()})
+    return Line(study, parameter, entry.why, {target: of_variants(target, [entry.by]) for target in places()})
 
 
-def _no_part(study: str, name: str, why: str) -> Line:
-    return Line(study, name, why, dict.fromkeys(places(), Cell("not possible", "no part of what is measured")))
+def _rule_out(study: str, name: str, reason: str) -> Line:
+    """Return the line of a parameter or load that is no part of what is measured."""
+    return Line(study, name, reason, dict.fromkeys(places(), Cell("not possible", "no part of what is measured")))
 
 
-def _published(study: str, name: str, file: StudyFile) -> Line:
+def _make_load_line(study: str, name: str, file: StudyFile) -> Line:
+    """Return the line of a published load; raise UsageError if the study's file has no entry for it."""
     load = file.published_loads.get(name)
     if load is None:
         raise UsageError(f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it")
     if load.why:
-        return _no_part(study, name, load.why)
-    cells = {each: of_sweep(each, load.sweeps, load.variants) for each in places()}
+        return _rule_out(study, name, load.why)
+    cells = {target: of_sweep(target, load.sweeps, load.variants) for target in places()}
     return Line(study, name, ", ".join(load.sweeps), cells)
 
 
 def of_variants(target: str, variants: Collection[str]) -> Cell:
-    """What any of these has shown there."""
-    shown, trial = _measured(target, None, variants), trials.committed().get(target)
-    told = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
-    if shown is not None or trial is None or not told:
-        return shown or Cell("not shown")
-    held = next((name for name, tried in told.items() if tried.outcome == HOLDS), None)
+    """Return what any of these variants has shown on a target."""
+    measured, trial = _find_measured(target, None, variants), trials.committed().get(target)
+    results = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
+    if measured is not None or trial is None or not results:
+        return measured or Cell("not shown")
+    held = next((name for name, tried in results.items() if tried.outcome == HOLDS), None)
     if held is not None:
         return Cell("works", f"{held} came up and was read back", trial.place)
-    return _why(told[min(told, key=lambda name: len(_knobs(name)))], trial.place)
+    return _explain_trial(results[min(results, key=lambda name: len(_list_knobs(name)))], trial.place)
 
 
 def of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> Cell:
-    shown, trial = _measured(target, names, variants), trials.committed().get(target)
-    told = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
-    if shown is not None or trial is None or not told:
-        return shown or Cell("not shown")
-    for name, tried in told.items():
+    """Return what any of these sweeps has shown on a target, with these variants (None: any)."""
+    measured, trial = _find_measured(target, names, variants), trials.committed().get(target)
+    results = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
+    if measured is not None or trial is None or not results:
+        return measured or Cell("not shown")
+    for name, tried in results.items():
         if tried.outcome == "accepted":
             return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
-    return _why(next(iter(told.values())), trial.place)
+    return _explain_trial(next(iter(results.values())), trial.place)
 
 
-def _measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> Cell | None:
-    """By the run there under one of these sweeps with the most samples of these variants that count (None: any)."""
+def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> Cell | None:
+    """Return the cell of the target's run with the most samples that count; None where there is no such run.
+
+    Args:
+        target: The target.
+        sweeps: The run's sweep is one of these; None: any.
+        variants: Only samples of these variants count; None: of any.
+
+    """
     counted = {
         run.name: sum(count for name, count in run.variants.items() if variants is None or name in variants)
         for run in runs()
         if run.target == target and (sweeps is None or run.sweep in sweeps)
     }
-    found = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
-    if not found:
+    names = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
+    if not names:
         return None
-    more = f" and {len(found) - 1} more" if found[1:] else ""
-    return Cell("measured", f"{found[0]}{more}", f"data/reference/{found[0]}")
+    further = f" and {len(names) - 1} more" if names[1:] else ""
+    return Cell("measured", f"{names[0]}{further}", f"data/reference/{names[0]}")
 
 
-def _why(tried: Tried, place: str) -> Cell:
+def _explain_trial(tried: Tried, place: str) -> Cell:
+    """Return the cell of a trial that did not succeed."""
     return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, place)
 
 
 @cache
 def shown_variants() -> tuple[str, ...]:
-    """Every name under which something was shown: overlays, and what runs and trials put together with `+`."""
-    told = [name for run in runs() for name in run.variants]
-    told += [name for trial in trials.committed().values() for name in trial.variants]
-    return tuple(dict.fromkeys([*variant_names(), *told]))
+    """Return every name under which anything was shown: overlays, and combinations with `+` in runs and trials."""
+    names = [name for run in runs() for name in run.variants]
+    names += [name for trial in trials.committed().values() for name in trial.variants]
+    return tuple(dict.fromkeys([*variant_names(), *names]))
 
 
 @cache
-def _knobs(name: str) -> frozenset[str]:
-    """Of a variant as it is now; none of one that is no more."""
+def _list_knobs(name: str) -> frozenset[str]:
+    """Return the knobs of a variant as it is now; empty if it no longer exists."""
     try:
         return frozenset(knob for overlay in chain(name) for knob in overlay.own_knobs)
     except UsageError:
@@ -230,24 +284,25 @@ def _knobs(name: str) -> frozenset[str]:
 
 @cache
 def runs() -> tuple[Measured, ...]:
-    found: list[Measured] = []
+    """Return the committed runs that can be read, with their valid samples counted by variant."""
+    measured: list[Measured] = []
     for name in run_names(reference_folder()):
         try:
             store = RunStore.open(str(reference_folder() / name))
             samples = store.samples()
-        except LabError:  # a damaged one shows nothing; the ledger tells of it
+        except LabError:  # a damaged run shows nothing; the ledger reports it
             continue
-        of_arm = {arm.name: arm.variant for arm in store.record.arms}
-        counts = Counter(of_arm[sample.arm] for sample in samples if sample.valid)
-        found.append(Measured(name, store.record.target, store.record.sweep, counts))
-    return tuple(found)
+        variants = {arm.name: arm.variant for arm in store.record.arms}
+        counts = Counter(variants[sample.arm] for sample in samples if sample.valid)
+        measured.append(Measured(name, store.record.target, store.record.sweep, counts))
+    return tuple(measured)
 
 
 # -- as a table ---------------------------------------------------------------------------------------------
 
 
 def page() -> list[Part]:
-    """Return all of it as tables, with how much of it each target has shown; links are as from the checkout's top."""
+    """Return the matrix as tables, with a summary for each target; links start at the top of the checkout."""
     heads = (
         ("Parameters", "data/published/parameters.csv", "parameter", "knobs, or what has it"),
         ("Published loads", "data/published/sweeps.csv", "load", "sweeps"),
@@ -261,23 +316,26 @@ def page() -> list[Part]:
             rows.append([line.study, line.name, line.by])
             for cell in line.cells.values():
                 linked = cell.where and cell.kind in ("measured", "works")
-                said = f"[{cell.said}]({cell.where})" if linked else cell.said
-                rows[-1].append(Shown(cell.kind, tail=f": {said}" if said else "", strong=cell.kind == "measured"))
+                evidence = f"[{cell.said}]({cell.where})" if linked else cell.said
+                rows[-1].append(
+                    Shown(cell.kind, tail=f": {evidence}" if evidence else "", strong=cell.kind == "measured")
+                )
         parts += [title(head, place), texts(("study", name, by, *places()), rows)]
         every += lines
-    return [*parts, Notes(tuple(Text(_summed_up(target, every)) for target in places()))]
+    return [*parts, Notes(tuple(Text(_sum_up(target, every)) for target in places()))]
 
 
-def _summed_up(target: str, lines: Sequence[Line]) -> str:
+def _sum_up(target: str, lines: Sequence[Line]) -> str:
+    """Return how many cells of each kind a target has, and when it was tried."""
     kinds = Counter(line.cells[target].kind for line in lines)
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     trial = trials.committed().get(target)
     if trial is None:
         return (
-            f"{target}: {told}; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
+            f"{target}: {counts}; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"
         )
     facts = trial.facts
-    where = f"{facts['provider']}, {facts['nodes']}" if "nodes" in facts else f"{facts.get('cpus', '?')} CPUs"
+    machine = f"{facts['provider']}, {facts['nodes']}" if "nodes" in facts else f"{facts.get('cpus', '?')} CPUs"
     commit = (trial.git_commit or "an unknown commit")[:8]
     again = f", {len(trial.again)} of the variants again later" if trial.again else ""
-    return f"{target}: {told}; tried {trial.tried_at[:10]} on {where} at {commit}{again}"
+    return f"{target}: {counts}; tried {trial.tried_at[:10]} on {machine} at {commit}{again}"

@@ -1,8 +1,8 @@
-"""What a finished run says, with its study's tables beside what every run has: as parts of a page, and as `--json` has it.
+"""The result of a finished run with its study's tables: as parts of a page, and as `--json` prints it.
 
-A study's table has the published shape: each cell as measured here, with its interval, beside the published number. Refuses to set absolute
-numbers of other machines against each other: it shows both and, where the study names a reference cell, what each is relative to that cell on
-its own machine. A cell that cannot be trusted says why.
+A study's table has the published shape: each cell as measured here, with its interval, next to the published number. Refuses to compare
+absolute values of different machines: it shows both and, where the study names a reference cell, what each is relative to that cell on its
+own machine. A cell that cannot be trusted has a note with the reason.
 """
 
 from __future__ import annotations
@@ -30,51 +30,53 @@ from lab.stats.units import digits, format_blocks, format_range, significant, wi
 from lab.studies.study_files import Cell, Shape, Study, cells, load_study, published, study_keys
 
 HONEST = "published numbers are of other machines: compare patterns, not levels"
+"""The note below a table with published numbers."""
 MEASURED = (
     "measured: geometric means of the blocks with their 95 % interval, percentiles of all requests, as above;"
     " 19–24: the smallest and the largest of fewer than six blocks; 370|59,000: blocks in two clusters"
 )
+"""The note below every table: how measured values are written."""
 SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+"""The size of each unit of a table in seconds or requests per second."""
 Relative = tuple[float, float | None, float | None]
+"""A ratio to the reference cell, with the ends of its 95 % interval (None: no interval)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyLevel:
-    """What was measured, in the table's unit; its interval is that of the geometric mean of `n` blocks.
-
-    `value`: None where the blocks fall into two clusters, of each of which `clusters` has the blocks and their mean.
-    """
+    """The measured value in the table's unit, with the interval of the geometric mean of `n` blocks."""
 
     value: float | None
+    """The value; None where the blocks fall into two clusters."""
     low: float | None
     high: float | None
     n: int
     smallest: float
     largest: float
     clusters: tuple[tuple[int, float], ...]
+    """(number of blocks, mean) of each of two clusters; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyCell:
-    """One cell: as measured here (`level` None: not part of this run), and as published.
-
-    `keys`: what it is the cell of, by the table's keys. `relative`: to the table's reference cell, over the blocks that have both, with its
-    95 % interval.
-    """
+    """A cell of a study's table, as measured here and as published."""
 
     keys: dict[str, str]
+    """Published column → value: the table's keys of this cell."""
     variant: str | None
     point: str | None
     level: StudyLevel | None
+    """The measured value; None: it is not part of this run."""
     published: float | None
     relative: Relative | None
+    """The ratio to the table's reference cell with its 95 % interval, over the blocks that have both."""
     published_relative: float | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """One table of a study, filled in."""
+    """A table of a study, filled in."""
 
     shape: Shape
     rows: tuple[tuple[str, ...], ...]
@@ -98,6 +100,7 @@ STUDY_TABLE = JsonShape(
     Key("cells", lambda table: tuple(table.cells.values()), tuple[StudyCell, ...]),
     parts=[JsonShape("StudyCell", StudyCell, parts=[JsonShape("StudyLevel", StudyLevel)])],
 )
+"""The form of a study's table in `--json`."""
 RESULT = JsonShape(
     "Result",
     Summary,
@@ -115,11 +118,19 @@ RESULT = JsonShape(
     title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known",
     left_out=("study", "outcomes", "levels"),
 )
-"""Of the steady loads; whoever prints gives what a run has beside them, and whether all of it is complete."""
+"""The form of a result in `--json`, from the summary of its steady loads.
+
+The caller supplies what a run has in addition, and whether the run is complete.
+"""
 
 
 def shape_study(result: Result) -> ShapedStudy | None:
-    """Return the run's study with its tables in the published shape; None where it has none. UsageError for a damaged study's file."""
+    """Return the run's study with its tables in the published shape; None where it has none.
+
+    Raises:
+        UsageError: The study's file is faulty.
+
+    """
     key = result.run.record.study
     if key not in study_keys() or result.summaries[0] not in result.told:
         return None
@@ -134,7 +145,7 @@ def study_page(result: Result) -> list[Part]:
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """Return a result as `--json` has it."""
+    """Return a result as `--json` prints it."""
     steady, disturbed = result.summaries
     return RESULT.plain(
         steady,
@@ -150,83 +161,106 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
-    """The study's tables for this run; a published cell that the run did not measure stays with its published number."""
+    """Return the study's tables for a run; a cell that the run did not measure keeps its published number.
+
+    Args:
+        study: The study.
+        summary: The summary of the run's steady loads.
+
+    """
     points = list({row.point.name: row.point for row in summary.rows}.values())
     rows = {(row.arm.name, row.point.name): row for row in summary.rows}
     absent = {item.variant: f"not measurable: {item.what}: {item.why}" for item in summary.not_measurable}
-    found: list[Shaped] = []
+    tables: list[Shaped] = []
     for shape in study.file.tables:
         measured = {cell.key: cell for cell in cells(shape, points)}
-        told = published(shape)
+        numbers = published(shape)
         split = len(shape.rows)
-        filled = {key: _cell(shape, key, measured, told, rows, absent) for key in dict.fromkeys((*told, *measured))}
+        filled = {
+            key: _fill_cell(shape, key, measured, numbers, rows, absent) for key in dict.fromkeys((*numbers, *measured))
+        }
         heads, sides = dict.fromkeys(key[:split] for key in filled), dict.fromkeys(key[split:] for key in filled)
-        found.append(Shaped(shape, tuple(heads), tuple(sides), filled))
-    return tuple(found)
+        tables.append(Shaped(shape, tuple(heads), tuple(sides), filled))
+    return tuple(tables)
 
 
-def _cell(
+def _fill_cell(
     shape: Shape,
     key: tuple[str, ...],
     measured: Mapping[tuple[str, ...], Cell],
-    told: Mapping[tuple[str, ...], float],
+    numbers: Mapping[tuple[str, ...], float],
     rows: Mapping[tuple[str, str], Row],
     absent: Mapping[str, str],
 ) -> StudyCell:
+    """Return one cell of a table.
+
+    Args:
+        shape: The table.
+        key: The cell's keys, in the table's order.
+        measured: Keys → who measures the cell.
+        numbers: Keys → published number.
+        rows: (arm, point) → row of the run's table.
+        absent: Variant → why the run could not measure it.
+
+    """
     keys = dict(zip(shape.keys, key, strict=True))
-    other = tuple(shape.reference.get(name, value) for name, value in keys.items())
-    compared = bool(shape.reference) and other != key
-    told_here, told_there = told.get(key), told.get(other)
-    told_ratio = told_here / told_there if compared and told_here and told_there else None
-    cell, reference = measured.get(key), measured.get(other)
+    reference_key = tuple(shape.reference.get(name, value) for name, value in keys.items())
+    compared = bool(shape.reference) and reference_key != key
+    number, reference_number = numbers.get(key), numbers.get(reference_key)
+    published_ratio = number / reference_number if compared and number and reference_number else None
+    cell, reference = measured.get(key), measured.get(reference_key)
     if cell is None:
-        return StudyCell(keys, None, None, None, told_here, None, told_ratio, ("not part of this run's load",))
+        return StudyCell(keys, None, None, None, number, None, published_ratio, ("not part of this run's load",))
     row = rows.get((cell.variant, cell.point))
-    level = _level(row, cell.metric, SCALES[shape.unit]) if row else None
+    level = _measure_level(row, cell.metric, SCALES[shape.unit]) if row else None
     relative = None
     if compared and reference is not None and row is not None:
         base = rows.get((reference.variant, reference.point))
-        relative = _relative(row.cell.known(cell.metric), base.cell.known(reference.metric) if base else {})
-    notes = _notes(row, cell, level)
+        relative = _compute_ratio(row.cell.known(cell.metric), base.cell.known(reference.metric) if base else {})
+    notes = _list_notes(row, cell, level)
     if cell.variant in absent:
         notes = (absent[cell.variant],)
-    return StudyCell(keys, cell.variant, cell.point, level, told_here, relative, told_ratio, notes)
+    return StudyCell(keys, cell.variant, cell.point, level, number, relative, published_ratio, notes)
 
 
-def _level(row: Row, metric: Ratio, scale: float) -> StudyLevel | None:
-    """The value that the run's own table shows, in this table's unit, and the interval of the blocks' geometric mean."""
-    found = row.cell.absolute(metric)
-    if found is None:
+def _measure_level(row: Row, metric: Ratio, scale: float) -> StudyLevel | None:
+    """Return the run's value in this table's unit, with the interval of the blocks' geometric mean."""
+    absolute = row.cell.absolute(metric)
+    if absolute is None:
         return None
     values = [value / scale for value in row.cell.known(metric).values()]
-    enough = len(values) >= stats.MIN_BLOCKS and not found.clusters
+    enough = len(values) >= stats.MIN_BLOCKS and not absolute.clusters
     mean = stats.level(values) if enough else None
-    shown = row.cell.shown(metric)
+    table_value = row.cell.shown(metric)
     return StudyLevel(
-        value=None if shown is None else shown / scale,
+        value=None if table_value is None else table_value / scale,
         low=mean and mean.low,
         high=mean and mean.high,
         n=len(values),
-        smallest=found.low / scale,
-        largest=found.high / scale,
-        clusters=tuple((one.blocks, one.value / scale) for one in found.clusters),
+        smallest=absolute.low / scale,
+        largest=absolute.high / scale,
+        clusters=tuple((cluster.blocks, cluster.value / scale) for cluster in absolute.clusters),
     )
 
 
-def _relative(values: Mapping[int, float], theirs: Mapping[int, float]) -> Relative | None:
-    """Paired by block; where the reference was measured in few blocks, mean against mean and without an interval."""
-    both = sorted(values.keys() & theirs.keys())
-    if both and (len(both) >= stats.MIN_BLOCKS or len(both) == len(values)):
-        estimate = stats.paired([values[block] for block in both], [theirs[block] for block in both])
+def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> Relative | None:
+    """Return the ratio to the reference, paired by block; None where either has no block.
+
+    Where the reference was measured in few blocks, it is the ratio of the means, without an interval.
+    """
+    common = sorted(values.keys() & reference.keys())
+    if common and (len(common) >= stats.MIN_BLOCKS or len(common) == len(values)):
+        estimate = stats.paired([values[block] for block in common], [reference[block] for block in common])
         low, high = estimate.ratio_interval or (None, None)
         return estimate.ratio, low, high
-    if values and theirs:
-        mine, other = (stats.level(list(side.values())).value for side in (values, theirs))
-        return mine / other, None, None
+    if values and reference:
+        mean, reference_mean = (stats.level(list(side.values())).value for side in (values, reference))
+        return mean / reference_mean, None, None
     return None
 
 
-def _notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, ...]:
+def _list_notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, ...]:
+    """Return the reasons why a cell cannot be trusted, or has no value; empty where it can."""
     if row is None:
         return (f"'{cell.variant}' is not part of this run",)
     limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
@@ -235,7 +269,7 @@ def _notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, 
     clusters = level.clusters if level is not None else ()
     sizes = " and ".join(str(blocks) for blocks, _ in clusters)
     few = level is not None and not clusters and level.low is None
-    others = (
+    conditions = (
         (
             row.cell.valid_blocks < row.cell.planned_blocks,
             f"{row.cell.valid_blocks} of {format_blocks(row.cell.planned_blocks)} valid: {reasons}",
@@ -245,28 +279,30 @@ def _notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, 
         (bool(clusters), f"two clusters, of {sizes} blocks: no mean describes them"),
         (few, f"no interval below {stats.MIN_BLOCKS} blocks"),
     )
-    return (*limited, *(text for there, text in others if there))
+    return (*limited, *(text for applies, text in conditions if applies))
 
 
 def page(tables: Sequence[Shaped]) -> list[Part]:
-    """Each table, never folded, with its notes."""
+    """Return each table, which is never folded, with its notes."""
     parts: list[Part] = []
     for table in tables:
         name, unit, shape = table.shape.title, table.shape.unit, table.shape
-        other = ["published"] if shape.published else []  # where nothing was published, ours alone
-        sides = ["measured [95 %]", *other, *(["relative", *other] if shape.reference else [])]
+        publication = ["published"] if shape.published else []  # without published numbers, only the measured ones
+        sides = ["measured [95 %]", *publication, *(["relative", *publication] if shape.reference else [])]
         rows = [
-            grid.row(*names, *(cell for column in table.columns for cell in _parts(table, names + column, len(sides))))
+            grid.row(
+                *names, *(cell for column in table.columns for cell in _list_parts(table, names + column, len(sides)))
+            )
             for names in table.rows
         ]
         columns = [Column(key.replace("_", " "), stands="left") for key in shape.rows]
-        for key in table.columns:  # over those of a published column stands what it is of
+        for key in table.columns:  # the keys of a published column stand over its first side
             columns += [Column(side, over="" if number else " ".join(key)) for number, side in enumerate(sides)]
         notes = [MEASURED, *([HONEST] if shape.published else [])]
         if shape.reference:
-            both = ", here and as published" if shape.published else ""
-            to = (f"{key.replace('_', ' ')} {value}" for key, value in shape.reference.items())
-            notes.append(f"relative: to {', '.join(to)}{both}")
+            origin = ", here and as published" if shape.published else ""
+            references = (f"{key.replace('_', ' ')} {value}" for key, value in shape.reference.items())
+            notes.append(f"relative: to {', '.join(references)}{origin}")
         notes += [shape.note] if shape.note else []
         head = Text.assemble((name, "bold cyan"), (f"  {unit}", "dim"))
         parts += [
@@ -277,27 +313,30 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
     return parts
 
 
-def _parts(table: Shaped, key: tuple[str, ...], count: int) -> list[str | grid.Cell]:
-    """A value with its interval, of fewer than six blocks the smallest and the largest, and two clusters as two; and what stands beside it."""
-    shown = table.cells.get(key)
-    if shown is None:
+def _list_parts(table: Shaped, key: tuple[str, ...], count: int) -> list[str | grid.Cell]:
+    """Return the `count` printed cells of one cell of a table: measured, published, and the ratios to the reference.
+
+    The measured value has its interval, or for fewer than six blocks the smallest and the largest; two clusters are printed as two values.
+    """
+    cell = table.cells.get(key)
+    if cell is None:
         return [""] * count
-    level, found = shown.level, "–"
+    level, text = cell.level, "–"
     if level is not None and level.clusters:
-        found = "|".join(significant(value, 2) for _, value in level.clusters)
+        text = "|".join(significant(value, 2) for _, value in level.clusters)
     elif level is not None and level.n >= stats.MIN_BLOCKS:
-        found = with_interval(level.value, level.low, level.high)
+        text = with_interval(level.value, level.low, level.high)
     elif level is not None:
-        found = format_range(level.smallest, level.largest)
-    parts: list[str | grid.Cell] = [grid.Cell(found, notes=shown.notes)]
-    parts += [digits(shown.published)] if table.shape.published else []
+        text = format_range(level.smallest, level.largest)
+    parts: list[str | grid.Cell] = [grid.Cell(text, notes=cell.notes)]
+    parts += [digits(cell.published)] if table.shape.published else []
     if table.shape.reference:
-        parts.append(_ratio(*(shown.relative or [None])))
-        parts += [_ratio(shown.published_relative)] if table.shape.published else []
+        parts.append(_format_ratio(*(cell.relative or [None])))
+        parts += [_format_ratio(cell.published_relative)] if table.shape.published else []
     return parts
 
 
-def _ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """`0.46× [0.44, 0.48]`; – for None."""
+def _format_ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """Return a ratio as `0.46× [0.44, 0.48]`; – for None."""
     ends = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
     return "–" if value is None else f"{value:.2f}×{ends}"

@@ -1,8 +1,9 @@
-"""Every tuning step that was measured: the effects that may claim, of all committed runs, each with what was published of it; and ten of them in plain words.
+"""The tuning steps: the primary effects of all committed runs with what was published about them, and the findings.
 
     data/reference/slow-link  →  Step("gzip at rate-25 against baseline", p50 −62.5 %, better, of ingress-nginx, digitalocean)
 
-Refuses to judge anew: decisions and sentences are the run's table's own (`lab.analysis.summary`, `lab.analysis.explain.run`).
+The findings are the steps that data/reference/findings.toml picks, in plain words. Refuses to judge anew: decisions and sentences come
+from the run's own table (`lab.analysis.summary`, `lab.analysis.explain.run`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,19 @@ from lab.studies.claims.measuring import Measured
 from lab.studies.study_files import Strict
 
 Key = tuple[str, str, str, str, str]
-"""run, arm, what it is against, point, metric"""
+"""The key of an effect: run, arm, what it is compared with, point, metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a claim says of a step. `ratio`: against the baseline, of the metric."""
+    """The size that a claim published for a step.
+
+    Attributes:
+        claim: The claim's id.
+        text: The published value with its unit.
+        ratio: The metric's ratio to the baseline.
+
+    """
 
     claim: str
     text: str
@@ -47,8 +55,25 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One arm against its baseline at one point, in the metric that may claim. `text`: the effect; `system`: the base that its
-    root is made of; `gain`: log-ratios, value and interval, larger is better; None of a difference.
+    """A tuning step: an arm against its baseline at a point, in the primary metric.
+
+    Attributes:
+        run: The run's id.
+        folder: The name of the run's folder.
+        target: The run's target.
+        study: The study that the run or the variant belongs to; empty: none.
+        system: The base that the variant's root is made of; empty: the variant no longer exists.
+        arm: The arm's name.
+        title: The variant's title.
+        against: The arm that it is compared with.
+        point: The point's name.
+        metric: The primary metric.
+        decision: The run's decision about the effect.
+        text: The effect in words.
+        note: The run's note about the effect.
+        gain: The effect as log-ratios (value, lower end, upper end), larger is better; None for a difference.
+        published: What claims published about the step.
+
     """
 
     run: str
@@ -69,24 +94,24 @@ class Step:
 
     @property
     def on(self) -> str:
-        """` on TARGET` where that is not the one that most steps are measured on."""
+        """The words ` on TARGET`, empty for the target on which most steps are measured."""
         return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
-        """A ratio of its metric as `gain` has it."""
+        """Return a ratio of the step's metric in the form of `gain`: as a log-ratio, larger is better."""
         return log(ratio) if about(self.metric).better == "more" else -log(ratio)
 
 
 class Asked(Strict):
-    """One `[[finding]]` of data/reference/findings.toml: a question that can be answered with yes, and the step that answers it."""
+    """A `[[finding]]` of data/reference/findings.toml: a yes-or-no question, and the step that answers it."""
 
     asks: str = Field(pattern=r"\?$")
     run: str
     arm: str
     point: str
-    """The point that decides: further boots measure the arm there alone."""
+    """The name of the point that decides; further boots measure the arm only there."""
     blocks: int | None = Field(default=None, ge=6)
-    """Blocks of a further boot, where fewer than the first run's do; None = as many."""
+    """The number of blocks of a further boot, where fewer than the first run's suffice; None: as many."""
 
 
 class _Findings(Strict):
@@ -95,10 +120,19 @@ class _Findings(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`measured` and `advice`: the run's own sentence, in its two parts, the first with the boots that it rests on; `boots`: the effect over them.
+    """A question about a tuning step with its measured answer.
 
-    `elsewhere`: the same step on other targets, one of each target and metric. `kept`: the costly defaults of its own that a stand-in kept in its
-    run.
+    Attributes:
+        asked: The question and the step that answers it.
+        title: The variant's title.
+        verdict: The run's verdict about the arm.
+        measured: The first part of the run's own sentence, with the boots that it rests on.
+        advice: The second part of that sentence.
+        boots: The effect over boots.
+        target: The run's target.
+        elsewhere: The same step on other targets, one of each target and metric.
+        kept: The stand-in's costly defaults that its run did not change.
+
     """
 
     asked: Asked
@@ -113,50 +147,59 @@ class Finding:
 
     @property
     def on(self) -> str:
-        """Where it was measured, in words: `on kind`."""
+        """The target in words: `on kind`."""
         return f"on {self.target}"
 
 
 def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
-    """The better ones first, then what is the same or cannot be told, then the worse ones, each by size, what is no ratio last. Without the same variant under another name, and without runs that cannot be summarised."""
-    told = dict[Key, list[Published]]()
+    """Return every tuning step: better ones first, then equivalent and inconclusive ones, then worse ones.
+
+    Within each group steps are sorted by size, with differences last. Arms that measure the same variant under another name are left out, as
+    are runs that cannot be summarised.
+
+    Args:
+        runs: The committed runs.
+        judged: The verdicts of the claims.
+
+    """
+    published = dict[Key, list[Published]]()
     for verdict in judged:
-        for finding, part in ((each, part) for each in verdict.findings for part in each.measured):
+        for finding, part in ((measured, part) for measured in verdict.findings for part in measured.measured):
             ratio = published_ratio(verdict, part)
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)
-                told.setdefault(key, []).append(Published(verdict.claim.id, verdict.claim.value, ratio))
+                published.setdefault(key, []).append(Published(verdict.claim.id, verdict.claim.value, ratio))
     rank = {Decision.BETTER: -1, Decision.WORSE: 1}
 
     def place(step: Step) -> tuple[int, bool, float, str, str]:
         size = step.gain[0] if step.gain else 0.0
         return rank.get(step.decision, 0), step.gain is None, -size, step.arm, step.point
 
-    return sorted((step for run in runs for step in _of(run, told)), key=place)
+    return sorted((step for run in runs for step in _list_steps(run, published)), key=place)
 
 
-def _of(run: Evidence, told: Mapping[Key, Sequence[Published]]) -> Iterator[Step]:
+def _list_steps(run: Evidence, published: Mapping[Key, Sequence[Published]]) -> Iterator[Step]:
     for summary in summaries(run):
         for row in summary.rows:
             if row.arm.role == "variant" and not row.point.control and row.arm.name not in summary.nulls:
-                yield from (_step(run, row, one, told) for one in row.shown if one.decision.judged)
+                yield from (_make_step(run, row, effect, published) for effect in row.shown if effect.decision.judged)
 
 
 def summaries(run: Evidence) -> tuple[Summary, ...]:
-    """Of its steady loads, and of the disturbed ones; empty where it cannot be summarised."""
+    """Return the summaries of a run's steady loads and of its disrupted ones; empty where it cannot be summarised."""
     try:
         return tuple(run.summary(disturbed) for disturbed in (False, True))
     except LabError:
         return ()
 
 
-def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[Published]]) -> Step:
+def _make_step(run: Evidence, row: Row, effect: Effect, published: Mapping[Key, Sequence[Published]]) -> Step:
     record, estimate, metric = run.run.record, effect.estimate, about(effect.metric)
     variant, study, system = record.variants[row.arm.variant], "", ""
     try:
         overlays = chain(row.arm.variant)
         study, system = load_overlay(row.arm.variant).study or "", overlays[0].resources[-1].name
-    except (UsageError, IndexError):  # there is no such variant any more
+    except (UsageError, IndexError):  # the variant no longer exists
         pass
     gain = None
     if metric.ratio and estimate is not None and estimate.interval is not None:
@@ -165,12 +208,12 @@ def _step(run: Evidence, row: Row, effect: Effect, told: Mapping[Key, Sequence[P
     key = (record.id, row.arm.name, effect.against, row.point.name, effect.metric)
     return Step(
         record.id, run.name, record.target, record.study or study, system, row.arm.name, variant.title, effect.against,
-        row.point.name, effect.metric, effect.decision, difference_text(effect), effect.note, gain, tuple(told.get(key, ())),
+        row.point.name, effect.metric, effect.decision, difference_text(effect), effect.note, gain, tuple(published.get(key, ())),
     )  # fmt: skip
 
 
 def published_ratio(verdict: Judged, part: Measured) -> float | None:
-    """What the claim published of this ratio; None where that is no number, or of something else."""
+    """Return the ratio that the claim published for a test; None where it published no such number."""
     if part.test.ratio_to is None or not part.test.bounded:
         return None
     if part.test.like and part.test.within:
@@ -184,47 +227,61 @@ def published_ratio(verdict: Judged, part: Measured) -> float | None:
 
 
 def findings(runs: Sequence[Evidence]) -> list[Finding]:
-    """Those of data/reference/findings.toml, in its order; one whose run is damaged or not there is left out. UsageError for a faulty file."""
+    """Return the findings of data/reference/findings.toml in its order, without those that have no usable run.
+
+    Raises:
+        UsageError: The file is faulty.
+
+    """
     path, place = Path(reference_folder()) / "findings.toml", "data/reference/findings.toml"
     if not path.is_file():
         return []
-    asked = validated(_Findings, read_toml(path, place, "git's"), place, place, Asked).finding
-    there = {run.name: run for run in runs}
-    return [_found(each, there[each.run], runs, place) for each in asked if each.run in there]
+    questions = validated(_Findings, read_toml(path, place, "git's"), place, place, Asked).finding
+    by_name = {run.name: run for run in runs}
+    return [_answer(question, by_name[question.run], runs, place) for question in questions if question.run in by_name]
 
 
-def _found(asked: Asked, run: Evidence, runs: Sequence[Evidence], place: str) -> Finding:
-    """`elsewhere` has the same variant, baseline, point and metric, of each target the newest run: `runs` as
-    `lab.analysis.evidence.references` orders them.
+def _answer(question: Asked, run: Evidence, runs: Sequence[Evidence], place: str) -> Finding:
+    """Return the finding that answers a question from its run.
+
+    `elsewhere` has the same variant, baseline, point and metric on other targets, from the newest run of each target: `runs` are ordered as
+    by `lab.analysis.evidence.references`.
     """
     steady, disturbed = summaries(run)
-    told = {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
-    refuse_unknown(asked.arm, told, f"{place}: {asked.run}", f"no arm '{asked.arm}'")
-    said = told[asked.arm].text.partition("\n")[0].removeprefix(f"{asked.arm}: ").removesuffix(":")
-    measured, _, advice = said.rpartition(": ")
-    against = next((arm.baseline for arm in run.run.record.arms if arm.name == asked.arm), None)
-    kept = "" if disturbed.rows else describe_kept_defaults(run.run, (asked.arm, against or ""))
-    boots = step_over_boots(run, further_boots(run), asked.arm, asked.point)
+    by_arm = {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
+    refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
+    sentence = by_arm[question.arm].text.partition("\n")[0].removeprefix(f"{question.arm}: ").removesuffix(":")
+    measured, _, advice = sentence.rpartition(": ")
+    against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
+    defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
+    boots = step_over_boots(run, further_boots(run), question.arm, question.point)
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
-    title, target = run.run.record.variants[asked.arm].title, run.run.record.target
-    mine = {(step.against, step.point, step.metric) for step in _of(run, {}) if step.arm == asked.arm}
+    title, target = run.run.record.variants[question.arm].title, run.run.record.target
+    keys = {(step.against, step.point, step.metric) for step in _list_steps(run, {}) if step.arm == question.arm}
     elsewhere: dict[tuple[str, str, str], Step] = {}
-    for other in runs:
-        if other.run.record.target != target and other.arms(asked.arm):
-            for step in _of(other, {}):
-                if step.arm == asked.arm and (step.against, step.point, step.metric) in mine:
+    for candidate in runs:
+        if candidate.run.record.target != target and candidate.arms(question.arm):
+            for step in _list_steps(candidate, {}):
+                if step.arm == question.arm and (step.against, step.point, step.metric) in keys:
                     elsewhere.setdefault((step.target, step.point, step.metric), step)
-    said = f"{measured}; {boots.text}"
-    return Finding(asked, title, told[asked.arm], said, advice, boots, target, tuple(elsewhere.values()), kept)
+    sentence = f"{measured}; {boots.text}"
+    return Finding(
+        question, title, by_arm[question.arm], sentence, advice, boots, target, tuple(elsewhere.values()), defaults
+    )
 
 
 def boots_wanted(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootWanted]:
-    """Return what is to be measured once the machine has booted anew: findings that rest on fewer boots than `WANTED`, then claims."""
+    """Return what to measure once the machine has booted anew.
+
+    First come findings that rest on fewer boots than `WANTED`, then claims.
+    """
     further = {run.name: further_boots(run) for run in runs}
-    there = {run.name: run for run in runs}
-    found: list[BootWanted] = []
-    for asked in (each.asked for each in findings(runs) if each.boots.boots < WANTED):
-        run, points = there[asked.run], [asked.point]
-        found.append(boot_wanted(run, further[run.name], "finding", asked.asks, asked.arm, points, blocks=asked.blocks))
-    return [*found, *wanted_for_claims(judged, runs, further)]
+    by_name = {run.name: run for run in runs}
+    tasks: list[BootWanted] = []
+    for question in (finding.asked for finding in findings(runs) if finding.boots.boots < WANTED):
+        run, points = by_name[question.run], [question.point]
+        tasks.append(
+            boot_wanted(run, further[run.name], "finding", question.asks, question.arm, points, blocks=question.blocks)
+        )
+    return [*tasks, *wanted_for_claims(judged, runs, further)]

@@ -1,4 +1,4 @@
-"""Studies: one TOML file → the variants and sweep of a publication, and the shape in which it published its numbers.
+"""The study files: one TOML file per publication, with its variants, its sweep, and the tables that it published.
 
     [[tables]]
     published = "okd_router_throughput.csv"     a file of data/published
@@ -9,8 +9,8 @@
     points.keep-alive = {http_mode = "keep-alive"}
     metrics.rate = {}
 
-Variant, point and metric each say which published keys they stand for; together they name one cell. Refuses unknown
-keys, variants, sweeps and columns, and two measurements that would fall into one cell.
+Variant, point and metric each name the published keys that they stand for; together they name one cell. Refuses unknown keys, variants,
+sweeps and columns, and two measurements that would fall into one cell.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ from lab.model.variants.variants import chain, load_overlay, variant_names
 from lab.records import published as publications
 
 FOLDER = Path(__file__).parent
+"""The folder of the study files."""
 
 LOAD = "load"
-"""What has a parameter that is no knob: the study's own loads."""
+"""The value of `NotAKnob.by` for a parameter that the study's loads realise."""
 
 Unit = Literal["req/s", "s", "ms", "µs"]
+"""The unit of a table's numbers."""
 Keys = dict[str, str]
 """Published column → value, as its CSV writes it."""
 
 
 class Strict(BaseModel):
-    """What is written by hand: a key that is none, and a value of another type, are refused."""
+    """The base of models for files written by hand: it refuses an unknown key and a value of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Quick(Strict):
-    """`--quick`: the shortened load."""
+    """The shortened load of `--quick`."""
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
 
 
 class Change(Strict):
-    """One `[[changes]]`: what the study says of a system that changes, as a run of its own beside the tables'."""
+    """A `[[changes]]` table: a question of the study about a system that changes, answered by a separate run."""
 
     question: str = Field(min_length=1)
     variants: list[str] = Field(min_length=1)
@@ -64,7 +66,13 @@ class Change(Strict):
     against: str = Field(default="", description="what they are compared with; none: each with its own baseline")
 
     def command(self, quick: bool, place: str) -> str:
-        """`place`: as `lab.analysis.rerun.place` has it."""
+        """Return the command that makes the run.
+
+        Args:
+            quick: Whether to shorten it.
+            place: The target's options, as `lab.analysis.rerun.place` returns them.
+
+        """
         against = f" --against {self.against}" if self.against else ""
         return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
 
@@ -80,14 +88,14 @@ class NotAKnob(Strict):
 
 
 class PublishedLoad(Strict):
-    """A row of sweeps.csv: what makes that load here, on which variants; or why nothing does."""
+    """A row of sweeps.csv: the sweeps and variants that make this load here, or the reason why none does."""
 
     sweeps: list[str] = Field(default_factory=list[str])
     variants: list[str] = Field(default_factory=list[str])
     why: str = Field(default="", description="why nothing does; empty = `sweeps` do")
 
     @model_validator(mode="after")
-    def _either(self) -> PublishedLoad:
+    def _check_either(self) -> PublishedLoad:
         refuse(
             (bool(self.why) == bool(self.sweeps and self.variants), "either sweeps and variants, or why there are none")
         )
@@ -95,7 +103,7 @@ class PublishedLoad(Strict):
 
 
 class Shape(Strict):
-    """One `[[tables]]`: a published table, and what here stands for each of its cells."""
+    """A `[[tables]]` table: a published table, and the variant, point and metric that stand for each of its cells."""
 
     title: str = Field(min_length=1)
     published: str | None = Field(default=None, description="a file of data/published; none = measured here only")
@@ -118,7 +126,7 @@ class Shape(Strict):
     note: str | None = None
 
     @model_validator(mode="after")
-    def _keys(self) -> Shape:
+    def _check_keys(self) -> Shape:
         parts = (*self.variants.values(), *self.points.values(), *self.metrics.values())
         unknown = [name for part in parts for name in sorted(part.keys() - self.keys)]
         refuse(
@@ -135,10 +143,14 @@ class Shape(Strict):
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The published columns that name a cell: those of the rows, then those of the columns."""
         return (*self.rows, *self.columns)
 
     def of_point(self, point: Point) -> Keys | None:
-        """The published keys that a point stands for (none where nothing is said of points); None if it is not in this table."""
+        """Return the published keys that a point stands for; None if the point is not in this table.
+
+        They are empty where the table defines none for points.
+        """
         if not self.points:
             values = {column: getattr(point, name) for column, name in self.point_fields.items()}
             return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
@@ -146,7 +158,7 @@ class Shape(Strict):
 
 
 class StudyFile(Strict):
-    """A file of `lab/studies/`."""
+    """The content of a file of `lab/studies/`."""
 
     title: str = Field(min_length=1)
     source: str = Field(description="who published it, and under which title")
@@ -166,13 +178,15 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Study:
+    """A study: its key, which is the stem of its file's name, and the file's content."""
+
     key: str
     file: StudyFile
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is measured for one published cell: its keys in the table's order, and who measures it."""
+    """The measurement for one published cell: the cell's keys in the table's order, variant, point and metric."""
 
     key: tuple[str, ...]
     variant: str
@@ -181,40 +195,53 @@ class Cell:
 
 
 def study_keys() -> list[str]:
+    """Return the keys of all studies in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_study(key: str) -> Study:
-    """One study, checked against the folders and CSV files it names. UsageError with file, key and remedy."""
+    """Return one study, checked against the folders and CSV files that it names.
+
+    Raises:
+        UsageError: The file is faulty; with its name, the key in it and a remedy.
+
+    """
     study = read_study(key)
     place, file = f"lab/studies/{key}.toml", study.file
-    _known_variants(f"{place}: variants", [*file.variants, *(name for table in file.tables for name in table.variants)])
-    _known(place, "sweep", [file.sweep, file.quick.sweep], sweep_names())
-    for row, other in file.not_a_knob.items():
-        _known_variants(f"{place}: not_a_knob.{row}: by", [other.by] if other.by and other.by != LOAD else [])
+    _refuse_unknown_variants(
+        f"{place}: variants", [*file.variants, *(name for table in file.tables for name in table.variants)]
+    )
+    _refuse_unknown_names(place, "sweep", [file.sweep, file.quick.sweep], sweep_names())
+    for row, entry in file.not_a_knob.items():
+        _refuse_unknown_variants(f"{place}: not_a_knob.{row}: by", [entry.by] if entry.by and entry.by != LOAD else [])
     for row, load in file.published_loads.items():
-        _known_variants(f"{place}: published_loads.{row}: variants", load.variants)
-        _known(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweep_names())
+        _refuse_unknown_variants(f"{place}: published_loads.{row}: variants", load.variants)
+        _refuse_unknown_names(f"{place}: published_loads.{row}", "sweep", load.sweeps, sweep_names())
     for number, change in enumerate(file.changes):
-        asked = [*change.variants, *([change.against] if change.against else [])]
-        _known_variants(f"{place}: changes.{number}: variants", asked)
-        _known(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweep_names())
+        names = [*change.variants, *([change.against] if change.against else [])]
+        _refuse_unknown_variants(f"{place}: changes.{number}: variants", names)
+        _refuse_unknown_names(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweep_names())
     for number, table in enumerate(file.tables):
         if table.published is None or table.value is None:
             continue
-        at, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.names()]
-        refuse_unknown(table.published, files, at, f"there is no data/published/{table.published}")
+        table_place, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.names()]
+        refuse_unknown(table.published, files, table_place, f"there is no data/published/{table.published}")
         head = list(publications.texts(Path(table.published).stem)[0])
-        named = [*table.keys, *table.filters, *table.reference, table.value]
-        _known(f"{at}: {table.published}", "columns", named, head)
-        if not _rows(table):
+        columns = [*table.keys, *table.filters, *table.reference, table.value]
+        _refuse_unknown_names(f"{table_place}: {table.published}", "columns", columns, head)
+        if not _read_rows(table):
             fault = f"filters: no row of {table.published} has these values"
-            raise UsageError(at, fault, "compare them with the file")
+            raise UsageError(table_place, fault, "compare them with the file")
     return study
 
 
 def read_study(key: str) -> Study:
-    """One study's file by itself. UsageError with file, key and remedy."""
+    """Return one study's file, without checks against other files.
+
+    Raises:
+        UsageError: The study is unknown or its file faulty; with the file's name, the key in it and a remedy.
+
+    """
     place = f"lab/studies/{key}.toml"
     try:
         table = read_toml(FOLDER / f"{key}.toml", place, "lab/studies/okd.toml")
@@ -226,67 +253,92 @@ def read_study(key: str) -> Study:
 
 
 def published(table: Shape) -> dict[tuple[str, ...], float]:
-    """The table's published cells: keys in its order → value in its unit, in the file's order. Empty cells are left out."""
+    """Return the table's published cells in the file's order, without empty ones.
+
+    Returns:
+        The cell's keys, in the table's order → its value, in the table's unit.
+
+    """
     return {
         tuple(row[name] for name in table.keys): float(row[table.value])
-        for row in _rows(table)
+        for row in _read_rows(table)
         if table.value and row[table.value]
     }
 
 
 def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
-    """Every cell that these points give, in the file's order. UsageError for a key left open and for two in one cell."""
+    """Return every cell of a table that these points give, in the file's order.
+
+    Raises:
+        UsageError: Nothing names a key of a cell, or two measurements fall into one cell.
+
+    """
     place = f"table '{table.title}'"
-    found: dict[tuple[str, ...], Cell] = {}
-    for (variant, named), point, (metric, meant) in product(table.variants.items(), points, table.metrics.items()):
-        stands_for = table.of_point(point)
-        if stands_for is None:
+    by_key: dict[tuple[str, ...], Cell] = {}
+    for (variant, variant_keys), point, (metric, metric_keys) in product(
+        table.variants.items(), points, table.metrics.items()
+    ):
+        point_keys = table.of_point(point)
+        if point_keys is None:
             continue
-        keys = named | stands_for | meant
+        keys = variant_keys | point_keys | metric_keys
         if missing := [name for name in table.keys if name not in keys]:
             fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
             raise UsageError(place, fault, "let its variant, point or metric say it")
         cell = Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
-        other = found.setdefault(cell.key, cell)
-        if other != cell:
-            both = f"{variant} at {point.name} and {other.variant} at {other.point}"
-            raise UsageError(place, f"{both} are both {' / '.join(cell.key)}", "let each stand for keys of its own")
-    return tuple(found.values())
+        first = by_key.setdefault(cell.key, cell)
+        if first != cell:
+            pair = f"{variant} at {point.name} and {first.variant} at {first.point}"
+            raise UsageError(place, f"{pair} are both {' / '.join(cell.key)}", "let each stand for keys of its own")
+    return tuple(by_key.values())
 
 
-def _rows(table: Shape) -> list[Mapping[str, str]]:
+def _read_rows(table: Shape) -> list[Mapping[str, str]]:
+    """Return the published rows that the table's filters keep; empty if nothing was published."""
     if table.published is None:
         return []
     rows = publications.texts(Path(table.published).stem)
     return [row for row in rows if all(row[name] in values for name, values in table.filters.items())]
 
 
-def _known(place: str, key: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _refuse_unknown_names(place: str, key: str, names: Sequence[str], options: Sequence[str]) -> None:
     for name in names:
-        refuse_unknown(name, known, f"{place}: {key}", f"there is no '{name}'")
+        refuse_unknown(name, options, f"{place}: {key}", f"there is no '{name}'")
 
 
-def _known_variants(place: str, names: Sequence[str]) -> None:
-    """A study's file has present names alone, by which its runs are found."""
+def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
+    """Refuse names that no variant has at present: a study's runs are found by present names."""
     for name in names:
         if not is_variant(name) or present_name(name) != name:
             raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
 
 
 def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """(the variants whose knobs are asked for, whether they are a study's): those it lists, the others of its systems that are
-    annotated with it, and those of its changes.
+    """Return the variants that a study or a variant's name stands for in an ablation.
 
-    A name that a variant has, too, is the study's unless `as_variant`. UsageError for one that nothing has.
+    A study stands for the variants that it lists, the others of its systems that are annotated with it, and those of its changes.
+
+    Args:
+        name: A study's key or a variant's name.
+        as_variant: Whether a name that both a study and a variant have is the variant's.
+
+    Returns:
+        The variants, and whether they are a study's.
+
+    Raises:
+        UsageError: There is no such study or variant.
+
     """
     if name in study_keys() and not as_variant:
         file = load_study(name).file
-        told = [*file.variants, *(each for change in file.changes for each in change.variants)]
-        roots = {chain(each)[0].name for each in told}
-        own = [
-            other for other in variant_names() if load_overlay(other).study == name and chain(other)[0].name in roots
+        listed = [*file.variants, *(variant for change in file.changes for variant in change.variants)]
+        roots = {chain(variant)[0].name for variant in listed}
+        annotated = [
+            overlay
+            for overlay in variant_names()
+            if load_overlay(overlay).study == name and chain(overlay)[0].name in roots
         ]
-        return tuple(dict.fromkeys((*file.variants, *own, *told))), True
+        return tuple(dict.fromkeys((*file.variants, *annotated, *listed))), True
     if "+" not in name and not is_variant(name):
         remedy = did_you_mean(name, [*study_keys(), *variant_names()])
         raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)

@@ -1,5 +1,6 @@
-"""The proxy systems: one package for each, which holds all the Python that knows this proxy, and one table of them all.
+"""The proxy systems: one package for each, with all the Python that knows this proxy, and one table of them all.
 
-`system` has the interface that a system's package fills in, `table` registers the systems and is what targets ask. The modules beside
-them are what several systems share: reading manifests, fetching programs, checking and loading configurations, workers, stand-ins.
+`system` has the interface that a system's package fills in. `table` lists the systems, and is what targets use. The other
+modules are shared by several systems: they read manifests, fetch programs, check and load configurations, and handle workers
+and stand-ins.
 """

@@ -1,7 +1,8 @@
-"""A proxy's own checker (`nginx -t`, `haproxy -c`) on a configuration that runs nowhere yet, in folders, network and user ids of its own.
+"""A runner for a proxy's own checker (`nginx -t`, `haproxy -c`) on a configuration that runs nowhere yet.
 
-What it refuses, the proxy would refuse when it starts, and its controller when it reloads: it is told in the proxy's words,
-before anything is measured. Needs no more than the right to make namespaces.
+The checker runs in private folders, with a private network and with user ids of a container. What it refuses, the proxy would
+refuse when it starts, and its controller when it reloads. The fault is reported in the proxy's words, before anything is
+measured. The runner needs no right but that to create namespaces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _STAMP = re.compile(
     r"|^\[[^]]+\]\[\d+\]\[critical\]\[\w+\] \[[^]]+\] error initializing configuration '[^']*': "
     r"|^\[ALERT\] +\(\d+\) : config : (?:parsing (?=\[))?"
 )
-"""What nginx, Envoy and HAProxy begin with: time, process, and that it is serious."""
+"""The beginning of a fatal error's line in nginx, Envoy and HAProxy: time, process and severity."""
 _PLACE = re.compile(r" in (\S+):(\d+)$|^\[(\S+):(\d+)\] : ")
 
 
@@ -35,21 +36,30 @@ def refusal(
     hosts: str = "",
     programs: Mapping[str, Path] | None = None,
 ) -> str:
-    """Why `command` refuses the configuration in these files (path → text or `-> target`), in its own words; empty = it does not.
+    """Return why a checker refuses the configuration in some files, in its own words; empty = it accepts it.
 
-    `folders`: further folders (path → file → text), laid over the machine's; `hosts`: its /etc/hosts; `programs`: path → program. UsageError for a file that lies in no folder of `PRIVATE`.
+    Args:
+        command: the checker's command.
+        files: path → text, or `-> target` for a symbolic link.
+        folders: further folders that cover the machine's own: path → file → text.
+        hosts: the text of its /etc/hosts; empty = the machine's own.
+        programs: path → program to mount there.
+
+    Raises:
+        UsageError: for a file that lies in no folder of `PRIVATE`.
+
     """
-    laid = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
-    return _refusal(tuple(command), tuple(sorted(files.items())), laid, hosts, tuple((programs or {}).items()))
+    overlays = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
+    return _run_checker(tuple(command), tuple(sorted(files.items())), overlays, hosts, tuple((programs or {}).items()))
 
 
-def is_late(told: str) -> bool:
-    """Whether it was no refusal: the checker was still at it when its time was over."""
-    return _LATE in told
+def is_late(message: str) -> bool:
+    """Return whether the text of `refusal` is no refusal, because the checker did not end in time."""
+    return _LATE in message
 
 
 @lru_cache(maxsize=1024)
-def _refusal(
+def _run_checker(
     command: tuple[str, ...],
     files: tuple[tuple[str, str], ...],
     folders: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
@@ -59,55 +69,59 @@ def _refusal(
     with tempfile.TemporaryDirectory(prefix="lab-check-") as name:
         scratch = Path(name)
         scratch.chmod(0o755)
-        own = {prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE) if Path(prefix).is_dir()}
-        for folder in (*own.values(), *(_inside(path, own) for path in (*WRITABLE, *dict(folders)))):
-            _open(folder)
-        laid = [(f"{path}/{item}", text) for path, texts in folders for item, text in texts]
-        for path, text in (*files, *laid):
-            file = _inside(path, own)
-            _open(file.parent)
+        private = {prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE) if Path(prefix).is_dir()}
+        for folder in (*private.values(), *(_locate(path, private) for path in (*WRITABLE, *dict(folders)))):
+            _make_folder(folder)
+        overlay_files = [(f"{path}/{item}", text) for path, texts in folders for item, text in texts]
+        for path, text in (*files, *overlay_files):
+            file = _locate(path, private)
+            _make_folder(file.parent)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text, errors="surrogateescape")
-        brought = [(program, _inside(path, own)) for path, program in programs]
-        for _, place in brought:
+        mounts = [(program, _locate(path, private)) for path, program in programs]
+        for _, place in mounts:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.touch()
         (scratch / "hosts").write_text(hosts)
         if hosts and Path("/etc/hosts").exists():
-            own["/etc/hosts"] = scratch / "hosts"
-        return _told(_run(command, own, brought, scratch), dict(files))
+            private["/etc/hosts"] = scratch / "hosts"
+        return _clean_message(_run_in_namespaces(command, private, mounts, scratch), dict(files))
 
 
-def _open(folder: Path) -> None:
-    """Make a folder, where it is not there, into which anybody may write."""
+def _make_folder(folder: Path) -> None:
+    """Make a folder into which every user may write, unless it exists."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
 
 
-def _inside(path: str, own: Mapping[str, Path]) -> Path:
-    prefix = next((prefix for prefix in own if path.startswith(f"{prefix}/")), None)
+def _locate(path: str, private: Mapping[str, Path]) -> Path:
+    """Return where a container's path lies on the machine. A path outside the private folders is a UsageError."""
+    prefix = next((prefix for prefix in private if path.startswith(f"{prefix}/")), None)
     if prefix is None:
         raise UsageError(path, "is not in a folder of the container's own", f"one of: {', '.join(PRIVATE)}")
-    return own[prefix] / path.removeprefix(f"{prefix}/")
+    return private[prefix] / path.removeprefix(f"{prefix}/")
 
 
-def _told(said: str, files: Mapping[str, str]) -> str:
-    """Without time and process, and with the line that is meant instead of its number."""
-    said = _STAMP.sub("", said)
-    place = _PLACE.search(said)
+def _clean_message(message: str, files: Mapping[str, str]) -> str:
+    """Return a message without time and process, and with the text of the faulty line instead of its number."""
+    message = _STAMP.sub("", message)
+    place = _PLACE.search(message)
     file, number = (place[1] or place[3], place[2] or place[4]) if place else ("", "")
     if place and file in files:
         lines = [*files[file].split("\n"), ""]
         line = lines[min(int(number), len(lines)) - 1].strip()
-        said = said[: place.start()] + said[place.end() :] + (f" in `{line[:80]}`" if line.strip("}") else "")
-    return said
+        message = message[: place.start()] + message[place.end() :] + (f" in `{line[:80]}`" if line.strip("}") else "")
+    return message
 
 
-def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path) -> str:
-    # The folder that holds all these is covered last.
-    ordered = sorted(own.items(), key=lambda item: scratch.is_relative_to(item[0]))
+def _run_in_namespaces(
+    command: Sequence[str], private: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path
+) -> str:
+    """Run the checker in namespaces, and return the decisive line of its errors; empty when it succeeds."""
+    # The folder that holds the scratch folder is covered last.
+    ordered = sorted(private.items(), key=lambda item: scratch.is_relative_to(item[0]))
     binds = [*programs, *((source, target) for target, source in ordered)]
     script = [f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}" for source, target in binds]
     script.append("ip link set lo up")
@@ -128,5 +142,5 @@ def _run(command: Sequence[str], own: Mapping[str, Path], programs: Sequence[tup
         return f"{command[0]} {_LATE} {TRY_S:g} s"
     if not done.returncode:
         return ""
-    said = done.stderr.decode(errors="replace").strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
-    return next((line for line in said if _STAMP.match(line)), said[0]).strip()
+    lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
+    return next((line for line in lines if _STAMP.match(line)), lines[0]).strip()

@@ -1,8 +1,11 @@
-"""Asking an interface on a container's loopback from inside it, by what its image has: curl, else bash, else wget. Pure.
+"""Shell commands that query a proxy's interface on a container's loopback from inside it.
 
-Apart from `reading`, which asks a system that is up: these are words of scripts that are composed before one is.
-The official images of ingress-nginx have curl, Envoy's bash, Traefik's busybox' wget. No container of the lab's own asks where that is
-looked for every second: its processes would be among the proxy's.
+The command uses what the image has: curl, else bash, else wget. The official images of ingress-nginx have curl, those of Envoy
+have bash, and those of Traefik have the wget of busybox.
+
+This module is separate from `reading`, which queries a running system: the scripts here are composed before a system runs.
+Containers that the lab starts itself are not polled this way every second: the commands' processes would count among the
+proxy's. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ HOST = "127.0.0.1"
 
 
 def asked(port: int, path: str) -> str:
-    """A command for `sh` that prints what the interface answers (by bash, its headers first), and fails where none does."""
+    """Compose a command for `sh` that prints the answer of an interface on the loopback, or fails.
+
+    Where the command uses bash, it prints the response's headers before the body.
+    """
     url = quote(f"http://{HOST}:{port}{path}")
     request = f"GET %s HTTP/1.1\\r\\nHost: {HOST}\\r\\nConnection: close\\r\\n\\r\\n"  # Envoy refuses HTTP/1.0
     by_bash = f"exec 3<>/dev/tcp/{HOST}/{port} && printf {quote(request)} {quote(path)} >&3 && cat <&3"

@@ -1,4 +1,4 @@
-"""What one check found, and the questions that all kinds of checks ask of a running system."""
+"""The result of one read-back check, and the queries to a running system that all kinds of checks share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lab.model.variants.variants import Check
 
 ABSENT = "absent"
 CLOCK_S = 1.0
-"""Start times of processes are known to the boot time's second."""
+"""The uncertainty of a process's start time in seconds, as the boot time is known to the second only."""
 
 
 class ReadingRecord(Check):
-    """One reading as `readback/` has it: the check's own keys without empty ones, and what was found."""
+    """A reading as a file in `readback/` records it: the check's keys without empty ones, and the result."""
 
     observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
     ok: bool
@@ -29,7 +29,13 @@ class ReadingRecord(Check):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one check found. `detail` says why it is not ok, in words."""
+    """The result of one check.
+
+    Attributes:
+        observed: the value that the running system has, or `absent`, or `unreadable`.
+        detail: the reason why it is not ok; empty where it is.
+
+    """
 
     check: Check
     observed: str
@@ -39,40 +45,59 @@ class Reading:
     def __str__(self) -> str:
         check = self.check
         port, context = f"port {check.port}" if check.port else None, f"in {check.context}" if check.context else None
-        asked = " ".join(filter(None, (check.role, check.kind, check.process, check.name, port, context)))
-        found = f"asked for {check.value}, found {self.observed}"
-        return f"{asked}: {found}" + (f" ({self.detail})" if self.detail else "")
+        subject = " ".join(filter(None, (check.role, check.kind, check.process, check.name, port, context)))
+        comparison = f"asked for {check.value}, found {self.observed}"
+        return f"{subject}: {comparison}" + (f" ({self.detail})" if self.detail else "")
 
     def as_json(self) -> dict[str, Any]:
-        """A `ReadingRecord`, as plain data."""
-        found = {"observed": self.observed, "ok": self.ok, "detail": self.detail}
-        return ReadingRecord.model_validate(self.check.model_dump() | found).model_dump(exclude_none=True)
+        """Return the reading as the plain data of a `ReadingRecord`."""
+        result = {"observed": self.observed, "ok": self.ok, "detail": self.detail}
+        return ReadingRecord.model_validate(self.check.model_dump() | result).model_dump(exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
+    """A process of the checked role.
+
+    Attributes:
+        pid: its id, as its container counts.
+        title: its command line, with single blanks between the arguments.
+
+    """
+
     pid: int
     title: str
 
 
 class UnreadableError(Exception):
-    """The system did not answer the question."""
+    """The error of a system that does not answer a check's query."""
 
 
 Reader = Callable[[System, Check], Reading]
-"""One kind of check. Raises UnreadableError for what cannot be read."""
+"""A function that performs checks of one kind. It raises UnreadableError for what cannot be read."""
 
 
 def run(system: System, check: Check, argv: Sequence[str]) -> str:
+    """Run a command in the container of the check's role, and return its output.
+
+    Raises:
+        UnreadableError: when the command fails.
+
+    """
     done = system.exec(check.role, argv)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
-        raise UnreadableError(f"{' '.join(argv)[:60]}: exited {done.returncode}: {said[-1]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
+        raise UnreadableError(f"{' '.join(argv)[:60]}: exited {done.returncode}: {lines[-1]}")
     return done.stdout
 
 
 def asked(system: System, check: Check, port: int, path: str) -> str:
-    """What the proxy's own interface answers, on its pod's loopback."""
+    """Request a page of the proxy's interface on the loopback of its pod, and return the answer.
+
+    Raises:
+        UnreadableError: when the request fails.
+
+    """
     try:
         return system.ask(check.role, port, path)
     except OSError as error:
@@ -80,7 +105,7 @@ def asked(system: System, check: Check, port: int, path: str) -> str:
 
 
 def processes(system: System, check: Check) -> list[Process]:
-    """The processes of the check's role, as its own /proc shows them."""
+    """Return the processes of the check's role that its container's /proc shows, without kernel threads."""
     script = (
         'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
     )
@@ -89,14 +114,26 @@ def processes(system: System, check: Check) -> list[Process]:
 
 
 def matching(system: System, check: Check) -> list[Process]:
+    """Return the processes whose command line begins with the check's `process`.
+
+    Raises:
+        UnreadableError: when there is none.
+
+    """
     prefix = given(check, "process")
-    found = [process for process in processes(system, check) if process.title.startswith(prefix)]
-    if not found:
+    matches = [process for process in processes(system, check) if process.title.startswith(prefix)]
+    if not matches:
         raise UnreadableError(f"no process is called {prefix!r}")
-    return found
+    return matches
 
 
 def soft_limit(system: System, check: Check, pid: int, name: str) -> str:
+    """Return the soft limit of a process from the row `name` of its /proc/PID/limits.
+
+    Raises:
+        UnreadableError: when there is no such row.
+
+    """
     for line in run(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
         if line.startswith(name + "  "):
             return line.removeprefix(name).split()[0]
@@ -104,6 +141,12 @@ def soft_limit(system: System, check: Check, pid: int, name: str) -> str:
 
 
 def given(check: Check, key: str) -> str:
+    """Return a key of the check, as text, that its kind needs.
+
+    Raises:
+        UnreadableError: when the check does not have it.
+
+    """
     value = getattr(check, key)
     if value is None:
         raise UnreadableError(f"a check of kind {check.kind} needs '{key}'")
@@ -111,41 +154,57 @@ def given(check: Check, key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """What a program tells as JSON, as a check's value is written: a text as it is, anything else as JSON."""
+    """Write a JSON value the way a check's value is written: a text as it is, None as `absent`, the rest as JSON."""
     return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def joined(values: Sequence[str]) -> str:
+    """Join the distinct values by commas, in their order."""
     return ", ".join(dict.fromkeys(values))
 
 
-def compared(check: Check, observed: str, wanted: str | None = None) -> Reading:
-    expected = check.value if wanted is None else wanted
+def compared(check: Check, observed: str, value: str | None = None) -> Reading:
+    """Compare the observed value with the check's value, or with `value` where it is given."""
+    expected = check.value if value is None else value
     ok = observed == expected
     return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
 
 
 def wrong(check: Check, observed: str, detail: str) -> Reading:
-    """A reading that is not what was asked for, or not what runs."""
+    """Return a failed reading: the value is not the requested one, or not the one that runs."""
     return Reading(check, observed, ok=False, detail=detail)
 
 
 def of_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
-    """A path in every part of that name of a configuration, which a page of the proxy shows. UnreadableError where it shows no such part."""
+    """Check a path in every part of one kind of a configuration that a page of the proxy shows.
+
+    Args:
+        parts: kind of part → each such part that serves the load.
+        part: the kind of part to look at.
+        path: the path in the part, such as `a.0.b`.
+        page: the page that shows the configuration, for the error message.
+
+    Raises:
+        UnreadableError: when the page shows no such part.
+
+    """
     if not parts.get(part):
         raise UnreadableError(f"{page} has no {part!r} that serves the load, only {', '.join(parts)}")
     return compared(check, joined([shown(at(tree, path)) for tree in parts[part]]))
 
 
 def metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
-    """A metric of that name on a page of them: the sum over its labels, a whole number without a point."""
+    """Check a metric on a page of metrics by its sum over all labels; a whole number is written without a point."""
     form = rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$"
-    found = re.findall(form, asked(system, check, port, page), re.MULTILINE)
-    return compared(check, f"{sum(map(float, found)):g}" if found else ABSENT)
+    numbers = re.findall(form, asked(system, check, port, page), re.MULTILINE)
+    return compared(check, f"{sum(map(float, numbers)):g}" if numbers else ABSENT)
 
 
 def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
-    """When processes started, in seconds since 1970: boot time plus field 22 of their stat, in hundredths."""
+    """Return when processes started, in seconds since 1970.
+
+    That is the boot time plus field 22 of their /proc/PID/stat, which is in hundredths of a second.
+    """
     paths = [f"/proc/{pid}/stat" for pid in pids]
     lines = run(system, check, ["cat", "/proc/stat", *paths]).splitlines()
     boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))

@@ -1,6 +1,7 @@
-"""Texts that are mostly the same for every variant, as templates beside who writes them: a line that begins with `%%` is a statement of Jinja's.
+"""The renderer of the configuration templates, which lie next to the modules that use them.
 
-Apart from its callers, which lie in several packages, since all templates are read by one dialect.
+In a template, a line that begins with `%%` is a Jinja statement. The texts are mostly the same for every variant. This module
+is separate from its callers, which lie in several packages, so that all templates use one dialect of Jinja.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 def rendered(template: Path, **values: object) -> str:
-    """Return a template with these values, its last line ended. A name in it that has no value is an error of ours."""
-    return _templates(template.parent).get_template(template.name).render(values)
+    """Render a template with these values; the text ends with a line feed.
+
+    A name in the template that has no value raises an exception of Jinja: it is an error in the lab's code.
+    """
+    return _load_environment(template.parent).get_template(template.name).render(values)
 
 
 @cache
-def _templates(folder: Path) -> Environment:
-    found = Environment(
+def _load_environment(folder: Path) -> Environment:
+    environment = Environment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
         autoescape=False,
@@ -28,5 +32,5 @@ def _templates(folder: Path) -> Environment:
         lstrip_blocks=True,
         line_statement_prefix="%%",
     )
-    found.filters["quote"] = lambda value: shlex.quote(str(value))
-    return found
+    environment.filters["quote"] = lambda value: shlex.quote(str(value))
+    return environment

@@ -1,8 +1,8 @@
-"""A reload of a proxy: by what its files say now, which it watches or is told of (`WatchedFiles`), or of the configuration that it has, which makes new
-workers (`renewed`), read back by the proxy's processes.
+"""Two kinds of a proxy's reload: of changed files (`WatchedFiles`), and of an unchanged configuration (`renewed`).
 
-Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in each). Refuses to go on with some of the old
-ones: what is measured next would be of both.
+The first kind is for proxies that watch their files or get a signal after a change. The second kind makes new workers, which
+the proxy's processes show. Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in
+each), so a reload that leaves some of the old ones is refused: the next measurement would be of both generations.
 """
 
 from __future__ import annotations
@@ -22,13 +22,21 @@ from lab.model.pairs import Renewed
 from lab.systems.system import Loading, Process, Renew, bytes_of, write_changed
 
 TAKES_S = 30.0
-"""By then what was written is served, or never."""
+"""The seconds after which a proxy that does not serve the written files never will."""
 
 
 class WatchedFiles:
-    """See `lab.systems.system.Control`; what was in flight goes on.
+    """The `lab.systems.system.Control` of a proxy that loads its files without dropping requests in flight.
 
-    `served`: whether the proxy says that it serves these files, path → text; raises OSError, ValueError while it cannot be asked.
+    Args:
+        process: the container of the proxy.
+        program: the name of its main process.
+        watched: a function that returns whether the proxy watches a path.
+        served: a function that returns whether the proxy serves these files (path → text). It raises OSError or ValueError
+            while the proxy cannot answer.
+        interval_s: the minimum time in seconds between two loads.
+        reload_signal: the signal that makes it load its files; None for a proxy that watches them.
+
     """
 
     looks_once_more = False
@@ -40,15 +48,18 @@ class WatchedFiles:
         watched: Callable[[str], bool],
         served: Callable[[Mapping[str, str]], bool],
         interval_s: float = 0.0,
-        told: signal.Signals | None = None,
+        reload_signal: signal.Signals | None = None,
     ) -> None:
-        """`program`: as its main process is called; `watched`: whether a file is; `told`: by which signal, where it does not look by itself."""
         self._process, self._program, self._watched, self._served = process, program, watched, served
-        self.interval_s, self._told = interval_s, told
+        self.interval_s, self._reload_signal = interval_s, reload_signal
         self._files: Mapping[str, str] = process.started.files
         self._main: int | None = None
 
     def started(self) -> Loading | None:
+        """Return the load that the start of the main process began; None until that process is the proxy.
+
+        When it began is known only if the lab saw the main process before it became the proxy.
+        """
         pid = self._process.pid
         if pid is None or readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
             self._main = pid
@@ -56,70 +67,101 @@ class WatchedFiles:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
+        """Return whether the proxy serves the files that were written last.
+
+        Raises:
+            MeasuringError: when it does not after `TAKES_S`, where it is known when the load began.
+
+        """
         try:
-            found = self._served({path: text for path, text in self._files.items() if self._watched(path)})
+            serves = self._served({path: text for path, text in self._files.items() if self._watched(path)})
         except (OSError, ValueError):
-            found = False
-        if not found and loading.began_s is not None and time.time() - loading.began_s > TAKES_S:
+            serves = False
+        if not serves and loading.began_s is not None and time.time() - loading.began_s > TAKES_S:
             fault = f"does not serve what it was told {TAKES_S:g} s ago"
             raise MeasuringError(self._process.container.place, fault, self._process.tail(5) or "it printed nothing")
-        return found
+        return serves
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        """Write the changed files and send the signal, if any; return None where none changed or `over` is set."""
         began_s = time.time()
         changed = {path: text for path, text in files.items() if self._watched(path)}
         if over.is_set() or not write_changed(self._process, changed):
             return None
         self._files = files
-        if self._told is not None and (pid := self._process.pid) is not None:
-            os.kill(pid, self._told)
+        if self._reload_signal is not None and (pid := self._process.pid) is not None:
+            os.kill(pid, self._reload_signal)
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
+        """Return the size in bytes of the watched files."""
         return bytes_of(self._process, filter(self._watched, self._files))
 
 
 NONE = ("no reload of this proxy makes new workers", "leave `generations` out of the point, or measure another proxy")
 MOST_S, LOOK_S = 75.0, 0.03
-"""nginx gives a connection that never said anything a minute (client_header_timeout), in which its worker does not end."""
+"""The seconds that a reload may take, and the seconds between two looks at the processes.
+
+nginx gives a connection that never sent anything a minute (client_header_timeout), during which its worker does not end.
+"""
 
 AGAIN_S = 20.0
-"""A reload of which nothing has come by then is asked for again: on a busy machine HAProxy's master was seen to take a signal and do nothing. Should
-both come after all, the second changes processes under a load, whose sample is invalid then.
+"""The seconds after which a reload without any new process is requested again.
+
+On a busy machine, HAProxy's master has been seen to receive a signal and do nothing. If both reloads happen after all, the
+second one changes processes under a load, and that load's sample is invalid.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A process: who started it, and what the kernel calls it."""
+    """A running process.
+
+    Attributes:
+        parent: the id of the process that started it.
+        name: the kernel's name for it.
+
+    """
 
     parent: int
     name: str
 
 
-def master(found: Mapping[int, Running], called: str) -> int | None:
-    """The process of that name that none of that name started; None where there is none."""
-    named = {pid: one.parent for pid, one in found.items() if one.name == called}
-    return next((pid for pid, parent in named.items() if parent not in named), None)
+def master(processes: Mapping[int, Running], called: str) -> int | None:
+    """Return the process of a name whose parent does not have that name; None where there is none."""
+    parents = {pid: process.parent for pid, process in processes.items() if process.name == called}
+    return next((pid for pid, parent in parents.items() if parent not in parents), None)
 
 
 def renewed(
     ask: Callable[[], None],
     serving: Callable[[], Mapping[int, Running]],
     answers: Callable[[], bool],
-    said: Callable[[], str],
+    log_tail: Callable[[], str],
     look_s: float = LOOK_S,
 ) -> Renewed:
-    """Until new processes of `serving` are there, none of the old ones beside them, twice in a row, and it `answers`. MeasuringError after
-    MOST_S.
+    """Request a reload, and wait until new processes have replaced all the old ones and the proxy answers.
+
+    The processes must be the same ones at two looks in a row.
+
+    Args:
+        ask: requests a reload.
+        serving: returns the proxy's processes.
+        answers: returns whether the proxy answers.
+        log_tail: returns the end of the proxy's log, for the error message.
+        look_s: the seconds between two looks.
+
+    Raises:
+        MeasuringError: when it takes longer than `MOST_S`.
+
     """
     before, began_s = frozenset(serving()), time.monotonic()
     ask()
     last, asked_s = before, began_s
     while True:
-        found = serving()
-        now = frozenset(found)
-        fresh, gone, old = now - before, before - now, _old(found, before)
+        processes = serving()
+        now = frozenset(processes)
+        fresh, gone, old = now - before, before - now, _list_old_workers(processes, before)
         if fresh and gone and not old and now == last and answers():
             took_s = time.monotonic() - began_s
             return Renewed(began=tuple(sorted(fresh)), ended=tuple(sorted(gone)), took_s=took_s)
@@ -128,33 +170,42 @@ def renewed(
             asked_s = time.monotonic()
         if time.monotonic() > began_s + MOST_S:
             fault = f"{len(fresh)} processes began, {len(gone)} ended and {len(old)} old ones stayed within {MOST_S:g} s of a reload"
-            raise MeasuringError("the proxy's workers", fault, said() or "nothing was logged")
+            raise MeasuringError("the proxy's workers", fault, log_tail() or "nothing was logged")
         last = now
         time.sleep(look_s)
 
 
-def _old(found: Mapping[int, Running], before: Collection[int]) -> list[int]:
-    """Those of before that are what new ones are: called the same, and none that started one (a master, a router's script)."""
-    fresh = [pid for pid in found if pid not in before]
-    names, starters = {found[pid].name for pid in fresh}, set[int]()
+def _list_old_workers(processes: Mapping[int, Running], before: Collection[int]) -> list[int]:
+    """Return the processes of `before` that have the name of a new one and are no ancestor of a new one.
+
+    An ancestor is a master, or a router's script.
+    """
+    fresh = [pid for pid in processes if pid not in before]
+    names, starters = {processes[pid].name for pid in fresh}, set[int]()
     for pid in fresh:
-        while (pid := found[pid].parent if pid in found else 0) and pid not in starters:
+        while (pid := processes[pid].parent if pid in processes else 0) and pid not in starters:
             starters.add(pid)
-    return [pid for pid in found if pid in before and found[pid].name in names and pid not in starters]
+    return [pid for pid in processes if pid in before and processes[pid].name in names and pid not in starters]
 
 
 def running(pids: Iterable[int]) -> dict[int, Running]:
-    """Those of them that are still there."""
-    found: dict[int, Running] = {}
+    """Return those of the processes that still run, by their ids."""
+    processes: dict[int, Running] = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):
-            name, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
-            found[pid] = Running(int(rest.split()[1]), name)
-    return found
+            name, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rsplit(")", 1)
+            processes[pid] = Running(int(fields.split()[1]), name)
+    return processes
 
 
 def by_signal(number: int, called: str = "") -> Renew:
-    """Of a proxy whose main process makes new workers when it is told so; `called`: beside a controller, as the kernel calls it."""
+    """Return a function that makes a proxy start new workers by a signal to its main process.
+
+    Args:
+        number: the signal.
+        called: the kernel's name for the proxy, where its container also runs a controller.
+
+    """
 
     def renew(process: Process) -> None:
         pid = master(running(process.processes()), called) if called else process.pid

@@ -1,4 +1,6 @@
-"""Settings of a proxy as a ConfigMap: each key is a path in the proxy's own configuration, each value YAML.
+"""The readers of a proxy's settings, which are the data of a ConfigMap.
+
+Each key is a path in the proxy's own configuration, and each value is YAML:
 
     cluster.circuit_breakers.thresholds.0.max_connections: "65536"
 
@@ -6,9 +8,9 @@
 
     server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `sections`, for those whose own configuration has directives
 
-The first word is a part that the writer makes (`cluster`), a number is a place in a list. Whether the proxy knows the path is for its own
-checker to say; refuses a part that there is not, and a path that does not fit what lies there. A controller whose ConfigMap has keys of its own
-has a table of them: `load_keys`.
+The first word is a part of the configuration that the writer creates (`cluster`), and a number is a position in a list. A part
+that does not exist is refused, and so is a path that does not fit the configuration there. Whether the proxy knows the path
+is left to the proxy's own checker. A controller whose ConfigMap has keys of another form has a table of them (`load_keys`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from lab.systems.manifests.objects import Objects
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`place`: of its key; `path`: in its part."""
+    """A key of a ConfigMap as a path and a value.
+
+    Attributes:
+        place: the key's place in the manifests, for error messages.
+        path: the steps of the path inside its part.
+        value: the value, parsed as YAML.
+
+    """
 
     place: str
     path: tuple[str, ...]
@@ -37,73 +46,118 @@ class Setting:
 
 
 Settings = Mapping[str, Sequence[Setting]]
-"""Part → what is set in it, in the ConfigMap's order."""
+"""The settings of each part, in the ConfigMap's order."""
 
 
 def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
-    """`place`: of the ConfigMap. UsageError for a key of no part, or a value that is no YAML."""
-    found: dict[str, list[Setting]] = {part: [] for part in parts}
+    """Read the settings from a ConfigMap's data.
+
+    Args:
+        place: the ConfigMap, for error messages.
+        parts: the names of the parts that exist.
+
+    Raises:
+        UsageError: for a key of a part that does not exist, or a value that is no YAML.
+
+    """
+    settings: dict[str, list[Setting]] = {part: [] for part in parts}
     for key, text in data.items():
-        at = f"{place}: data.{key}"
+        key_place = f"{place}: data.{key}"
         part, *path = key.split(".")
-        refuse_if(part not in found, at, f"there is no part {part!r}", f"{did_you_mean(part, parts)} (PART.PATH in it)")
+        refuse_if(
+            part not in settings,
+            key_place,
+            f"there is no part {part!r}",
+            f"{did_you_mean(part, parts)} (PART.PATH in it)",
+        )
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise UsageError(at, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block") from None
-        found[part].append(Setting(at, tuple(path), value))
-    return found
+            raise UsageError(
+                key_place, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block"
+            ) from None
+        settings[part].append(Setting(key_place, tuple(path), value))
+    return settings
 
 
 def of_configmap(objects: Objects, name: str, parts: Collection[str]) -> Settings:
-    """As `read`, of the ConfigMap of that name; of none where there is no such."""
+    """Read the settings of the ConfigMap of that name; there are none where it does not exist.
+
+    Raises:
+        UsageError: as `read`.
+
+    """
     return read(f"ConfigMap/{name}", objects.configmaps.get(name, {}), parts)
 
 
 def merged(tree: Any, settings: Sequence[Setting]) -> Any:
-    """A copy of what the writer made, with these set. UsageError for a path that does not fit."""
-    whole = copy.deepcopy(tree)
+    """Return a copy of a configuration tree with the settings applied.
+
+    Raises:
+        UsageError: for a path that does not fit the tree.
+
+    """
+    result = copy.deepcopy(tree)
     for setting in settings:
-        whole = _set(whole, setting.path, setting)
-    return whole
+        result = _set_path(result, setting.path, setting)
+    return result
 
 
-def _set(node: Any, path: Sequence[str], setting: Setting) -> Any:
+def _set_path(node: Any, path: Sequence[str], setting: Setting) -> Any:
     if not path:
-        both = isinstance(node, dict) and isinstance(setting.value, dict)
-        return {**node, **setting.value} if both else setting.value
-    step, *rest = path
+        mappings = isinstance(node, dict) and isinstance(setting.value, dict)
+        return {**node, **setting.value} if mappings else setting.value
+    step, *remaining = path
     if step.isdigit():
-        found, at = [] if node is None else node, int(step)
-        if not isinstance(found, list) or at > len(found):
-            held = f"a list of {len(found)}" if isinstance(found, list) else "no list"
-            raise UsageError(setting.place, f"{step} is a place in a list, and there is {held}", "correct the path")
-        inner = found[at] if at < len(found) else None
-        return [*found[:at], _set(inner, rest, setting), *found[at + 1 :]]
-    found = {} if node is None else node
-    if not isinstance(found, dict):
-        raise UsageError(setting.place, f"{step} is a name, and there is {found!r}", "correct the path")
-    return {**found, step: _set(found.get(step), rest, setting)}
+        current, index = [] if node is None else node, int(step)
+        if not isinstance(current, list) or index > len(current):
+            content = f"a list of {len(current)}" if isinstance(current, list) else "no list"
+            raise UsageError(setting.place, f"{step} is a place in a list, and there is {content}", "correct the path")
+        inner = current[index] if index < len(current) else None
+        return [*current[:index], _set_path(inner, remaining, setting), *current[index + 1 :]]
+    current = {} if node is None else node
+    if not isinstance(current, dict):
+        raise UsageError(setting.place, f"{step} is a name, and there is {current!r}", "correct the path")
+    return {**current, step: _set_path(current.get(step), remaining, setting)}
 
 
 def sections(
     place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Section → directive → arguments. UsageError for a section that is none; a directive that is none the proxy itself refuses."""
-    found = {section: dict(own) for section, own in defaults.items()}
+    """Read SECTION.DIRECTIVE keys of a ConfigMap over defaults, and return section → directive → arguments.
+
+    An underscore in a directive stands for a blank. A directive that does not exist is left to the proxy to refuse.
+
+    Args:
+        place: the ConfigMap, for error messages.
+        defaults: section → directive → arguments without the ConfigMap; its sections are the ones that exist.
+
+    Raises:
+        UsageError: for a section that does not exist, or a key or value that is no single directive.
+
+    """
+    result = {section: dict(directives) for section, directives in defaults.items()}
     for key, value in data.items():
         section, _, directive = key.partition(".")
-        fault, remedy = f"expected SECTION.DIRECTIVE, a section of {', '.join(found)}", did_you_mean(section, found)
-        refuse_if(section not in found or not directive, f"{place}: {key}", fault, remedy)
-        more = "\n" in value or not re.fullmatch(r"[\w.-]+", directive)
-        refuse_if(more, f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
-        found[section][directive.replace("_", " ")] = value
-    return found
+        fault, remedy = f"expected SECTION.DIRECTIVE, a section of {', '.join(result)}", did_you_mean(section, result)
+        refuse_if(section not in result or not directive, f"{place}: {key}", fault, remedy)
+        several = "\n" in value or not re.fullmatch(r"[\w.-]+", directive)
+        refuse_if(several, f"{place}: {key}", f"expected one line, got {value!r}", "one key for each directive")
+        result[section][directive.replace("_", " ")] = value
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a controller's ConfigMap. `section`: in which part of the configuration its directive stands; empty = its writer knows."""
+    """A key of a controller's ConfigMap.
+
+    Attributes:
+        section: the part of the configuration that its directive stands in; empty = the writer decides.
+        kind: the form of its value, such as `flag`, as the controller's writer distinguishes them.
+        default: the value where the ConfigMap does not have the key.
+        directive: the directive that it becomes, as the controller's writer completes it.
+
+    """
 
     section: str
     kind: str
@@ -112,14 +166,22 @@ class Key:
 
 
 def load_keys(table: Path) -> Mapping[str, Key]:
-    """Read a table of keys, in its order: key, section, kind, default and directive, separated by tabs."""
+    """Read a table of keys in its order, with columns key, section, kind, default and directive separated by tabs."""
     with table.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE)
         return {row.pop("key"): Key(**row) for row in rows}
 
 
 def filled(place: str, data: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, str]:
-    """Key → what the ConfigMap says, else its default. UsageError for a key that the table lacks."""
+    """Return the value of every key: the ConfigMap's, else the default.
+
+    Args:
+        place: the ConfigMap, for error messages.
+
+    Raises:
+        UsageError: for a key that the table does not have.
+
+    """
     for name in data:
         refuse_unknown(name, keys, f"{place}: {name}", "is no key that the local target knows of this controller")
     return {name: key.default for name, key in keys.items()} | dict(data)

@@ -1,9 +1,12 @@
-"""Programs that run in the place of the one that a variant names, from a table of each system: `stand_ins.toml` in its package.
+"""The stand-ins: programs that run instead of the one that a variant names, from a table of each system.
+
+The table is `stand_ins.toml` in the system's package:
 
     ingress-nginx 1.15.1 on apiserver  →  ingress-nginx 1.11.0 (its Go module of 8 July 2024) on Debian's nginx
 
-The base sets what the named release has by default where the stand-in has something else. This module says how that is read back from
-a running system, what cannot be made equal, and what a stored run did not set yet. Pure but for the tables. In a table:
+The base sets what the named release has by default where the stand-in has another default. This module lists how that is read
+back from a running system, what no setting makes equal, and what a stored run did not set yet. It reads the tables, and
+does no other I/O. The keys of a table:
 
     shown_by          facts of a run by which it shows that the stand-in ran: name of the fact, expression that its value matches
     setting           a default that differs: the base sets the named release's, and it is read back from the running system before a sample counts
@@ -35,7 +38,7 @@ Manifests = Sequence[Mapping[str, Any]]
 
 
 class Setting(Record):
-    """One default that differs between a stand-in and the release that it stands in for."""
+    """A default that differs between a stand-in and the release that it stands in for."""
 
     flag: str = Field(default="", description="of the controller's command line")
     key: str = Field(default="", description="of the ConfigMap that the controller watches")
@@ -46,7 +49,7 @@ class Setting(Record):
     check: Check | None = Field(default=None, description="what else shows it in the running system")
 
     @model_validator(mode="after")
-    def _is_a_flag_or_a_key(self) -> Self:
+    def _require_flag_or_key(self) -> Self:
         if bool(self.flag) == bool(self.key):
             raise ValueError("setting: expected either flag or key")
         return self
@@ -58,12 +61,12 @@ class Setting(Record):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Return how the setting is read back from a running system."""
-        own = Check(kind="argument" if self.flag else "configmap", name=self.name, value=self.named)
-        return (own, self.check) if self.check else (own,)
+        """The checks by which the setting is read back from a running system."""
+        first = Check(kind="argument" if self.flag else "configmap", name=self.name, value=self.named)
+        return (first, self.check) if self.check else (first,)
 
     def value_in(self, manifests: Manifests) -> str | None:
-        """Return the value that rendered manifests give it; None where they leave it to the program's default."""
+        """Return the value that rendered manifests give the setting; None where they leave it to its default."""
         if self.flag:
             values = list(_flag_values(manifests, self.flag))
         else:
@@ -73,14 +76,14 @@ class Setting(Record):
 
 
 class Inequality(Record):
-    """One difference between a stand-in and what it stands in for that no setting removes."""
+    """A difference between a stand-in and the named release that no setting removes."""
 
     what: str
     why: str
 
 
 class StandIn(Record):
-    """One program that runs in the place of another, on some targets."""
+    """A program that runs instead of another, on some targets."""
 
     image: str = Field(
         description="repository of the image that it stands in for: its last parts, without registry and tag"
@@ -106,8 +109,8 @@ class StandIn(Record):
 
     def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
         """Return whether the facts of a run on a target show that this stand-in ran there."""
-        shown = any(re.search(words, facts.get(name, "")) for name, words in self.shown_by.items())
-        return target in self.targets and (shown or not self.shown_by)
+        shows = any(re.search(form, facts.get(name, "")) for name, form in self.shown_by.items())
+        return target in self.targets and (shows or not self.shown_by)
 
 
 class _Table(Record):
@@ -116,66 +119,79 @@ class _Table(Record):
 
 @cache
 def load_stand_ins() -> tuple[StandIn, ...]:
-    """Read every system's table. UsageError with every fault of one."""
-    found: list[StandIn] = []
+    """Read every system's table.
+
+    Raises:
+        UsageError: when a table is faulty; it lists every fault of that table.
+
+    """
+    stand_ins: list[StandIn] = []
     for system in SYSTEMS:
         path = Path(__file__).parent / system.name.replace("-", "_") / TABLE
         if path.exists():
             place = f"lab/systems/{path.parent.name}/{TABLE}"
             parts = (StandIn, Setting, Inequality)
             table = validated(_Table, read_toml(path, place, "git's"), place, place, *parts).stand_in
-            refuse_checks(place, (each.check for stand_in in table for each in stand_in.setting if each.check))
-            found += table
-    return tuple(found)
+            refuse_checks(place, (setting.check for stand_in in table for setting in stand_in.setting if setting.check))
+            stand_ins += table
+    return tuple(stand_ins)
 
 
 def stand_ins_of(manifests: Manifests, target: str | None = None) -> list[StandIn]:
-    """Return the stand-ins for images that a variant's proxies run, on one target or on any."""
+    """Return the stand-ins for images that a variant's proxies run, on one target or (None) on any."""
     images = "\n".join(str(container.get("image", "")) for container in _proxy_containers(manifests))
 
     def runs(repository: str) -> bool:
         return re.search(rf"(^|/){re.escape(repository)}([:@]|$)", images, re.MULTILINE) is not None
 
     return [
-        each
-        for each in load_stand_ins()
-        if runs(each.image) and (not each.beside or runs(each.beside)) and target in (None, *each.targets)
+        stand_in
+        for stand_in in load_stand_ins()
+        if runs(stand_in.image)
+        and (not stand_in.beside or runs(stand_in.beside))
+        and target in (None, *stand_in.targets)
     ]
 
 
 def list_checks(manifests: Manifests, target: str) -> list[Check]:
-    """Return what is read back of a variant on a target beside its own checks: that it runs with the named release's defaults.
+    """Return the checks, besides a variant's own, that it runs with the defaults of the named release on a target.
 
-    A setting that a knob of the variant gives another value is left out: that is the knob's own to read back.
+    A setting that a knob of the variant gives another value is left out: the knob's own check covers it.
     """
     return [
         check
-        for each in stand_ins_of(manifests, target)
-        for setting in each.setting
+        for stand_in in stand_ins_of(manifests, target)
+        for setting in stand_in.setting
         if setting.value_in(manifests) in (None, setting.named)
         for check in setting.checks
     ]
 
 
 def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
-    """Return rendered manifests without the settings of this table that changed nothing in a run, because no stand-in ran in it.
+    """Return rendered manifests without the settings of the tables that changed nothing, because no stand-in ran.
 
     Such a setting gives the named release its own default: two runs that differ in nothing else applied the same.
+
+    Args:
+        target: the run's target.
+        facts: the run's facts.
+        manifests: the manifests of one arm.
+
     """
     idle = [
         setting
-        for each in stand_ins_of(manifests)
-        if not each.ran_in(target, facts)
-        for setting in each.setting
+        for stand_in in stand_ins_of(manifests)
+        if not stand_in.ran_in(target, facts)
+        for setting in stand_in.setting
         if setting.value_in(manifests) == setting.named
     ]
-    words = {f"{setting.flag}={setting.named}" for setting in idle if setting.flag}
+    arguments = {f"{setting.flag}={setting.named}" for setting in idle if setting.flag}
     keys = {setting.key for setting in idle if setting.key}
     reduced = [dict(deepcopy(obj)) for obj in manifests]
     for container in _proxy_containers(reduced):
         for part in ("command", "args"):
             if part in container:
-                container[part] = [word for word in container[part] if word not in words]
+                container[part] = [argument for argument in container[part] if argument not in arguments]
     for obj in reduced:
         if obj["kind"] == "ConfigMap":
             obj["data"] = {key: value for key, value in (obj.get("data") or {}).items() if key not in keys}
@@ -191,15 +207,15 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
         manifests: name of an arm → the manifests that were applied.
 
     """
-    kept = list_kept_defaults(target, facts, manifests)
+    kept_defaults = list_kept_defaults(target, facts, manifests)
     sentences: list[str] = []
-    for stand_in, arms in _ran(target, facts, manifests):
+    for stand_in, arms in _list_ran(target, facts, manifests):
         sentences.append(f"{stand_in.ran} ran in the place of {stand_in.named}: {', '.join(arms)}")
         sentences += [
-            f"{', '.join(those)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
+            f"{', '.join(names)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
             f" has {setting.named} ({setting.changes}): {setting.costs}"
-            for other, setting, those in kept
-            if other is stand_in
+            for owner, setting, names in kept_defaults
+            if owner is stand_in
         ]
     return sentences
 
@@ -207,21 +223,24 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, Setting, list[str]]]:
-    """Return the costly defaults that stand-ins kept in a run, each with the arms that left it to them. Arguments as `describe_run`."""
+    """Return the costly defaults that stand-ins kept in a run, each with the arms that did not set them.
+
+    The arguments are those of `describe_run`.
+    """
     return [
-        (stand_in, setting, left)
-        for stand_in, arms in _ran(target, facts, manifests)
+        (stand_in, setting, names)
+        for stand_in, arms in _list_ran(target, facts, manifests)
         for setting in stand_in.setting
-        if setting.costs and (left := [name for name in arms if setting.value_in(manifests[name]) is None])
+        if setting.costs and (names := [name for name in arms if setting.value_in(manifests[name]) is None])
     ]
 
 
-def _ran(
+def _list_ran(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> Iterator[tuple[StandIn, list[str]]]:
     """Yield each stand-in that ran, with the arms that it ran for."""
     for stand_in in load_stand_ins():
-        arms = [name for name, own in manifests.items() if stand_in in stand_ins_of(own, target)]
+        arms = [name for name, applied in manifests.items() if stand_in in stand_ins_of(applied, target)]
         if arms and stand_in.ran_in(target, facts):
             yield stand_in, arms
 
@@ -235,10 +254,10 @@ def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
 
 
 def _flag_values(manifests: Manifests, flag: str) -> Iterable[str]:
-    """Yield what a flag is given, `--flag=value` or `--flag value`, in the order in which a program reads it."""
+    """Yield the values of a flag, `--flag=value` or `--flag value`, in the order in which a program reads them."""
     for container in _proxy_containers(manifests):
-        words = [*container.get("command", ()), *container.get("args", ())]
-        for word, following in pairwise([*words, ""]):
-            name, equals, value = word.partition("=")
+        arguments = [*container.get("command", ()), *container.get("args", ())]
+        for argument, following in pairwise([*arguments, ""]):
+            name, equals, value = argument.partition("=")
             if name == flag:
                 yield value if equals else following

@@ -1,8 +1,9 @@
-"""The interface between the lab's targets and a proxy system: what a system's package says of its proxy, and what it is given to work with.
+"""The interface between the lab's targets and a proxy system.
 
-A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem`; `lab.systems.table` lists them. Most fields have
-a default that means "nothing of the kind", so that a system says only what is special about it. Refuses to know a target: what runs a
-system's processes is seen through `Process`.
+It holds what a system's package states about its proxy (`ProxySystem`), and what a target gives the package to work with
+(`Context`, `Process`). A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem`, and
+`lab.systems.table` lists them. Most fields have a default that means "nothing of the kind", so a system states only what is
+special about it. This module knows no target: it sees whatever runs a system's processes through `Process`.
 """
 
 from __future__ import annotations
@@ -28,58 +29,94 @@ from lab.systems.manifests.pods import Container, Pod
 from lab.systems.reading import Reader
 
 PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
-"""Folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
+"""The folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
 WRITABLE = ("/var/log/nginx", "/var/lib/nginx")
-"""Folders in those of `PRIVATE` that are there from the start: nginx opens its first log and makes its folders there, whatever its configuration says."""
+"""The folders inside those of `PRIVATE` that exist from the start.
+
+Whatever its configuration, nginx opens its first log and creates its folders there.
+"""
 
 NODE_ADDRESS = "10.64.0.1"
-"""The address of the node on the local targets, where logs that a proxy sends to another host are taken in."""
+"""The address of the node on the local targets, which receives the logs that a proxy sends to another host."""
 
 MACHINE = ""
-"""`system` and `short` of a controller that runs on the machine's own files: its program is brought as the local target brings it."""
+"""The `system` and `short` of a controller that runs on the machine's own files.
+
+Its program is provided as the local target provides it.
+"""
 
 Ask = Callable[[int, str], str]
-"""(port, path with its query) → what the proxy's own interface on its pod's loopback answers. Raises OSError."""
+"""A function that returns what the proxy's interface on its pod's loopback answers.
+
+It takes the port and the path with its query, and raises OSError when the interface does not answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """An image's own files, unpacked: what a container sees instead of the machine's, read only but for copies of some folders."""
+    """The unpacked files of an image, which a container sees instead of the machine's.
+
+    They are read-only, apart from copies of some folders.
+
+    Attributes:
+        own: the folders that every container has a copy of, in memory.
+
+    """
 
     folder: Path
     own: tuple[str, ...]
-    """Folders that every container has a copy of, in memory."""
     working_dir: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """What to start instead of the image. `files`: path → text (bytes that are no UTF-8 as surrogates), or `-> target` for a symbolic link."""
+    """A description of what a target starts instead of a container's image."""
 
     command: tuple[str, ...]
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
+    """The text of each file by its path, or `-> target` for a symbolic link.
+
+    Bytes that are no UTF-8 are written as surrogates.
+    """
     pre_stop: tuple[str, ...] | None = None
-    """Instead of the manifest's preStop; None = as the manifest says."""
+    """The preStop command instead of the manifest's; None = as the manifest has it."""
     stop_signal: signal.Signals = signal.SIGTERM
-    """The image's STOPSIGNAL."""
+    """The STOPSIGNAL of the image."""
     checker: tuple[str, ...] = ()
-    """The proxy's own command that says whether it takes its configuration, as `nginx -t`, after a shell perhaps; empty = it has none."""
+    """The proxy's command that checks its configuration, such as `nginx -t`; empty = it has none.
+
+    The command may begin with a shell.
+    """
     waits: tuple[float, float] = (0.0, 0.0)
-    """Seconds that the image's own process, which stands here for the container, waits when it is told to end: before it
-    passes that on, serving as before, and once what it started has ended. Only where pods come and go."""
+    """The seconds that the image's own process waits when it has to end, where pods come and go.
+
+    The first part is the time before it passes the signal on, during which it serves as before. The second part follows after
+    the processes that it started have ended.
+    """
     root: Root | None = None
-    """None = the machine's own files."""
+    """The files that the container sees; None = the machine's own."""
     programs: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Path → a program that the machine's own files lack, or that lies where a container has a folder of its own."""
+    """The programs to mount, by their path in the container.
+
+    These are programs that the machine's own files lack, or that lie where a container has a private folder.
+    """
     about: str = ""
-    """What runs that is not the machine's own, with its version: a fact of the run."""
+    """The name and version of a program that is not the machine's own, which becomes a fact of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a realisation may know. `addresses`: pod → IP; `somaxconn`, `open_files`: as its own process finds them."""
+    """The facts that a realisation may depend on.
+
+    Attributes:
+        addresses: pod → IP address.
+        cpus: the CPUs of the container.
+        somaxconn: the net.core.somaxconn that its process sees.
+        open_files: the limit of open files that its process has.
+
+    """
 
     container: Container
     pod: Pod
@@ -91,52 +128,76 @@ class Context:
 
 
 class Process(Protocol):
-    """A container that runs, or will, as its system may look at it and act on it."""
+    """A container that runs, or will run, with what its system may observe of it and do to it."""
 
     container: Container
     stdout: Path
 
     @property
     def pid(self) -> int | None:
-        """The main process, as the lab sees it, while it runs."""
+        """The id of the main process in the lab's own namespace; None while it does not run."""
 
     @property
     def started(self) -> Realisation:
-        """What the container is started with."""
+        """The realisation that the container is started with."""
         ...
 
     def processes(self) -> list[int]:
-        """The main process and all its descendants that run; empty when it ended."""
+        """Return the main process and all its running descendants; an empty list when it has ended."""
         ...
 
     def inside(self, path: str) -> Path | None:
-        """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
+        """Return where the lab finds a container's path; None if it is in no private folder of the container."""
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
-        """The last lines of its error output, or (unless told not to) of its output where that is empty."""
+        """Return the last lines of its error output.
+
+        Args:
+            output_too: whether the standard output is used where the error output is empty.
+
+        """
         ...
 
     def ask(self, port: int, path: str) -> str:
-        """Return what an interface on the container's loopback answers to a GET. Raises OSError."""
+        """Send a GET request to an interface on the container's loopback, and return the answer.
+
+        Raises:
+            OSError: when the interface does not answer.
+
+        """
         ...
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """Start a command inside, on the container's own CPUs, whose output goes to a descriptor. ProcessLookupError if the container ended."""
+        """Start a command inside the container, on its own CPUs.
+
+        Args:
+            output: the file descriptor that receives the command's output.
+
+        Raises:
+            ProcessLookupError: when the container has ended.
+
+        """
         ...
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
-        """SIGKILL what `run_pinned` started, and wait for it."""
+        """Kill (SIGKILL) a command that `run_pinned` started, and wait until it has ended."""
 
 
 Renew = Callable[[Process], None]
-"""Ask a proxy for a reload of the configuration that it has, which makes new workers. MeasuringError."""
+"""A function that makes a proxy reload the configuration that it has, so that it starts new workers.
+
+It raises MeasuringError when the proxy cannot.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A configuration that a proxy loads: since when (seconds since the epoch, None = it was not seen), and by which process.
+    """A configuration that a proxy is loading.
 
-    `pid` as the container counts.
+    Attributes:
+        began_s: when the load began, in seconds since the epoch; None = that was not observed.
+        pid: the process that loads it, as the container counts.
+
     """
 
     began_s: float | None
@@ -144,123 +205,196 @@ class Loading:
 
 
 class Control(Protocol):
-    """The proxy in one container, as its controller or router handles it. One thread uses it."""
+    """The handle by which the lab makes one container's proxy load configurations, as its controller or router does.
+
+    Only one thread uses it.
+    """
 
     interval_s: float
-    """Two loads never begin closer together."""
+    """The minimum time in seconds between the beginnings of two loads."""
     looks_once_more: bool
-    """A change that came while one waited for its turn makes the controller look again, one turn later."""
+    """The fact that a change which arrives while another one waits causes a second look, one interval later."""
 
     def started(self) -> Loading | None:
-        """What the container's main process has begun to load; None until it can be told. Asked every few milliseconds."""
+        """Return what the container's main process has begun to load; None until that is known.
+
+        The lab calls this every few milliseconds.
+        """
 
     def serving(self, loading: Loading) -> bool:
-        """Whether it serves what it loaded. MeasuringError when it never will. Asked every few milliseconds."""
+        """Return whether the proxy serves what it loaded. The lab calls this every few milliseconds.
+
+        Raises:
+            MeasuringError: when it never will.
+
+        """
         ...
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write what a realisation says now and have it loaded. MeasuringError when refused.
+        """Write the files of a realisation and make the proxy load them.
 
-        None where nothing is new, or once `over` is set: the system ends, and nobody waits for it.
+        Args:
+            files: path → text, as in `Realisation.files`.
+            over: an event that is set when the system ends, so that nothing waits for the proxy.
+
+        Returns:
+            The load that began; None where no file changed, or once `over` is set.
+
+        Raises:
+            MeasuringError: when the proxy refuses the configuration.
+
         """
 
     def config_bytes(self) -> int:
-        """Of the configuration and its maps as they lie there."""
+        """Return the size in bytes of the configuration and its maps, as they lie in the container."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """The programs of a controller's image as they run on the apiserver target: how they are started, and what their log says."""
+    """The programs of a controller's image as they run on the apiserver target.
+
+    It states how they are started, and how their log is read.
+    """
 
     image: str
-    """The repository's last parts, without registry and tag."""
+    """The last parts of the image's repository, without registry and tag."""
     realise: Callable[[Context], Realisation]
-    """UsageError for anything asked of the image that cannot be honoured there, or files that are not there."""
+    """The function that returns what to start for the image.
+
+    It raises UsageError for anything in the manifest that cannot be honoured there, and when its files are missing.
+    """
     proxy: str
-    """What the kernel calls the proxy's own processes; all others in its container are the control plane's."""
+    """The kernel's name for the proxy's own processes; all others in its container belong to the control plane."""
     system: str = MACHINE
-    """Of the folder in scripts/tools/ that its files are made from."""
+    """The name of the folder in scripts/tools/ that its files are built from."""
     short: str = MACHINE
-    """Its name in manifests/images."""
+    """The name of the image in manifests/images."""
     made: bool = False
-    """scripts/controllers can make it where its image is not to be had; else LAB_IMAGES names it, or there is none."""
+    """The fact that scripts/controllers can build it where its image is not available.
+
+    Otherwise LAB_IMAGES has to name it, or it cannot run.
+    """
     config: str = ""
-    """Where its proxy's configuration lies in the container; empty where it lies nowhere."""
+    """The path of its proxy's configuration in the container; empty where the configuration is in no file."""
     says: tuple[str, ...] = ("stderr",)
-    """Of `stdout` and `stderr`, what its controller logs to."""
+    """The streams that its controller logs to: `stdout`, `stderr` or both."""
     renew: Renew | None = None
-    """How a reload of what it has makes new workers of its proxy; None where none does."""
+    """The function that makes its proxy start new workers by a reload; None where no reload does."""
     load_lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Words in a line of its log → the event that they tell, `Reload` or `Reloaded`."""
+    """The event that a line of its log reports (`Reload` or `Reloaded`), by a text that the line contains."""
     about: Callable[[], str] = lambda: ""
-    """Return what it really is: release, and what stands in for what; empty where `realise` tells. UsageError when its files are not there."""
+    """The function that returns what really runs: the release, and what stands in for what.
+
+    It returns an empty text where `realise` reports it, and raises UsageError when its files are missing.
+    """
     ignored: Callable[[Sequence[str]], list[str]] = lambda _log: []
-    """Return what its log says that it ignores or refuses of what it was given, in its own words."""
+    """The function that returns, from its log, what it ignores or refuses of its configuration, in its own words."""
     complaints: Callable[[Sequence[str]], list[str]]
-    """Return what its log says of why it does not serve, each once."""
+    """The function that returns, from its log, the distinct reasons why it does not serve."""
 
     def event_of(self, line: str) -> str | None:
-        """Return the event that a line of its log tells; None where it tells none."""
-        return next((event for words, event in self.load_lines.items() if words in line), None)
+        """Return the event that a line of its log reports; None where it reports none."""
+        return next((event for text, event in self.load_lines.items() if text in line), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadbackKind:
-    """A kind of check by which a knob is read back: what reads it, which further keys a check of it may have, and how it is put in words."""
+    """A kind of check by which a knob is read back."""
 
     read: Reader
     possible: frozenset[str] = frozenset()
+    """The optional keys that a check of this kind may have."""
     spoken: str = "{kind}: {name}{context}"
+    """The format of a check's description."""
     workers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Name of a check whose value is a number of workers → what these are called. More of them than CPUs cannot be measured."""
+    """The noun for the value, by the name of a check whose value is a number of workers.
+
+    More workers than CPUs cannot be measured.
+    """
     open_files: frozenset[str] = frozenset()
-    """Names of checks whose value is a number of open files."""
+    """The names of checks whose value is a number of open files."""
 
 
 WorkerRule = Callable[[Fraction | None, int | None], int | None]
-"""(CPU limit, CPUs that it may use; None: none, not known) → workers or threads; None: not known."""
+"""A function from the CPU limit and the usable CPUs to the number of workers or threads.
+
+The limit is None where there is no limit, and the CPUs are None where they are not known. The result is None where it is not
+known.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """How many workers or threads a proxy has: by which settings it is told, by which rule it chooses, and how the running ones are counted."""
+    """The number of workers or threads of a proxy.
+
+    It states which settings configure the number, which rule the proxy uses otherwise, and how the running ones are counted.
+    """
 
     rules: Mapping[str, WorkerRule] = field(default_factory=dict[str, WorkerRule])
-    """Image, by the last parts of its repository or more, whatever registry it comes from → what it makes of its CPUs where it is told nothing."""
+    """The rule that the proxy uses where no number is configured, by its image.
+
+    The image is given by the last parts of its repository, or more (a tag), whatever registry it comes from.
+    """
     keys: tuple[str, ...] = ()
-    """Keys of its ConfigMap that tell it a number."""
+    """The keys of its ConfigMap that configure the number."""
     variables: tuple[str, ...] = ()
-    """The same of environment variables."""
+    """The environment variables that configure the number."""
     options: tuple[str, ...] = ()
-    """The same of options of its command line, each followed by its value."""
+    """The command-line options that configure the number, each followed by its value."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kind of an object of its own → field of its spec that tells it a number."""
+    """The field of the spec that configures the number, by the kind of an object that only this system reads."""
     directive: Pattern[str] | None = None
-    """What finds the number in a configuration file that a ConfigMap mounts."""
+    """The regular expression that finds the number in a configuration file that a ConfigMap mounts."""
     capped: Callable[[int, Fraction | None], int] | None = None
-    """What it makes of a number that it is told, under a CPU limit (None: none); None = that number."""
+    """The function from a configured number and the CPU limit (None: no limit) to the number that the proxy uses.
+
+    None = it uses the configured number.
+    """
     count: Callable[[Sequence[tuple[int, str]]], int] | None = None
-    """Count the running ones among (threads, command line) of processes, which may be of other systems, too."""
+    """The function that counts the running workers among (threads, command line) of processes.
+
+    The processes may also be those of other systems.
+    """
     process: str = ""
-    """What the kernel calls a process that is asked in a cluster, too, how many it has; empty: none is."""
+    """The kernel's name for a process whose interface is queried for the number in a cluster, too; empty: none is."""
     port: int = 0
     page: str = ""
-    """Where a proxy that counts its own workers is asked for the number, on its loopback."""
+    """The page, on `port` of the loopback, on which the proxy itself reports the number; empty: it does not."""
     metric: str = ""
-    """What that number is called there, as a regular expression; the number stands behind it, after a colon or a blank. Several are added up."""
+    """The regular expression for the name of that number on the page.
+
+    The number follows the name after a colon or a blank. Several such numbers are added up.
+    """
 
     def running(self, process: Process) -> Mapping[str, float]:
-        """Return how many run, as the proxy tells it itself, as the gauge `workers`; empty where it does not. Raises OSError, ValueError."""
+        """Return the number of running workers, as the proxy itself reports it, as the gauge `workers`.
+
+        Returns:
+            An empty mapping where the proxy does not report it.
+
+        Raises:
+            OSError: when its interface does not answer.
+            ValueError: when the answer has no number.
+
+        """
         if not self.metric:
             return {}
-        found = re.findall(rf"^{self.metric}:? (\S+)$", process.ask(self.port, self.page), re.MULTILINE)
-        return {"workers": sum(map(float, found))} if found else {}
+        numbers = re.findall(rf"^{self.metric}:? (\S+)$", process.ask(self.port, self.page), re.MULTILINE)
+        return {"workers": sum(map(float, numbers))} if numbers else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program of the machine's that some variants of a system want: how it is asked for its version, the least that does, and how to get it."""
+    """A program on the machine that some variants of a system need.
+
+    Attributes:
+        argv: the arguments by which it prints its version.
+        least: the minimum version.
+        why: the reason why it is needed, in words.
+        remedy: how to install it.
+
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -271,104 +405,167 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySystem:
-    """One proxy system. What it leaves out it has not: then a target does what it does for any container."""
+    """A proxy system, as its package describes it to the targets.
+
+    Where a field keeps its default, a target treats the system like any other container.
+    """
 
     name: str
-    """As its folder in manifests/base is called."""
+    """The name of its folder in manifests/base."""
     image: str
     """The last parts of its image's repository, without registry and tag."""
     realise: Callable[[Context], Realisation] | None = None
-    """Say what its image stands for where the lab starts its processes itself; None: its command, executed. UsageError for anything that cannot be honoured."""
+    """The function that returns what to start for its image, where the lab starts its processes itself.
+
+    None: the command of the manifest is executed. The function raises UsageError for anything that cannot be honoured.
+    """
     note: str = ""
-    """How changes reach it on the local target otherwise than in a cluster; empty where they do not."""
+    """The way in which changes reach it on the local target, if it differs from a cluster's; otherwise empty."""
     by_tag: bool = False
-    """Its image's tag decides what runs on the local target."""
+    """The fact that the tag of its image decides which version runs on the local target."""
     kinds: frozenset[str] = frozenset()
-    """Kinds of its controller's own that it reads from `Objects.others`."""
+    """The kinds of objects that only its controller reads, from `Objects.others`."""
     proxy: str = ""
-    """What the kernel calls the processes that serve, where others in its container are the control plane's; empty: all serve."""
+    """The kernel's name for the processes that serve; empty: all processes serve.
+
+    It is set where the other processes in the container are the control plane's.
+    """
     control: Callable[[Process], Control] | None = None
-    """None where it keeps the configuration of its start, its backends' addresses included."""
+    """The function that returns the handle for configuration changes.
+
+    None where the proxy keeps the configuration of its start, with the addresses of its backends.
+    """
     renew: Renew | None = None
-    """How a reload of what it has makes new workers; None where none does."""
+    """The function that makes it start new workers by a reload; None where no reload does."""
     renew_in_cluster: str = ""
-    """What the kernel calls its master, which on a cluster makes new workers when it is told so (SIGHUP); empty: none does."""
+    """The kernel's name for its master process, which starts new workers on SIGHUP in a cluster; empty: none does."""
     passing: str = ""
-    """How the title of a process begins that ends by itself soon after a start, and is none that the proxy must have."""
+    """The beginning of the title of a process that ends soon after a start, and which the proxy does not need."""
     counters: Callable[[Process], Mapping[str, int]] | None = None
-    """Return what the proxy counts itself, as `proxy/NAME` (`requests`, `requests_h2`, `tls_handshakes`, `tls_resumed`). Raises OSError, ValueError."""
+    """The function that returns the proxy's own counts, which become the counters `proxy/NAME`.
+
+    The names are `requests`, `requests_h2`, `tls_handshakes` and `tls_resumed`. It raises OSError or ValueError.
+    """
     count_script: str = ""
-    """A script for `sh` in a cluster's container that prints what `parse_counts` reads, and does nothing where another proxy runs. It ends the
-    shell with 0 once it has told it, or with another status where this proxy runs and does not tell."""
+    """The script for `sh` in a cluster's container that prints the input of `parse_counts`.
+
+    It does nothing where another proxy runs. Otherwise it ends the shell: with status 0 once it has printed the counts, or
+    with another status where this proxy runs but does not report them.
+    """
     parse_counts: Callable[[str], Mapping[str, int]] | None = None
-    """Return the counters in what `count_script` printed; empty where it printed something else."""
+    """The function that parses the counters from the output of `count_script`; empty for any other text."""
     versions: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
-    """Fact of a run → what tells the version of a program on PATH that stands for the image's. UsageError where it must be there and is not."""
+    """The functions that return the version of a program on PATH, by the name of the run's fact.
+
+    The program runs instead of the image's. Such a function raises UsageError where the program is required and missing.
+    """
     of_backend: bool = False
-    """The backend runs the same program, so that every target that starts processes here needs it."""
+    """The fact that the backend runs the same program, so that every target that starts processes here needs it."""
     tools: tuple[Tool, ...] = ()
-    """What its variants want of the machine beyond that."""
+    """The further programs that its variants need on the machine."""
     sinks: Callable[[Objects], set[int]] = lambda _objects: set()
-    """Return the ports of the node to which it would log."""
+    """The function that returns the ports of the node to which it would log."""
     module: str = ""
-    """The Go module that its program is built from, where its image is nothing but that."""
+    """The Go module that its program is built from, where the image contains only that program."""
     controllers: tuple[Controller, ...] = ()
-    """Its images' own programs, for the apiserver target."""
+    """The programs of its images, for the apiserver target."""
     config_files: tuple[str, ...] = ()
-    """Where its configuration lies in its image's container, as patterns of a shell."""
+    """The paths of its configuration in its image's container, as patterns of a shell."""
     interval_variable: str = ""
-    """Environment variable that sets the least time between two loads, of which a second one follows the first by itself."""
+    """The environment variable that sets the minimum time between two loads.
+
+    It matters where a second load follows the first without any action of the lab.
+    """
     definitions: tuple[str, ...] = ()
-    """Files in manifests/clusters that define kinds which its variants need on a cluster."""
+    """The files in manifests/clusters that define the kinds which its variants need in a cluster."""
     definitions_of: str = ""
-    """Whose kinds these are, in words."""
+    """The project that defines these kinds, in words."""
     workloads: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kind of an object of which its controller makes a Deployment → the path of what is laid over that."""
+    """The path of the settings for a Deployment, by the kind of the object that has them.
+
+    The controller creates the Deployment from that object, and applies these settings to it.
+    """
     migrations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Successor of ingress-nginx, as its folder in manifests/base is called → the file in the system's package that has what stands in the
-    place of ingress-nginx's keys."""
+    """The file with the counterparts of ingress-nginx's keys, by the successor of ingress-nginx.
+
+    The successor is named like its folder in manifests/base. The file lies in the system's package.
+    """
     workers: Workers = field(default_factory=Workers)
     readbacks: Mapping[str, ReadbackKind] = field(default_factory=dict[str, ReadbackKind])
-    """Kind of check → how it is read back."""
+    """The kinds of checks that this system adds, by their names."""
 
 
 Members = Mapping[Backend, Sequence[Member]]
-"""Each Service's port that is led to → its ready endpoints."""
+"""The ready endpoints of each Service's port that a route leads to."""
 Certificates = Mapping[str, Mapping[str, str]]
-"""Secret → its files."""
+"""The files of each Secret."""
 
 
-def configmap_of(place: str, named: str, context: Context) -> tuple[str, Mapping[str, str]]:
-    """(its place, its data) of the ConfigMap that an argument names as NAMESPACE/NAME, of the pod's own namespace. UsageError."""
-    known = {
+def configmap_of(place: str, reference: str, context: Context) -> tuple[str, Mapping[str, str]]:
+    """Return the ConfigMap that an argument names as NAMESPACE/NAME, which must be in the pod's own namespace.
+
+    Args:
+        place: the place of the argument, for error messages.
+        reference: NAMESPACE/NAME.
+
+    Returns:
+        Its place for error messages, and its data.
+
+    Raises:
+        UsageError: when there is no such ConfigMap.
+
+    """
+    configmaps = {
         f"{context.pod.namespace}/{name}": (f"ConfigMap/{name}", data)
         for name, data in context.objects.configmaps.items()
     }
-    refuse_unknown(named, known, place, f"there is no ConfigMap {named!r}")
-    return known[named]
+    refuse_unknown(reference, configmaps, place, f"there is no ConfigMap {reference!r}")
+    return configmaps[reference]
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
-    """NotMeasurableError for more workers (or threads: `noun`) than the container has CPUs: their number would measure the scheduler (README, "How to read a table", 6)."""
+    """Refuse more workers than the container has CPUs, as they would measure the scheduler.
+
+    The reason is in the README, "How to read a table", 6.
+
+    Args:
+        place: the place of the setting, for the error message.
+        noun: `workers` or `threads`.
+
+    Raises:
+        NotMeasurableError: when there are more workers than CPUs and the pod does not share its CPUs.
+
+    """
     if workers > context.cpus and not context.pod.shares_cpus:
         cpus = "1 CPU" if context.cpus == 1 else f"{context.cpus} CPUs"
         fault = f"asks for {workers} {noun}, the {context.pod.role} has {cpus} here"
         raise NotMeasurableError("cores", place, fault, f"a machine with more CPUs, or {context.cpus} at most")
 
 
-def refuse_open_files(place: str, files: int, context: Context, asked: str = "") -> None:
-    """NotMeasurableError for more open files than a process may have here: nginx would go on with fewer, and only log it.
+def refuse_open_files(place: str, files: int, context: Context, consumer: str = "") -> None:
+    """Refuse more open files than a process may have here, as nginx would continue with fewer and only log it.
 
-    `asked`: what takes so many, where they are not asked for themselves.
+    Args:
+        place: the place of the setting, for the error message.
+        consumer: what needs so many open files, such as `400 connections`; empty where the setting is their number.
+
+    Raises:
+        NotMeasurableError: when there are more.
+
     """
     if files > context.open_files:
-        fault = f"{asked + ' take' if asked else 'asks for'} {files} open files, a container may have {context.open_files} here"
+        fault = f"{consumer + ' take' if consumer else 'asks for'} {files} open files, a container may have {context.open_files} here"
         remedy = "raise the shell's hard limit (ulimit -Hn), as root with CAP_SYS_RESOURCE may"
         raise NotMeasurableError("open files", place, fault, remedy)
 
 
 def find_program(place: str, program: str) -> None:
-    """UsageError when a container's program is not on this machine (a path of its own volumes is not looked at)."""
+    """Refuse a container's program that is not on this machine; a path in the container's volumes is not checked.
+
+    Raises:
+        UsageError: when the program is missing.
+
+    """
     if not program.startswith(tuple(f"{prefix}/" for prefix in PRIVATE)) and shutil.which(program) is None:
         remedy = "install it (`just doctor` lists what is missing), or use --target kind"
         raise UsageError(place, f"the program {program!r} is not on this machine", remedy)
@@ -382,8 +579,18 @@ def led_to(
     never: str = "",
     timeout: bool = False,
 ) -> tuple[Members, Certificates]:
-    """What ports lead to, and the files of their Secrets. UsageError for a Secret that is not there, and for a rule that `proxy` (its name) cannot
-    be told: `headers`, `never`, `timeout`, see `Rule.refuse`.
+    """Return the endpoints that ports lead to, and the files of their Secrets.
+
+    Args:
+        ports: the ports that the proxy serves.
+        proxy: the proxy's name, for error messages.
+        headers: whether it can set request headers, see `Rule.refuse`.
+        never: the characters that it cannot write in a header's value, see `Rule.refuse`.
+        timeout: whether it can set a timeout of the request, see `Rule.refuse`.
+
+    Raises:
+        UsageError: for a Secret that does not exist, and for a rule that the proxy's configuration cannot express.
+
     """
     rules = rules_of(ports).values()
     for rule in rules:
@@ -394,35 +601,71 @@ def led_to(
     return members, {name: context.objects.certificate(name, "TLS") for name in names}
 
 
-def expect(container: Container, held: bool, what: str, base: str) -> None:
-    """UsageError for a container that does not ask for what the lab's own manifests do. `what`: that, in words; `base`: those manifests."""
+def expect(container: Container, held: bool, expectation: str, base: str) -> None:
+    """Refuse a container that is not like the one in the lab's own manifests.
+
+    Args:
+        held: whether it is like that.
+        expectation: what is expected, in words.
+        base: the folder in manifests/base that has such a container.
+
+    Raises:
+        UsageError: when it is not.
+
+    """
     if not held:
-        raise UsageError(container.place, f"expected {what}", f"as in manifests/base/{base}")
+        raise UsageError(container.place, f"expected {expectation}", f"as in manifests/base/{base}")
 
 
 def served_natively(context: Context, name: str, args: tuple[str, ...]) -> list[Served]:
-    """What a proxy without a controller serves, as its base of that name has it. UsageError for another command line."""
+    """Return what a proxy without a controller serves, from the Gateways of its class `lab.test/NAME`.
+
+    Args:
+        name: the proxy's folder in manifests/base.
+        args: the arguments that its container must have.
+
+    Raises:
+        UsageError: for another command line, and as `Objects.served`.
+
+    """
     container = context.container
     expect(container, not container.command and container.args == args, f"no command, and args {list(args)}", name)
     return context.objects.served(f"lab.test/{name}")
 
 
 def arguments(
-    container: Container, words: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
+    container: Container, argv: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Name → value of arguments `NAME=VALUE`. UsageError for one that is not among those honoured, and does not begin as one that is waived."""
-    found = dict[str, str]()
-    for word in words:
-        name, _, value = word.partition("=")
-        if name not in honoured and not word.startswith(waived):
-            fault = f"the local target does not honour {word}"
+    """Parse arguments of the form `NAME=VALUE`.
+
+    Args:
+        honoured: the names that the lab honours.
+        waived: the beginnings of arguments that have no meaning here.
+
+    Raises:
+        UsageError: for an argument that is neither honoured nor waived.
+
+    """
+    values = dict[str, str]()
+    for argument in argv:
+        name, _, value = argument.partition("=")
+        if name not in honoured and not argument.startswith(waived):
+            fault = f"the local target does not honour {argument}"
             raise UsageError(f"{container.place}.args", fault, did_you_mean(name, [*honoured, *waived]))
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def pid_of(process: Process, missed: str) -> int:
-    """A container's main process. MeasuringError where it has ended, before it did what it `missed`, in words."""
+    """Return the id of a container's main process.
+
+    Args:
+        missed: what the container has not done if it has ended, in words, such as `served`.
+
+    Raises:
+        MeasuringError: when it has ended.
+
+    """
     if (pid := process.pid) is None:
         fault = f"ended before it {missed}"
         raise MeasuringError(process.container.place, fault, process.tail(5) or "it printed nothing")
@@ -430,15 +673,19 @@ def pid_of(process: Process, missed: str) -> int:
 
 
 def bytes_of(process: Process, paths: Iterable[str]) -> int:
-    """How many bytes those of a container's files have that are there."""
+    """Return the total size in bytes of those of a container's files that exist."""
     files = (process.inside(path) for path in paths)
     return sum(file.stat().st_size for file in files if file is not None and file.exists())
 
 
 def write_changed(process: Process, files: Mapping[str, str]) -> bool:
-    """Replace those of a container's files that have another text now, each whole. True if there were any.
+    """Replace those of a container's files whose text has changed, each atomically, and return whether any had.
 
-    Links stay. Raises OSError.
+    Symbolic links stay as they are.
+
+    Raises:
+        OSError: when a file cannot be written.
+
     """
     inside = {process.inside(path): text.encode(errors="surrogateescape") for path, text in files.items()}
     old = [file for file, text in inside.items() if file and file.exists() and file.read_bytes() == text]
@@ -452,22 +699,32 @@ def write_changed(process: Process, files: Mapping[str, str]) -> bool:
 
 
 KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
-"""An error in the log of a program of Kubernetes': level and date, time, process, place."""
+"""The form of an error in the log of a Kubernetes program: level and date, time, process, source line, message."""
 
 
 def words_in(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
-    """What lines of a log say that have one of these forms: their group `words`, each text once."""
-    found = (match["words"] for line in log for form in forms if (match := form.match(line)))
-    return list(dict.fromkeys(found))
+    """Return the distinct messages of the log lines that have one of these forms.
+
+    Args:
+        forms: regular expressions with a group `words`, which is the message.
+
+    """
+    messages = (match["words"] for line in log for form in forms if (match := form.match(line)))
+    return list(dict.fromkeys(messages))
 
 
 def is_repository_of(image: str, repository: str) -> bool:
-    """Return whether a repository, whatever registry it comes from, ends in an image's name, which is its last parts."""
+    """Return whether a repository, of any registry, ends in the last parts that an image is known by."""
     return f"/{repository}".endswith(f"/{image}")
 
 
 def command(container: Container) -> tuple[str, ...]:
-    """Of a container as its manifest says. UsageError where it leaves that to an image."""
+    """Return a container's command with its arguments, as its manifest has them.
+
+    Raises:
+        UsageError: when the manifest leaves the command to the image.
+
+    """
     if not container.command:
         fault = "'command' is missing, and the image's own is not on this machine"
         raise UsageError(container.place, fault, "name the command")
@@ -475,34 +732,46 @@ def command(container: Container) -> tuple[str, ...]:
 
 
 Realise = Callable[[Context], Realisation]
-"""What a container's image stands for here. UsageError for what cannot be honoured."""
+"""A function that returns what to start for a container's image; it raises UsageError for what cannot be honoured."""
 
 
 def cores(limit: object) -> Fraction | None:
-    """A CPU limit as Kubernetes writes it, in CPUs; None for no limit."""
+    """Convert a CPU limit from Kubernetes' notation to CPUs; return None for no limit."""
     return (quantity(str(limit)) or None) if limit is not None else None
 
 
 def limit_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Rule of workers: the CPU limit, rounded up, however many CPUs there are; without one the CPUs."""
+    """Return the CPU limit rounded up; without a limit the CPUs (a rule of workers).
+
+    The result may be above the CPUs.
+    """
     return ceil(limit) if limit else cpus
 
 
 def limit_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Rule of workers: the CPU limit, rounded down, but one, however many CPUs there are (automaxprocs); without one the CPUs."""
+    """Return the CPU limit rounded down, at least 1; without a limit the CPUs (a rule of workers).
+
+    The result may be above the CPUs. This is the rule of automaxprocs.
+    """
     return max(1, floor(limit)) if limit else cpus
 
 
 def all_cpus(_limit: Fraction | None, cpus: int | None) -> int | None:
-    """Rule of workers: the CPUs, limit or not."""
+    """Return the CPUs, whatever the limit (a rule of workers)."""
     return cpus
 
 
 def within_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Rule of workers: the CPUs that it may use, and no more than its limit, rounded down, but one."""
+    """Return the usable CPUs, at most the CPU limit rounded down (a rule of workers).
+
+    A limit below 1 counts as 1.
+    """
     return cpus and min(cpus, max(1, floor(limit)) if limit else cpus)
 
 
 def within_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Rule of workers: the CPUs that it may use, and no more than its limit, rounded up, but two (Go 1.25)."""
+    """Return the usable CPUs, at most the CPU limit rounded up (a rule of workers).
+
+    A limit below 2 counts as 2. This is the rule of Go 1.25.
+    """
     return cpus and min(cpus, max(2, ceil(limit)) if limit else cpus)

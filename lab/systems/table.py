@@ -1,4 +1,7 @@
-"""The table of the proxy systems, and what is asked of all of them together. One more system is a package beside this and a row here."""
+"""The table of the proxy systems, with the lookups that concern several of them.
+
+A further system is a package in this folder and a row in `SYSTEMS`.
+"""
 
 from __future__ import annotations
 
@@ -39,56 +42,74 @@ SYSTEMS: tuple[ProxySystem, ...] = (
     TRAEFIK,
     CADDY,
 )
-"""In the order in which a run's stand-ins are told."""
+"""The systems, in the order in which a run's stand-ins are listed."""
 
 READBACKS: Mapping[str, ReadbackKind] = {kind: how for system in SYSTEMS for kind, how in system.readbacks.items()}
-"""Kind of check of a system's own → how it is read back."""
+"""The kinds of checks that the systems add, by their names."""
 
-CONTROLLERS: Mapping[str, Controller] = {found.image: found for system in SYSTEMS for found in system.controllers}
-"""The last parts of an image's repository → its own programs, for the apiserver target."""
+CONTROLLERS: Mapping[str, Controller] = {
+    controller.image: controller for system in SYSTEMS for controller in system.controllers
+}
+"""The programs of each controller image for the apiserver target, by the last parts of the image's repository."""
 
 PASSING = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
-"""How the titles of processes begin that end by themselves: none that a proxy must have."""
+"""The beginnings of the titles of processes that end soon after a start, and which no proxy needs."""
 PASSING_PATTERN = "|".join(f"'{title}'*" for title in PASSING)
-"""The same as a pattern of a shell's `case`."""
+"""The same beginnings as a pattern for `case` in a shell."""
 
 
 MASTERS = tuple(dict.fromkeys(system.renew_in_cluster for system in SYSTEMS if system.renew_in_cluster))
-"""What the kernel calls the processes that make new workers on a cluster when they are told so."""
+"""The kernel's names for the master processes that start new workers on SIGHUP in a cluster."""
 
 DEFINITIONS = tuple(file for system in SYSTEMS for file in system.definitions)
-"""Files in manifests/clusters that define the kinds which variants need on a cluster beside Kubernetes' own."""
+"""The files in manifests/clusters that define the kinds which variants need in a cluster besides Kubernetes' own."""
 DEFINITIONS_OF = " and of ".join(system.definitions_of for system in SYSTEMS if system.definitions_of)
-"""Whose kinds these are, in words."""
+"""The projects that define these kinds, in words."""
 
 MADE = {kind: path for system in SYSTEMS for kind, path in system.workloads.items()}
-"""Kind of an object of which a controller makes a Deployment → the path of what is laid over that."""
+"""The path of the settings for a Deployment, by the kind of the object from which a controller creates it."""
 
 INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.interval_variable)
-"""Environment variables that set the least time between two loads."""
+"""The environment variables that set the minimum time between two loads."""
 
 
 def find(repository: str) -> ProxySystem | None:
-    """Return the system of an image, whatever registry it comes from, by the longest name that fits; None if it needs nothing special."""
+    """Return the system of an image by the longest matching name; None if the image needs no special treatment.
+
+    Args:
+        repository: the image's repository, of any registry.
+
+    """
     fitting = [system for system in SYSTEMS if is_repository_of(system.image, repository)]
     return max(fitting, key=lambda system: len(system.image), default=None)
 
 
 def find_controller(repository: str) -> Controller | None:
-    """Return the controller of an image, whatever registry it comes from; None where it is what the local target has."""
-    return next((found for name, found in CONTROLLERS.items() if is_repository_of(name, repository)), None)
+    """Return the controller of an image; None where the apiserver target runs the same as the local target.
+
+    Args:
+        repository: the image's repository, of any registry.
+
+    """
+    return next(
+        (controller for name, controller in CONTROLLERS.items() if is_repository_of(name, repository)),
+        None,
+    )
 
 
 def program_versions(of_backend: bool = False) -> dict[str, str]:
-    """Return the version of each program on PATH that stands for an image's, by the fact that tells it. UsageError where one must be there.
+    """Return the version of each program on PATH that stands for an image's, by the name of the fact.
 
     Args:
-        of_backend: only what the lab's backend runs, too.
+        of_backend: whether only the programs are included that the lab's backend runs, too.
+
+    Raises:
+        UsageError: when a required program is missing.
 
     """
-    found = sorted(SYSTEMS, key=lambda system: not system.of_backend)
-    asked = (system for system in found if system.of_backend or not of_backend)
-    return {name: version() for system in asked for name, version in system.versions.items()}
+    systems = sorted(SYSTEMS, key=lambda system: not system.of_backend)
+    included = (system for system in systems if system.of_backend or not of_backend)
+    return {name: version() for system in included for name, version in system.versions.items()}
 
 
 def sinks(objects: Objects) -> set[int]:
@@ -97,26 +118,34 @@ def sinks(objects: Objects) -> set[int]:
 
 
 def event_of(line: str) -> str | None:
-    """Return the event that a line of any controller's log tells, `Reload` or `Reloaded`; None where it tells none."""
-    return next(filter(None, (found.event_of(line) for found in CONTROLLERS.values())), None)
+    """Return the event (`Reload` or `Reloaded`) that a line of any controller's log reports; None = none."""
+    return next(filter(None, (controller.event_of(line) for controller in CONTROLLERS.values())), None)
 
 
 def speak(check: Check) -> str:
-    """Put a check into a sentence's worth of words."""
+    """Describe a check in words."""
     context = f" in {check.context}" if check.context else ""
-    own = READBACKS.get(check.kind)
-    form = own.spoken if own else Check.KINDS.get(check.kind, ("", "{kind}: {name}{context}"))[1]
-    what = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
-    often = "" if check.times is None else f", {check.times} times"
-    return f"{check.role}: {what} = {check.value}{often}"
+    kind = READBACKS.get(check.kind)
+    form = kind.spoken if kind else Check.KINDS.get(check.kind, ("", "{kind}: {name}{context}"))[1]
+    subject = form.format(kind=check.kind, name=check.name, context=context, port=check.port, process=check.process)
+    times = "" if check.times is None else f", {check.times} times"
+    return f"{check.role}: {subject} = {check.value}{times}"
 
 
 def refuse_checks(place: str, checks: Iterable[Check]) -> None:
-    """UsageError for a check of a kind that neither `Check` nor a system has, or with a key that its kind has not."""
+    """Refuse a check of a kind that neither `Check` nor a system has, or with a key that its kind does not have.
+
+    Args:
+        place: where the checks stand, for the error message.
+
+    Raises:
+        UsageError: when there is such a check.
+
+    """
     for check in checks:
         if check.kind in Check.KINDS:
             continue
         refuse_unknown(check.kind, [*Check.KINDS, *READBACKS], place, f"readback: there is no kind {check.kind!r}")
-        given = {key for key in ("context", "among", "times") if getattr(check, key) is not None}
-        if extra := sorted(given - READBACKS[check.kind].possible):
+        keys = {key for key in ("context", "among", "times") if getattr(check, key) is not None}
+        if extra := sorted(keys - READBACKS[check.kind].possible):
             raise UsageError(place, f"readback: a check of kind {check.kind!r} has no {extra[0]}", "leave it out")

@@ -1,10 +1,11 @@
-"""How many workers or threads a proxy has: as many as it is asked for, what its own rule makes of its CPUs, or how many really run.
+"""The number of workers or threads of a proxy: the configured one, the one by its own rule, and the running one.
 
     ConfigMap: data: {worker-processes: "2"}   →  2, for each of the proxy's pods; nothing said → the rule of its system
     3 nginx: worker process                    →  3 that run; the master, a cache's manager and workers that shut down are none
     go_sched_gomaxprocs_threads 2              →  2 that run, of a program that counts them itself
 
-Each system says of itself what it is told by and which rule it has (`lab.systems.system.Workers`). None for a system that is not known.
+Each system states which settings configure the number and which rule it uses (`lab.systems.system.Workers`). For a system
+that is not known, the number is None.
 """
 
 from __future__ import annotations
@@ -21,40 +22,67 @@ from lab.systems.table import SYSTEMS
 
 WORKERS: Sequence[Workers] = [system.workers for system in SYSTEMS]
 GAUGE = "proxy/workers"
-"""Of a sample: how many really ran, counted."""
+"""The gauge of a sample with the counted number of running workers."""
 
 Objects = Sequence[Mapping[str, Any]]
 
 
 def asked(objects: Objects, cpus: int | None = None) -> int | None:
-    """Of all the proxy's pods together, each on so many `cpus` (None: not known); None where it is left to a proxy of which it cannot be told."""
-    told = next((int(text) for text in _told(objects) if text.isdigit() and int(text)), None)
-    each = next(_each(objects, told, cpus), told)
-    return each and each * (sum(obj["spec"].get("replicas", 1) for obj in objects if _is_proxy(obj)) or 1)
+    """Return how many workers all the proxy's pods have together, according to rendered manifests.
+
+    Args:
+        objects: the rendered manifests.
+        cpus: the CPUs of each pod; None = not known.
+
+    Returns:
+        The number; None where it is left to a proxy whose rule is not known.
+
+    """
+    configured = next((int(text) for text in _configured_numbers(objects) if text.isdigit() and int(text)), None)
+    per_pod = next(_apply_rules(objects, configured, cpus), configured)
+    return per_pod and per_pod * (sum(obj["spec"].get("replicas", 1) for obj in objects if _is_proxy(obj)) or 1)
 
 
 def rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
-    """The rule for an image, with what it is known by and whose it is; None where it runs no proxy that is known here."""
-    found = {name: (name, makes, each) for each in WORKERS for name, makes in each.rules.items()}
-    fitting = [name for name in found if re.search(rf"(?:^|/){re.escape(name)}(?=[:@.]|$)", image)]
-    return found[name] if (name := max(fitting, key=len, default="")) else None
+    """Return the rule for an image; None where it runs no proxy that is known here.
+
+    Returns:
+        The name that the image is known by, the rule, and the system's `Workers`.
+
+    """
+    rules = {name: (name, rule, workers) for workers in WORKERS for name, rule in workers.rules.items()}
+    fitting = [name for name in rules if re.search(rf"(?:^|/){re.escape(name)}(?=[:@.]|$)", image)]
+    return rules[name] if (name := max(fitting, key=len, default="")) else None
 
 
-def _each(objects: Objects, told: int | None, cpus: int | None) -> Iterator[int]:
-    """What a proxy's own rule makes of `told` (None: it is told nothing), where that is anything."""
+def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> Iterator[int]:
+    """Yield the number of workers for each proxy container whose rule gives one.
+
+    The configured number is None where nothing is configured.
+    """
     for container in (item for obj in objects if _is_proxy(obj) for item in _containers(obj)):
         limit = cores(((container.get("resources") or {}).get("limits") or {}).get("cpu"))
-        if found := rule(str(container.get("image", ""))):
-            _, makes, own = found
-            count = makes(limit, cpus) if told is None else own.capped(told, limit) if own.capped else told
+        if match := rule(str(container.get("image", ""))):
+            _, apply, workers = match
+            count = (
+                apply(limit, cpus)
+                if configured is None
+                else workers.capped(configured, limit)
+                if workers.capped
+                else configured
+            )
             yield from [] if count is None else [count]
 
 
-def _told(objects: Objects) -> Iterator[str]:
-    keys, variables = [key for own in WORKERS for key in own.keys], {name for own in WORKERS for name in own.variables}
-    options = {name for own in WORKERS for name in own.options}
-    fields = {kind: field for own in WORKERS for kind, field in own.fields.items()}
-    directives = [own.directive for own in WORKERS if own.directive]
+def _configured_numbers(objects: Objects) -> Iterator[str]:
+    """Yield the values of every setting that configures a number of workers in some system."""
+    keys, variables = (
+        [key for workers in WORKERS for key in workers.keys],
+        {name for workers in WORKERS for name in workers.variables},
+    )
+    options = {name for workers in WORKERS for name in workers.options}
+    fields = {kind: field for workers in WORKERS for kind, field in workers.fields.items()}
+    directives = [workers.directive for workers in WORKERS if workers.directive]
     mounted = {
         (volume.get("configMap") or {}).get("name")
         for obj in objects
@@ -86,19 +114,20 @@ def _is_proxy(obj: Mapping[str, Any]) -> bool:
 
 
 def list_script() -> str:
-    """Return a script that prints a line for each process of a container: its threads, and its command line; and what a proxy that counts
-    its own workers tells of them.
+    """Return a script that lists the processes of a container, one on each line: its threads and its command line.
+
+    After the list it prints the number of workers that the proxy itself reports, if it does.
     """
-    asking = [each for each in WORKERS if each.process]
+    reporting = [workers for workers in WORKERS if workers.process]
     cases = "\n".join(
-        f"  {each.process}) {{ {inside.asked(each.port, each.page)}; }} 2>/dev/null | grep ^{each.metric} ;;"
-        for each in asking
+        f"  {workers.process}) {{ {inside.asked(workers.port, workers.page)}; }} 2>/dev/null | grep ^{workers.metric} ;;"
+        for workers in reporting
     )
     return rf"""
 asks=
 for p in /proc/[0-9]*; do
   while read -r key value; do
-    case $key in Name:) case $value in {" | ".join(each.process for each in asking)}) asks=$value ;; esac ;; Threads:) printf '%s ' "$value" ;; esac
+    case $key in Name:) case $value in {" | ".join(workers.process for workers in reporting)}) asks=$value ;; esac ;; Threads:) printf '%s ' "$value" ;; esac
   done <$p/status && tr '\0' ' ' <$p/cmdline && echo
 done 2>/dev/null
 case $asks in
@@ -108,19 +137,29 @@ esac || true
 
 
 def listed(text: str) -> list[tuple[int, str]]:
-    """(threads, command line) from what `list_script` printed."""
+    """Parse the (threads, command line) of every process from the output of `list_script`."""
     pairs = (line.partition(" ") for line in text.splitlines())
     return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
 
 
 def told(text: str) -> int | None:
-    """What a proxy that counts its own workers tells in that."""
-    metrics = "|".join(each.metric for each in WORKERS if each.process)
-    found = re.search(rf"^(?:{metrics}):? (\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else None
+    """Parse the number of workers that the proxy itself reports; None where it does not.
+
+    Args:
+        text: the output of `list_script`.
+
+    """
+    metrics = "|".join(workers.metric for workers in WORKERS if workers.process)
+    match = re.search(rf"^(?:{metrics}):? (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def started(processes: Iterable[tuple[int, str]]) -> int | None:
-    """Of one container or of several, from (threads, command line) of every process in them."""
-    found = list(processes)
-    return sum(count(found) for count in dict.fromkeys(each.count for each in WORKERS if each.count)) or None
+    """Count the workers of one or several containers; None where no system counts any.
+
+    Args:
+        processes: (threads, command line) of every process in the containers.
+
+    """
+    rows = list(processes)
+    return sum(count(rows) for count in dict.fromkeys(workers.count for workers in WORKERS if workers.count)) or None

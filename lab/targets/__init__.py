@@ -1,4 +1,4 @@
-"""Where a system runs: the names of the targets; `base` holds the protocol that each of them keeps."""
+"""The targets where a system can run, by name; `base` holds the protocol that each of them implements."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 TARGETS = ("apiserver", "kind", "local", "remote")
-"""Names as in `--target`."""
+"""The names that `--target` takes."""
 
 _in_use: list[Target] = []
 
 
 @cache
-def _target(name: str) -> Target:
-    """The one target of that name. Its modules are imported only now: that takes a while."""
+def _get_target(name: str) -> Target:
+    """Return the only target of a name; its modules are imported now, because that takes a while."""
     if name == "local":
         from lab.targets.local.target import LocalTarget
 
@@ -35,14 +35,26 @@ def _target(name: str) -> Target:
 
 
 def chosen(name: str, context: str | None) -> Target:
-    """The target of that name at that context (None = it has none); `close` is its end."""
-    target = _target(name).at(context)
+    """Return the target of a name at a kubeconfig context (None = no context); `close` ends its use."""
+    target = _get_target(name).at(context)
     _in_use.append(target)
     return target
 
 
 def entered(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
-    """The target of that name (None: the default one), where the lab runs inside its namespaces, if it has some; else the exit status of that command there."""
+    """Return a target inside its namespaces; outside of them, run the command there and return its exit status.
+
+    A target without namespaces is returned at once.
+
+    Args:
+        name: The name of the target; None means the default target.
+        context: The kubeconfig context; None = no context.
+        argv: The arguments of the lab's command.
+
+    Raises:
+        UsageError: There is no target of this name.
+
+    """
     name = DEFAULT_TARGET if name is None else name
     refuse_unknown(name, TARGETS, "--target", f"unknown target '{name}'")
     target = chosen(name, context)

@@ -1,4 +1,7 @@
-"""What every target can do. The run loop knows only this protocol and that of a system that is up, so tests hand it fakes."""
+"""The protocol of every target.
+
+The run loop knows only this protocol and the protocol of a system that is up, so tests can give it fakes.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +19,53 @@ from lab.model.variants.variants import Variant
 
 
 def nothing() -> None:
-    """What is done where nobody asks for more."""
+    """Do nothing: the default where a caller passes no function."""
 
 
 class Target(Protocol):
+    """A place where a variant can be brought up and measured."""
+
     name: str
     bring_up_s: float
-    """How long a variant, or a pair of them, takes to come up here, about: for forecasts, until a run has shown it."""
+    """The approximate seconds to bring up a variant, or a pair, here: for forecasts, until a run has shown them."""
     sides: Sequence[Side]
-    """Where systems can be up at once: two bear pairs."""
+    """The sides on which systems can be up at once: two support pairing."""
 
     def at(self, context: str | None) -> Target:
-        """The same target at a kubeconfig context. UsageError where it needs one and there is none, or the other way round."""
+        """Return the same target at a kubeconfig context.
+
+        Args:
+            context: The context; None = no context.
+
+        Raises:
+            UsageError: The target needs a context and there is none, or it takes none and there is one.
+
+        """
         ...
 
     def check(self) -> None:
-        """UsageError when a prerequisite is missing; no system has been started.
+        """Check the prerequisites; no system has been started then.
 
         On a cluster the lab takes its place there: its lease, and the generator's pod.
+
+        Raises:
+            UsageError: A prerequisite is missing.
+
         """
         ...
 
     def installed(self, generator: Generator) -> Installed | None:
-        """The generator as it is found in the client's place; only after `check`."""
+        """Return a generator as it is installed in the client's place; None if it is not. Only after `check`."""
         ...
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-        """UsageError when this target cannot realise the variant or serve one of the points; starts nothing.
+        """Return where the load of each point will go, by the point's name; start nothing.
 
-        Point → where its load will go: hosts and TLS are right, the address is known only once the system is up.
+        Hosts and TLS are right; the address is known only once the system is up.
+
+        Raises:
+            UsageError: This target cannot realise the variant, or serve one of the points.
+
         """
         ...
 
@@ -56,22 +77,29 @@ class Target(Protocol):
         ...
 
     def unpaired(self, variant: Variant) -> str:
-        """Why it and another cannot be up at once, where two can; empty where they can."""
+        """Return why the variant and another cannot be up at once on two sides; empty where they can."""
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Go on inside the target's own process tree, if it has one: the exit status of `python -m lab argv` there.
+        """Run the lab's command inside the target's own process tree, if it has one, and return its exit status.
 
-        None when this process is where the run belongs (already inside, or no such tree).
+        None means that the run belongs in this process: it is already inside, or there is no such tree.
+
+        Args:
+            argv: The arguments of `python -m lab`.
+
         """
         ...
 
     def facts(self) -> Mapping[str, str]:
-        """What the target adds to the run's facts (versions of proxies, modes)."""
+        """Return what the target adds to the run's facts (versions of proxies, modes)."""
         ...
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Facts of what these run that is neither the machine's own nor their manifests' images: name → what, with versions."""
+        """Return facts of what these variants run that is neither the machine's own nor an image of their manifests.
+
+        The facts are descriptions with versions, by name.
+        """
         ...
 
     def close(self) -> None:
@@ -79,11 +107,14 @@ class Target(Protocol):
         ...
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """The CPUs each role is pinned to; empty where roles are not pinned (then `Observation.cores` tells how busy they were)."""
+        """Return the CPUs to which each role is pinned; empty where roles are not pinned.
+
+        Then `Observation.cores` shows how busy the CPUs were.
+        """
         ...
 
     def generator_cpus(self) -> int | None:
-        """On how many CPUs a generator may run; None: not known. Only after `check`."""
+        """Return the number of CPUs that a generator may run on; None = unknown. Only after `check`."""
         ...
 
     def up(
@@ -95,10 +126,17 @@ class Target(Protocol):
     ) -> AbstractContextManager[System]:
         """Bring the variant up and wait until it is ready; tear it down at exit.
 
-        `changing`: pods and routes may come and go (`System.end_pod` and the like): clients reach the proxy through a
-        Service's address that stays. `side`: where it is of two that are up at once; alone it is on the left.
-        `meanwhile`: called once, when the proxy has been started and before it is waited for; what it raises ends the bring-up.
+        Args:
+            variant: The variant.
+            changing: Whether pods and routes may come and go (`System.end_pod` and the like); then clients reach the
+                proxy through a Service's address that stays.
+            side: The side of a pair; a solo variant is on the left.
+            meanwhile: Called once, when the proxy has been started and before it is waited for; its error ends the
+                bring-up.
 
-        MeasuringError when it does not come up, LostError when nothing else will either.
+        Raises:
+            MeasuringError: The variant does not come up.
+            LostError: Nothing else will come up either.
+
         """
         ...

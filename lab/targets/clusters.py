@@ -1,4 +1,7 @@
-"""The targets `kind` and `remote`: the cluster that `just up kind` made on this machine, and one of yours, at a context that is always named."""
+"""The targets `kind` and `remote`: the cluster of `just up kind` on this machine, and a cluster of yours.
+
+The context of a cluster of yours is always named.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +23,33 @@ def _connect() -> Api:
     return kind.connect()
 
 
-def _machine() -> Others:
+def _watch_machine() -> Others:
     return host_watch(kind.container_ids())
 
 
 class RemoteTarget(ClusterTarget):
-    """`at` gives the target proper; this one is no cluster yet."""
+    """The target `remote` before a context is named: it is no cluster yet, and `at` returns the cluster's target."""
 
     def __init__(self) -> None:
-        super().__init__("remote", _unnamed, "")
+        super().__init__("remote", _refuse_unnamed, "")
 
     def at(self, context: str | None) -> ClusterTarget:
-        """UsageError without a context: nothing is asked of any cluster yet."""
+        """Return the target of the cluster at a context; nothing is sent to any cluster yet.
+
+        Raises:
+            UsageError: There is no context.
+
+        """
         if context is None:
-            _unnamed()
+            _refuse_unnamed()
         return ClusterTarget("remote", partial(Api, context), f"remote: the real controllers on context {context}")
 
 
-def _unnamed() -> NoReturn:
-    known = ", ".join(contexts()) or "none are in your kubeconfig"
+def _refuse_unnamed() -> NoReturn:
+    names = ", ".join(contexts()) or "none are in your kubeconfig"
     fault = "names no context, and the current one is never taken"
-    raise UsageError("--target remote", fault, f"--context NAME; known: {known}")
+    raise UsageError("--target remote", fault, f"--context NAME; known: {names}")
 
 
-KIND = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _machine)
+KIND = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _watch_machine)
 REMOTE = RemoteTarget()

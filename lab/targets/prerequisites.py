@@ -1,7 +1,7 @@
-"""The prerequisites of every target, each found out by trying it: what is there, and how to get what is not.
+"""The prerequisites of every target, each checked by trying it, with the remedy for what is missing.
 
-Trusts no version string where it can try the thing itself: namespaces are made, sysctls written inside them, a
-process limited by a cgroup of its own. Refuses to repair anything, and to judge: `doctor` does.
+No version string is trusted where the feature itself can be tried: namespaces are made, sysctls written inside them, a
+process limited by its own cgroup. The module repairs nothing and judges nothing: `doctor` judges.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lab.targets.local.sandbox import cgroups
 Need = Literal["local", "apiserver", "kind", "remote", "optional"]
 APISERVER: tuple[Need, ...] = ("apiserver",)
 LOCAL: tuple[Need, ...] = ("local", "apiserver")
-"""Both run the same processes."""
+"""The two targets that run the same processes."""
 KIND: tuple[Need, ...] = ("kind",)
 REMOTE: tuple[Need, ...] = ("remote",)
 OPTIONAL: tuple[Need, ...] = ("optional",)
@@ -49,7 +49,7 @@ STEAL_PERCENT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One prerequisite. `missing` is something a target cannot do without, `optional` what only narrows it."""
+    """The result of checking one prerequisite."""
 
     check: str
     needed_by: tuple[Need, ...]
@@ -59,6 +59,7 @@ class Finding:
 
     @property
     def status(self) -> Literal["ok", "missing", "optional"]:
+        """The status: `missing` is something that a target cannot do without, `optional` only narrows the target."""
         if self.ok:
             return "ok"
         return "optional" if self.needed_by == OPTIONAL else "missing"
@@ -66,7 +67,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, how it tells its version, and the oldest that will do, with the reason; without one any version will."""
+    """A program that targets need.
+
+    Attributes:
+        name: The name of the program.
+        version: The arguments that make it print its version.
+        minimum: The oldest version that works; empty means any.
+        needed_by: The targets that need it.
+        why: The reason for the minimum.
+        remedy: How to get it.
+
+    """
 
     name: str
     version: Sequence[str]
@@ -116,83 +127,89 @@ ip netns exec a sh -ec 'cd /proc/sys/net
   set_and_read ipv4/tcp_max_syn_backlog 8192' && echo sysctls
 ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400ms && echo tbf
 """
-"""Everything the local target does to a kernel, in the order it does it; each line printed is one thing that worked."""
+"""The script with everything that the local target does to a kernel, in the same order.
+
+Each line that it prints is a step that worked.
+"""
 STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
     "namespaces": ("namespaces", LOCAL, "user, pid, mount, network; /run covered", ""),
     "veth": ("network namespaces, veth", LOCAL, "made inside", f"modprobe veth; or {ROOT}"),
     "sysctls": ("sysctls of a namespace", LOCAL, "somaxconn, port range, SYN backlog", f"a newer kernel; or {ROOT}"),
     "tbf": ("slow link (tc tbf)", OPTIONAL, "works on a veth", "modprobe sch_tbf; only the sweep slow-link needs it"),
 }
-"""Line that NAMESPACES prints → check, needed by, what is found when it worked, and the remedy."""
+"""The check, its targets, the result when it worked, and the remedy, for each line that NAMESPACES prints."""
 
 
 def checks() -> list[Finding]:
-    """Every check, tried side by side, in the order of the table. Changes nothing that outlives it."""
+    """Make every check, several at a time, and return the findings in the order of the table.
+
+    It changes nothing that outlives it.
+    """
     every: list[Callable[[], Iterable[Finding]]] = [
-        _machine,
-        _steal,
-        _namespaces,
-        _nat,
-        _cgroup,
-        _disk,
+        _check_machine,
+        _check_steal,
+        _check_namespaces,
+        _check_nat,
+        _check_cgroup,
+        _check_disk,
         *(lambda tool=tool: [check_tool(tool)] for tool in TOOLS),
-        _generators,
-        _controllers,
-        _docker,
-        _contexts,
+        _check_generators,
+        _check_controllers,
+        _check_docker,
+        _check_contexts,
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
         return list(chain.from_iterable(pool.map(lambda check: check(), every)))
 
 
-def _machine() -> list[Finding]:
+def _check_machine() -> list[Finding]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     enough = files == resource.RLIM_INFINITY or files >= OPEN_FILES
     python = ".".join(map(str, sys.version_info[:3]))
     linux = sys.platform == "linux"
-    more = f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again"
+    files_remedy = f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again"
     return [
         Finding("Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"),
         Finding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
         Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
-        Finding("open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), more),
+        Finding("open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), files_remedy),
     ]
 
 
-def _steal() -> list[Finding]:
-    """What the hypervisor takes from this machine, over half a second of the other checks' own work."""
+def _check_steal() -> list[Finding]:
+    """Measure what the hypervisor takes from this machine, over half a second of the other checks' work."""
     try:
         start = cpu_times()
         time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
-        seen = spans(start, cpu_times()).values()
+        cpus = spans(start, cpu_times()).values()
     except OSError as error:
         return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
-    percent = 100 * sum(cpu.steal_s for cpu in seen) / (sum(cpu.total_s for cpu in seen) or 1.0)
+    percent = 100 * sum(cpu.steal_s for cpu in cpus) / (sum(cpu.total_s for cpu in cpus) or 1.0)
     remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
     return [Finding("hypervisor steal", OPTIONAL, percent < STEAL_PERCENT, f"{percent:.1f} %", remedy)]
 
 
-def _namespaces() -> list[Finding]:
-    """The steps follow each other: the first that fails has the complaint, the others were not reached."""
+def _check_namespaces() -> list[Finding]:
+    """Try the steps one after the other: the first that fails gets the complaint, later ones were not reached."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    rest = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
-    output, status = _run(["unshare", *user, *rest, "sh", "-c", NAMESPACES])
-    said = output.splitlines()
-    complaint = _last_line(line for line in said if line not in STEPS) or f"exit status {status}"
-    found: list[Finding] = []
+    options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
+    output, status = _run(["unshare", *user, *options, "sh", "-c", NAMESPACES])
+    lines = output.splitlines()
+    complaint = _find_last_line(line for line in lines if line not in STEPS) or f"exit status {status}"
+    findings: list[Finding] = []
     for step, (check, needed_by, good, remedy) in STEPS.items():
-        if step in said:
-            found.append(Finding(check, needed_by, True, good))
-        elif all(before.ok for before in found):
-            found.append(Finding(check, needed_by, False, complaint, remedy or _userns_remedy()))
+        if step in lines:
+            findings.append(Finding(check, needed_by, True, good))
+        elif all(before.ok for before in findings):
+            findings.append(Finding(check, needed_by, False, complaint, remedy or _userns_remedy()))
         else:
-            found.append(Finding(check, needed_by, False, "not tried", "the above first"))
-    return found
+            findings.append(Finding(check, needed_by, False, "not tried", "the above first"))
+    return findings
 
 
 def _userns_remedy() -> str:
-    """Which of the kernel's ways to forbid user namespaces is in force, and how to lift it."""
+    """Return which of the kernel's settings forbids user namespaces, and how to lift it."""
     for setting, forbids, command in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
@@ -204,39 +221,41 @@ def _userns_remedy() -> str:
     return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
 
 
-def _nat() -> list[Finding]:
-    """Whether a Service's NAT can be had in a namespace, by loading one."""
+def _check_nat() -> list[Finding]:
+    """Check whether a Service's NAT works in a namespace, by loading one."""
     fault = services.nft_fault()
-    found = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
+    result = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
     remedy = "apt-get install nftables" if fault == services.MISSING else "modprobe nft_chain_nat nft_masq nft_numgen"
     remedy += "; only variants behind a Service of type LoadBalancer need it"
-    return [Finding("service NAT (nftables)", OPTIONAL, fault is None, found, remedy)]
+    return [Finding("service NAT (nftables)", OPTIONAL, fault is None, result, remedy)]
 
 
-def _cgroup() -> list[Finding]:
-    """Whether a process of ours can be limited, by limiting one."""
-    ok, said = cgroups.trial()
+def _check_cgroup() -> list[Finding]:
+    """Check whether a process of ours can be limited, by limiting one."""
+    ok, result = cgroups.trial()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
-    return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, said, remedy)]
+    return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
 
 
-def _disk() -> list[Finding]:
-    """Free space where runs go; the nearest folder that exists decides, since the first run makes the rest."""
+def _check_disk() -> list[Finding]:
+    """Check the free space where runs go, in the nearest existing folder: the first run makes the folders below."""
     runs = runs_folder()
     # not Path.exists, which raises below a folder that is closed to us
-    there = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        said = f"{there} is no folder that we may write into"
-        return [Finding("disk for data/runs", LOCAL, False, said, "set LAB_RUNS to a folder of yours")]
-    free = shutil.disk_usage(there).free
-    found = f"{free / 1024**3:.1f} GB free in {there}"
+    nearest = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        fault = f"{nearest} is no folder that we may write into"
+        return [Finding("disk for data/runs", LOCAL, False, fault, "set LAB_RUNS to a folder of yours")]
+    free = shutil.disk_usage(nearest).free
+    result = f"{free / 1024**3:.1f} GB free in {nearest}"
     remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
-    return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, found, remedy)]
+    return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, result, remedy)]
 
 
 def check_tool(tool: Tool) -> Finding:
-    def finding(ok: bool, found: str) -> Finding:
-        return Finding(tool.name, tool.needed_by, ok, found, tool.remedy)
+    """Check that a program is on PATH and not older than its minimum."""
+
+    def finding(ok: bool, result: str) -> Finding:
+        return Finding(tool.name, tool.needed_by, ok, result, tool.remedy)
 
     path = shutil.which(tool.name)
     if path is None or not tool.minimum:
@@ -244,49 +263,49 @@ def check_tool(tool: Tool) -> Finding:
     output, _ = _run([path, *tool.version])
     version = re.search(r"\d+(\.\d+)+", output)
     if version is None:
-        return finding(False, f"{path} tells no version: {_last_line([output])}")
+        return finding(False, f"{path} tells no version: {_find_last_line([output])}")
     if tuple(map(int, version[0].split("."))) >= tool.minimum:
         return finding(True, version[0])
     at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
     return finding(False, f"{version[0]}, at least {at_least} wanted")
 
 
-def _generators() -> list[Finding]:
-    """As the lab itself finds them. The default sweep is made by wrk and k6; the others widen the choice."""
+def _check_generators() -> list[Finding]:
+    """Look the generators up as the lab does. The default sweep needs wrk and k6; the others widen the choice."""
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
     findings: list[Finding] = []
     for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
         installed = generators.find(generator)
-        found = installed.version if installed else f"no working {generator.binary} on PATH"
-        findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, found, generator.remedy))
+        result = installed.version if installed else f"no working {generator.binary} on PATH"
+        findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, result, generator.remedy))
     return findings
 
 
-def _controllers() -> list[Finding]:
-    """What the target apiserver runs; what is not there yet is made when it is first used, where that can be done."""
+def _check_controllers() -> list[Finding]:
+    """Look up what the target apiserver runs; a missing program is made at its first use, where that is possible."""
     makers = [name for name in ("go", "apt-get", "dpkg-deb") if shutil.which(name) is None]
-    wanted: dict[str, Callable[[], str]] = {
+    lookups: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
-    wanted |= {f"controller {name}": found.about for name, found in CONTROLLERS.items() if found.made}
-    found: list[Finding] = []
-    for name, look in wanted.items():
+    lookups |= {f"controller {name}": controller.about for name, controller in CONTROLLERS.items() if controller.made}
+    findings: list[Finding] = []
+    for name, look in lookups.items():
         try:
-            found.append(Finding(name, APISERVER, True, look()))
+            findings.append(Finding(name, APISERVER, True, look()))
         except UsageError as error:
-            said = f"lacks {', '.join(makers)} to make it" if makers else "made when the target is first used"
-            found.append(Finding(name, APISERVER, not makers, said, error.remedy))
-    return found
+            result = f"lacks {', '.join(makers)} to make it" if makers else "made when the target is first used"
+            findings.append(Finding(name, APISERVER, not makers, result, error.remedy))
+    return findings
 
 
-def _docker() -> list[Finding]:
+def _check_docker() -> list[Finding]:
     try:
         engine = docker.engine()
     except UsageError as error:
         return [Finding("Docker", KIND, False, error.fault, error.remedy)]
     free = docker.free_bytes(engine)
     room = free is None or free >= docker.DISK_BYTES
-    found = (
+    result = (
         f"{free / 2**30:.1f} GB free in {engine.root}" if free is not None else f"{engine.root} is not this machine's"
     )
     remedy = (
@@ -294,24 +313,27 @@ def _docker() -> list[Finding]:
     )
     return [
         Finding("Docker", KIND, True, f"engine {engine.version}"),
-        Finding("disk for Docker", KIND, room, found, remedy),
+        Finding("disk for Docker", KIND, room, result, remedy),
     ]
 
 
-def _contexts() -> list[Finding]:
+def _check_contexts() -> list[Finding]:
     output, status = _run(["kubectl", "config", "get-contexts", "--output", "name"])
     names = output.split() if status == 0 else []
-    found = ", ".join(names) or _last_line([output]) or "none in your kubeconfig"
+    result = ", ".join(names) or _find_last_line([output]) or "none in your kubeconfig"
     remedy = "a kubeconfig with a context for the cluster; KUBECONFIG names another file"
-    return [Finding("kubectl contexts", REMOTE, bool(names), found, remedy)]
+    return [Finding("kubectl contexts", REMOTE, bool(names), result, remedy)]
 
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
-    """Both outputs of a command and its exit status; a failure to run it reads like its own complaint."""
-    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    """Return both outputs of a command together and its exit status.
+
+    A failure to run the command reads like the command's own complaint.
+    """
+    devnull, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
         done = subprocess.run(
-            argv, stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+            argv, stdin=devnull, stdout=pipe, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{argv[0]}: no answer in {timeout_s:.0f} s", 124
@@ -320,6 +342,6 @@ def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
     return done.stdout.decode(errors="replace"), done.returncode
 
 
-def _last_line(lines: Iterable[str]) -> str:
-    """The last line that says something, where programs put what went wrong."""
+def _find_last_line(lines: Iterable[str]) -> str:
+    """Return the last line that is not empty, because programs print their error there; empty without any."""
     return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

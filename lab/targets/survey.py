@@ -1,4 +1,4 @@
-"""What a target can show of some variants under some loads, asked in one place before anything is started."""
+"""The survey of what a target can show of variants under loads, made in one place before anything is started."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lab.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a target says of variants and loads.
+    """The result of asking a target about variants and loads.
 
     Attributes:
-        facts: Of this machine and of the target on it.
+        facts: The facts of this machine and of the target on it.
         brought: Further facts, of what the variants run that is neither the machine's own nor their manifests' images.
         points: The loads, with as many threads as a generator may have there.
-        endpoints: Variant → point → where its load goes; of the variants that can be shown.
-        missing: Variant → why it cannot be shown.
-        unpaired: Variant → why no other can be up beside it; empty where one can.
+        endpoints: Where the load goes, by variant and point; for the variants that can be shown.
+        missing: Why a variant cannot be shown, by variant.
+        unpaired: Why no other variant can be up at the same time, by variant; empty where one can.
 
     """
 
@@ -37,36 +37,49 @@ class Survey:
 
 
 def survey(target: Target, variants: Iterable[Variant], points: Iterable[Point]) -> Survey:
-    """Ask a target all of that. UsageError on the first fault; what it cannot show is no fault."""
+    """Check the target, and return what it can show of these variants under these loads.
+
+    A variant that it cannot show is no fault.
+
+    Raises:
+        UsageError: The first fault.
+
+    """
     target.check()
     cpus = target.generator_cpus()
     settled = tuple(point.on_cpus(cpus) for point in points)
     if cpus is not None and (many := next((point for point in settled if point.threads > cpus), None)):
-        # They hinder each other, and its own clock first: 256 on one CPU make seven times the rate.
+        # Too many threads hinder each other, and first the generator's clock: 256 on one CPU make seven times the rate.
         fault = f"asks for {many.threads} threads, the generator has {cpus} CPU{'s' if cpus > 1 else ''} here"
         remedy = f"{cpus} at most, or `threads_at_most = {many.threads}` for as many as a machine has"
         raise UsageError(f"point {many.name}: threads", fault, remedy)
-    shown: list[Variant] = []
+    measurable: list[Variant] = []
     endpoints: dict[str, Mapping[str, Endpoint]] = {}
     missing: dict[str, NotMeasured] = {}
     for variant in variants:
         try:
             endpoints[variant.name] = checked(variant, target, settled)
-            shown.append(variant)
+            measurable.append(variant)
         except NotMeasurableError as error:
             fields = {"what": error.what, "why": error.why, "remedy": error.remedy}
             missing[variant.name] = NotMeasured(variant=variant.name, **fields)
-    unpaired = {variant.name: target.unpaired(variant) for variant in shown}
-    return Survey(facts_of(target), target.brought(shown), settled, endpoints, missing, unpaired)
+    unpaired = {variant.name: target.unpaired(variant) for variant in measurable}
+    return Survey(facts_of(target), target.brought(measurable), settled, endpoints, missing, unpaired)
 
 
 def facts_of(target: Target) -> dict[str, str]:
-    """Of this machine and of the target on it."""
+    """Return the facts of this machine and of the target on it."""
     return facts.machine() | dict(target.facts())
 
 
 def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-    """Where each point's load goes. UsageError, or NotMeasurableError, for what the target or a disturbance cannot do to this variant."""
+    """Return where each point's load goes, by the point's name.
+
+    Raises:
+        NotMeasurableError: The target, or a disruption, cannot do this to the variant.
+        UsageError: The variant, a point or a disruption is wrong.
+
+    """
     endpoints = target.check_variant(variant, points)
     for point in points:
         if point.disturbance is not None:

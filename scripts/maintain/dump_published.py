@@ -5,12 +5,12 @@
     scripts/shell scripts/maintain/dump_published.py FOLDER --code CHECKOUT   another checkout's code on this checkout's data
     scripts/maintain/dump_published.py --diff A B                             what differs between two dumps
 
-Each command line of `LINES` is run for each run of data/reference, further boots included, and each of `LINES_OF_ALL` once. A command
-line has a file of its own with its exit status, stderr and stdout; files that it writes lie beside it. SHA256SUMS is of all of them.
-The verbs run in this script's own processes, one a core, so the many command lines import the lab once each process.
+Each command line of `LINES` runs for each run of data/reference, further boots included, and each of `LINES_OF_ALL` runs once. A command
+line has its own file with its exit status, stderr and stdout; the files that it writes lie next to that file. SHA256SUMS covers all files.
+The verbs run in this script's worker processes, one for each core. So the lab is imported once per process, not once per command line.
 
-With --code, what lies in `lab/`, `manifests/`, `notebooks/` and `data/published` is the other checkout's; data/reference and the other
-folders of data/ are this one's. Exit status: 0; of --diff 1 where something differs; 2 for wrong usage.
+With --code, `lab/`, `manifests/`, `notebooks/` and `data/published` are those of the other checkout. data/reference and the other folders
+of data/ are those of this checkout. The exit status is 0; that of --diff is 1 where something differs; 2 stands for wrong usage.
 """
 
 from __future__ import annotations
@@ -75,8 +75,11 @@ export RUN --what raw --sample SAMPLE
 export RUN --what k6-summary --sample SAMPLE
 export RUN --what k6 --sample SAMPLE
 """
-"""Of each run. OTHER is its next boot, or else the next run of the same sweep on the same target; SAMPLE, ARM and POINT are those of its first valid
-sample. A line with a word that has no value for a run is left out."""
+"""The command lines that run for each run.
+
+OTHER is the run's next boot, or else the next run of the same sweep on the same target. SAMPLE, ARM and POINT are those of the run's first
+valid sample. A line with a placeholder that has no value for a run is left out.
+"""
 LINES_OF_ALL = """
 ledger
 ledger --rules
@@ -93,29 +96,35 @@ ledger qinng
 ledger successors
 """
 REPORT = "report --output OUT"
-"""Run when all else is done: it starts a process of its own for each core."""
+"""The command line that runs last, because it starts a process for each core."""
 SETTINGS = {"COLUMNS": "120", "LINES": "50", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC0"}
-"""Of the environment, so that a dump does not depend on the terminal."""
+"""The environment variables that make a dump independent of the terminal."""
 NOT_SET = ("FORCE_COLOR", "CLICOLOR_FORCE", "LAB_DEBUG", "LAB_INSIDE")
 VALUE = re.compile(r"\b(?:OUT|RUN|OTHER|ARM|POINT|SAMPLE)\b")
 MOST_BYTES = 1_000_000
-"""Of what one command line prints; of a longer one (rows of requests, buckets of histograms) the rest is kept as a digest."""
+"""The most bytes that are kept of what one command line prints.
+
+A longer output (rows of requests, buckets of histograms) also gets a digest of the whole.
+"""
 MOST_LINES_SHOWN = 40
-"""Of a file's difference."""
+"""The most lines that are shown of one file's difference."""
 PACKED = re.compile(rb"H4sI[A-Za-z0-9+/]{80,}={0,2}")
-"""gzip in base64, as the report holds its script: written unpacked, so that differences can be read."""
+"""The pattern of gzip data in base64, as the report holds its script.
+
+It is written unpacked, so that differences can be read.
+"""
 
 
 # -- one command line -----------------------------------------------------------------------------------
 
 
 def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
-    """Return what was printed with a word for each place: the only change that a dump makes. It holds no time of its own.
+    """Return what was printed with a placeholder for each folder of this machine; nothing else is changed.
 
-    Samples hold where their generators lay, in the .cache of some checkout.
+    The .cache of any checkout is among these folders, because samples record where their generators lay.
     """
-    places = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
-    for place, name in sorted(places.items(), key=lambda item: -len(item[0])):
+    placeholders = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
+    for place, name in sorted(placeholders.items(), key=lambda item: -len(item[0])):
         content = content.replace(place.encode(), name.encode())
     return re.sub(rb"/[\w/.-]*/\.cache/", b"CHECKOUT/.cache/", content)
 
@@ -123,39 +132,39 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
     """Run one command line in this process, write its file into `folder`, and return what it printed on stdout."""
     with TemporaryDirectory(prefix="dump-") as scratch:
-        known = {**values, "OUT": scratch}
-        words = [VALUE.sub(lambda name: known[name[0]], each) for each in template.split()]
-        status, stdout, stderr = run_verb(words)
+        all_values = {**values, "OUT": scratch}
+        arguments = [VALUE.sub(lambda match: all_values[match[0]], argument) for argument in template.split()]
+        status, stdout, stderr = run_verb(arguments)
         name = re.sub(r"\W+", "_", re.sub(r"\b(RUN|OUT)\b", "", template)).strip("_")
-        head = f"$ lab {shlex.join(words)}\nexit status {status}\n--- stderr\n".encode()
+        head = f"$ lab {shlex.join(arguments)}\nexit status {status}\n--- stderr\n".encode()
         folder.mkdir(parents=True, exist_ok=True)
-        said = mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
-        if len(said) > MOST_BYTES:
-            digest, begun = hashlib.sha256(said).hexdigest(), said[:MOST_BYTES].rpartition(b"\n")[0]
-            said = begun + f"\n--- {len(said)} bytes in all, SHA-256 {digest}\n".encode()
-        (folder / f"{name}.txt").write_bytes(said)
+        printed = mask_places(b"".join([head, stderr, b"--- stdout\n", stdout]), code, scratch)
+        if len(printed) > MOST_BYTES:
+            digest, beginning = hashlib.sha256(printed).hexdigest(), printed[:MOST_BYTES].rpartition(b"\n")[0]
+            printed = beginning + f"\n--- {len(printed)} bytes in all, SHA-256 {digest}\n".encode()
+        (folder / f"{name}.txt").write_bytes(printed)
         for path in sorted(Path(scratch).iterdir()):
             content = path.read_bytes()
             if path.suffix == ".html":
-                unpacked = PACKED.sub(lambda found: gzip.decompress(base64.b64decode(found[0])), content)
+                unpacked = PACKED.sub(lambda match: gzip.decompress(base64.b64decode(match[0])), content)
                 content = mask_places(unpacked, code, scratch)
             (folder / f"{name}.{path.name}").write_bytes(content)
     return stdout.decode(errors="replace")
 
 
-def run_verb(words: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
-    """Return (exit status, stdout, stderr) of `python -m lab WORDS`, both streams as a file gets them."""
+def run_verb(arguments: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
+    """Run `python -m lab ARGUMENTS` in this process; return (exit status, stdout, stderr), as written to a file."""
     from lab.__main__ import main
 
-    with suppress(ImportError):  # what was called otherwise before keeps its file's name
+    with suppress(ImportError):  # a verb with a new name keeps the name of its file
         from lab.commands.verbs import OLD_SPELLINGS
 
-        words = [*OLD_SPELLINGS.get(words[0], words[0]).split(), *words[1:]]
+        arguments = [*OLD_SPELLINGS.get(arguments[0], arguments[0]).split(), *arguments[1:]]
     streams = [io.TextIOWrapper(TemporaryFile(), encoding="utf-8") for _ in range(2)]  # noqa: SIM115  closed below
     sys.stdout, sys.stderr = streams
     status: int | str | None
     try:
-        status = main(words)
+        status = main(arguments)
     except SystemExit as error:
         status = error.code
     finally:
@@ -172,17 +181,33 @@ def run_verb(words: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
 
 
 def begin_worker(code: str) -> None:
-    """Import the lab of the checkout whose code is asked for, and no other."""
-    warnings.simplefilter("ignore")  # each is printed once a process, so by whichever line comes first
+    """Import the lab in a worker process.
+
+    Args:
+        code: The checkout whose code must be imported.
+
+    Raises:
+        ImportError: The lab of another checkout was imported.
+
+    """
+    warnings.simplefilter("ignore")  # a warning is printed once per process, so the output would depend on the order
     import lab.__main__
 
     if not Path(lab.__main__.__file__).is_relative_to(code):
         raise ImportError(f"lab was imported from {lab.__main__.__file__}, not from {code}")
 
 
-def dump_run(run: str, other: str | None, folder: Path, code: Path) -> None:
-    """Write all of `LINES` of a run. `run`, `other`: folders as seen from the checkout."""
-    values = {"RUN": run} | ({"OTHER": other} if other else {})
+def dump_run(run: str, partner: str | None, folder: Path, code: Path) -> None:
+    """Write what each of `LINES` prints of a run.
+
+    Args:
+        run: The folder of the run, relative to the checkout.
+        partner: The folder of the run that it is compared with; None if there is none.
+        folder: The folder to write to.
+        code: The checkout whose code runs.
+
+    """
+    values = {"RUN": run} | ({"OTHER": partner} if partner else {})
     for template in LINES.strip().split("\n"):
         if {*values, "OUT"} >= set(VALUE.findall(template)):
             stdout = dump_line(template, values, folder, code)
@@ -193,6 +218,7 @@ def dump_run(run: str, other: str | None, folder: Path, code: Path) -> None:
 
 
 def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
+    """Write what command lines print that belong to no single run."""
     for template in lines:
         dump_line(template, {}, folder, code)
 
@@ -201,23 +227,35 @@ def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
 
 
 def list_runs(only: Sequence[str]) -> dict[str, str | None]:
-    """Return each committed run with the run that it is compared with, both as folders seen from the checkout, the largest first."""
+    """Return committed run → the run that it is compared with, the largest run first.
+
+    Both are folders relative to the checkout.
+
+    Args:
+        only: The names of the references to list, with their boots; empty: all of them.
+
+    """
     references = [path for path in sorted((ROOT / "data/reference").iterdir()) if path.is_dir()]
     if unknown := set(only) - {path.name for path in references}:
         fail(f"--only {' '.join(sorted(unknown))}: not in data/reference")
     kinds = {path: kind_of(path) for path in references}
-    found: dict[Path, Path | None] = {}
-    for at, path in enumerate(references):
+    partners: dict[Path, Path | None] = {}
+    for index, path in enumerate(references):
         boots = sorted(path.glob("boot-*"))
-        alike = (each for each in references[at + 1 :] if kinds[path] and kinds[each] == kinds[path])
+        same_kind = (later for later in references[index + 1 :] if kinds[path] and kinds[later] == kinds[path])
         if not only or path.name in only:
-            found |= {path: next(iter(boots), None) or next(alike, None), **dict.fromkeys(boots)}
-    sizes = {path: sum(file.stat().st_size for file in path.glob("*") if file.name != "hist.parquet") for path in found}
-    return {place(path): found[path] and place(found[path]) for path in sorted(found, key=lambda path: -sizes[path])}
+            partners |= {path: next(iter(boots), None) or next(same_kind, None), **dict.fromkeys(boots)}
+    sizes = {
+        path: sum(file.stat().st_size for file in path.glob("*") if file.name != "hist.parquet") for path in partners
+    }
+    return {
+        place(path): partners[path] and place(partners[path])
+        for path in sorted(partners, key=lambda path: -sizes[path])
+    }
 
 
 def kind_of(folder: Path) -> tuple[str, str] | None:
-    """Return the sweep and the target of a committed run, which must be alike to be compared; None for what is no run."""
+    """Return (sweep, target) of a committed run, which two compared runs share; None for a folder without a run."""
     if not (folder / "run.json").is_file():
         return None
     record = json.loads((folder / "run.json").read_text())
@@ -225,41 +263,42 @@ def kind_of(folder: Path) -> tuple[str, str] | None:
 
 
 def place(path: Path | None) -> str:
+    """Return a path relative to the checkout; empty for None."""
     return str(path.relative_to(ROOT)) if path else ""
 
 
 def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
-    """Write a whole dump, or with `only` that of some references."""
+    """Write a dump of everything, or with `only` a dump of these references alone."""
     runs = list_runs(only)
     prepare_environment(code)
-    with TemporaryDirectory(prefix="dump-runs-") as none:
-        os.environ["LAB_RUNS"] = none  # the user's own runs are no part of what is published
+    with TemporaryDirectory(prefix="dump-runs-") as no_runs:
+        os.environ["LAB_RUNS"] = no_runs  # the user's own runs are not published
         with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), begin_worker, (str(code),)) as pool:
-            begun: dict[Future[None], str] = {}
+            jobs: dict[Future[None], str] = {}
             if not only:
-                begun[pool.submit(dump_all, LINES_OF_ALL.strip().split("\n"), folder / "all", code)] = "the ledger"
-            for run, other in runs.items():
-                into = folder / Path(run).relative_to("data/reference")
-                begun[pool.submit(dump_run, run, other, into, code)] = run
-            for number, each in enumerate(as_completed(begun), start=1):
-                each.result()
-                print(f"{number} of {len(begun)}: {begun[each]}", file=sys.stderr)
+                jobs[pool.submit(dump_all, LINES_OF_ALL.strip().split("\n"), folder / "all", code)] = "the ledger"
+            for run, partner in runs.items():
+                run_folder = folder / Path(run).relative_to("data/reference")
+                jobs[pool.submit(dump_run, run, partner, run_folder, code)] = run
+            for number, job in enumerate(as_completed(jobs), start=1):
+                job.result()
+                print(f"{number} of {len(jobs)}: {jobs[job]}", file=sys.stderr)
             if not only:
                 pool.submit(dump_all, [REPORT], folder / "all", code).result()
     write_sums(folder)
 
 
 def prepare_environment(code: Path) -> None:
-    """Set what the processes inherit: one checkout's code, this checkout's data, and a terminal that is always the same."""
+    """Set the environment of the worker processes: a checkout's code, this checkout's data, and a fixed terminal."""
     os.chdir(ROOT)
     for name in NOT_SET:
         os.environ.pop(name, None)
     os.environ |= {**SETTINGS, "PYTHONPATH": str(code), "LAB_REFERENCE": str(ROOT / "data/reference")}
-    sys.path[:] = [str(code), *(each for each in sys.path if not (Path(each) / "lab").is_dir())]
+    sys.path[:] = [str(code), *(entry for entry in sys.path if not (Path(entry) / "lab").is_dir())]
 
 
 def write_sums(folder: Path) -> None:
-    """Write SHA256SUMS, which `sha256sum --check` reads, and print the sum of it and of how many files it is."""
+    """Write SHA256SUMS, which `sha256sum --check` reads; print the sum of that file and the number of files in it."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in paths]
     text = "".join(sums)
@@ -271,14 +310,14 @@ def write_sums(folder: Path) -> None:
 
 
 def print_differences(before: Path, after: Path) -> int:
-    """Print what differs between two dumps; return how many files do."""
+    """Print what differs between two dumps; return the number of files that differ."""
     files = [
         {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "SHA256SUMS"}
         for folder in (before, after)
     ]
     differing = 0
     for path in sorted(files[0] | files[1]):
-        if missing := [folder for folder, known in zip((before, after), files, strict=True) if path not in known]:
+        if missing := [folder for folder, paths in zip((before, after), files, strict=True) if path not in paths]:
             print(f"{path}: not in {missing[0]}")
         else:
             old, new = (before / path).read_bytes(), (after / path).read_bytes()
@@ -286,21 +325,23 @@ def print_differences(before: Path, after: Path) -> int:
                 continue
             lines = [f"{len(old)} bytes → {len(new)} bytes, not text"]
             if b"\0" not in old[:1000]:
-                was, now = (each.decode(errors="replace").splitlines() for each in (old, new))
-                lines = list(difflib.unified_diff(was, now, lineterm="", n=0))[2:]
-            more = [f"… {len(lines) - MOST_LINES_SHOWN} more lines"] if len(lines) > MOST_LINES_SHOWN else []
-            print(f"{path}:", *lines[:MOST_LINES_SHOWN], *more, sep="\n")
+                old_lines, new_lines = (content.decode(errors="replace").splitlines() for content in (old, new))
+                lines = list(difflib.unified_diff(old_lines, new_lines, lineterm="", n=0))[2:]
+            remainder = [f"… {len(lines) - MOST_LINES_SHOWN} more lines"] if len(lines) > MOST_LINES_SHOWN else []
+            print(f"{path}:", *lines[:MOST_LINES_SHOWN], *remainder, sep="\n")
         differing += 1
     print(f"{differing} of {len(files[0] | files[1])} files differ")
     return differing
 
 
 def fail(message: str) -> None:
+    """Print a message to stderr and exit with status 2."""
     print(f"dump_published: {message}", file=sys.stderr)
     sys.exit(2)
 
 
 def main() -> int:
+    """Parse the command line and run it; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="an empty or new folder outside of the checkout")
     parser.add_argument(

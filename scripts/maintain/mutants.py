@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Mutation check: draw small faults in the lab's code, and see whether the tests of the mutated package notice them.
+"""Mutation testing: draw small faults in the lab's code, and see whether the tests of their packages detect them.
 
     scripts/shell scripts/maintain/mutants.py draw --seed 39   draws sixty into data/long/mutants.tsv
     scripts/shell scripts/maintain/mutants.py run              runs them; which die is in data/long/mutants-before.tsv
     scripts/shell scripts/maintain/mutants.py run --again      runs those whose line still exists; data/long/mutants-after.tsv
 
-A mutant is one line with one operator, constant or return changed. Its line is the only one in the lab with that text, so that it is
-found again where the code has moved to another file. `draw` leaves out the files that match a pattern of data/long/mutants-left-out.txt,
-which are expected to go, and whatever breaks the import of its module.
+A mutant is one line with one operator, constant or return changed. No other line of the lab has the same text, so the line is found again
+after the code has moved to another file. `draw` leaves out the files that match a pattern of data/long/mutants-left-out.txt, which are
+expected to go, and every change that breaks the import of its module.
 
-`run` makes a work tree of the commit, runs the everyday tests of each package once as they are (what fails then is left out), and stops
-at the first test that fails for a mutant. It can be stopped at any time: called again it goes on, at the same commit. Exit status: 0;
-1 where a mutant that died before does not die again; 2 for wrong usage.
+`run` makes a work tree of the commit and runs the everyday tests of each package once without a mutant; tests that fail then are left out.
+For each mutant it stops at the first test that fails. You can stop it at any time: called again, it continues at the same commit. The
+exit status is 0; 1 where a mutant that died before survives now; 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ SYMBOLS: Mapping[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
-"""What stands in the code for an operator, and what a mutant has instead."""
+"""The text of each operator in the code, and its replacement in a mutant."""
 NOT_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.ListComp)
-"""Operands of which arithmetic with another operator is a TypeError: no change of behaviour that tests would have to find."""
+"""The operands for which another arithmetic operator is a TypeError, which no test has to find."""
 COSMETIC = frozenset({"strict", "frozen", "slots", "repr", "highlight", "soft_wrap", "markup"})
-"""Arguments by name whose change no test has to notice."""
+"""The keyword arguments whose change no test has to detect."""
 LEAST_CHARACTERS = 20
-"""Of a mutant's line: shorter ones may be written anew by accident."""
+"""The shortest line of a mutant: a shorter line may be written again by accident."""
 LONGEST_S = 1800
-"""Of a package's tests as they are."""
+"""The time limit in seconds of a package's tests without a mutant."""
 DIED = ("killed", "timeout")
 KILLED = 137
-"""What timeout(1) ends with then."""
+"""The exit status of timeout(1) after it has killed the tests."""
 Row = TypeVar("Row", "Mutant", "Outcome")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One drawn fault. `before` and `after` are the line's text without its indentation."""
+    """A drawn fault; `before` and `after` are the text of its line, without the indentation."""
 
     number: int
     package: str
@@ -91,7 +91,16 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a mutant: killed, survived, timeout, or gone (no line has its text). `by`: the first test that failed."""
+    """The result of a mutant.
+
+    Attributes:
+        number: The number of the mutant.
+        outcome: killed, survived, timeout, or gone (no line has its text).
+        seconds: The duration of the tests in seconds.
+        commit: The commit that was tested.
+        by: The first test that failed; empty if none did.
+
+    """
 
     number: int
     outcome: str
@@ -104,15 +113,15 @@ class Outcome:
 
 
 def find_sites(source: str) -> Iterator[Mutant]:
-    """Yield every mutant of a module's source, which does not say yet whose it is."""
+    """Yield every mutant of a module's source; its number, package and file are not set yet."""
     lines = [line.encode() for line in source.splitlines()]
 
     def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Mutant]:
-        """Yield the mutant where `old` stands once between two byte offsets of a line."""
+        """Yield the mutant that replaces `old`, if it occurs exactly once between two byte offsets of a line."""
         text = lines[line - 1]
-        between = text[start:end]
-        if between.count(old.encode()) == 1:
-            changed = text[:start] + between.replace(old.encode(), new.encode()) + text[end:]
+        section = text[start:end]
+        if section.count(old.encode()) == 1:
+            changed = text[:start] + section.replace(old.encode(), new.encode()) + text[end:]
             yield Mutant(0, "", "", line, kind, text.decode().strip(), changed.decode().strip())
 
     def change_operator(left: ast.expr, symbol: ast.AST, right: ast.expr) -> Iterator[Mutant]:
@@ -148,7 +157,10 @@ def find_sites(source: str) -> Iterator[Mutant]:
 
 
 def walk_code(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node that decides what happens: no annotation, decorator, assertion or f-string (whose places Python 3.11 does not tell)."""
+    """Yield every node that decides behaviour: no annotation, decorator, assertion, f-string or cosmetic argument.
+
+    F-strings are left out because Python 3.11 does not give the positions of their parts.
+    """
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
@@ -162,13 +174,20 @@ def walk_code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def list_modules(root: Path) -> list[str]:
-    """Return the lab's Python files without its tests, as seen from `root`."""
+    """Return the paths of the lab's Python files, without its tests, relative to `root`."""
     files = (path.relative_to(root) for path in sorted((root / "lab").rglob("*.py")))
     return [str(path) for path in files if path.parts[1] != "tests"]
 
 
 def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
-    """Draw mutants, as many of each kind, at most one of a line, from files whose package has tests."""
+    """Draw mutants at random: equally many of each kind, at most one per line, from files whose package has tests.
+
+    Args:
+        count: The number of mutants.
+        seed: The seed of the random choice.
+        left_out: Patterns of files to leave out.
+
+    """
     texts = {file: (ROOT / file).read_text() for file in list_modules(ROOT)}
     counts = Counter(line.strip() for text in texts.values() for line in text.splitlines())
     urns: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
@@ -176,8 +195,8 @@ def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
         package = file.split("/")[1]
         if (ROOT / "lab/tests" / package).is_dir() and not any(fnmatch(file, pattern) for pattern in left_out):
             for site in find_sites(text):
-                once = counts[site.before] == 1 and len(site.before) >= LEAST_CHARACTERS
-                if once and "\t" not in site.before:
+                is_unique = counts[site.before] == 1 and len(site.before) >= LEAST_CHARACTERS
+                if is_unique and "\t" not in site.before:
                     urns[site.kind].append(replace(site, package=package, file=file))
     chance = random.Random(seed)
     for kind in KINDS:
@@ -187,7 +206,7 @@ def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
         site = urns[KINDS[len(drawn) % len(KINDS)]].pop()
         if site.before not in drawn and imports(site.file, change_line(texts[site.file], site.before, site.after)):
             drawn[site.before] = site
-    order = sorted(drawn.values(), key=lambda each: (each.file, each.line))
+    order = sorted(drawn.values(), key=lambda site: (site.file, site.line))
     return [replace(site, number=number) for number, site in enumerate(order, start=1)]
 
 
@@ -199,7 +218,7 @@ exec(compile(sys.stdin.read(), path, "exec"), vars(module))
 
 
 def imports(file: str, source: str) -> bool:
-    """Return whether a module can still be imported with this source."""
+    """Return whether a module can be imported with this source."""
     name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", IMPORT, name, str(ROOT / file)]
@@ -207,12 +226,19 @@ def imports(file: str, source: str) -> bool:
 
 
 def change_line(source: str, before: str, after: str) -> str:
-    """Return the source with the one line of that text changed, its indentation kept. ValueError where there is not one."""
+    """Return the source with the line `before` changed into `after`.
+
+    Both are given without indentation; the indentation of the line stays.
+
+    Raises:
+        ValueError: The source has no such line, or several.
+
+    """
     lines = source.splitlines(keepends=True)
-    places = [number for number, line in enumerate(lines) if line.strip() == before]
-    if len(places) != 1:
-        raise ValueError(f"{len(places)} lines are: {before}")
-    lines[places[0]] = lines[places[0]].replace(before, after)
+    matches = [number for number, line in enumerate(lines) if line.strip() == before]
+    if len(matches) != 1:
+        raise ValueError(f"{len(matches)} lines are: {before}")
+    lines[matches[0]] = lines[matches[0]].replace(before, after)
     return "".join(lines)
 
 
@@ -221,7 +247,14 @@ def change_line(source: str, before: str, after: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What pytest said of a package's tests: its exit status (None: not ended in time), the tests that failed, and how long it took."""
+    """The result of a package's tests.
+
+    Attributes:
+        status: The exit status of pytest; None if it did not end in time.
+        failed: The tests that failed.
+        seconds: The duration in seconds.
+
+    """
 
     status: int | None
     failed: tuple[str, ...]
@@ -229,7 +262,16 @@ class Tested:
 
 
 def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str] = (), first: bool = False) -> Tested:
-    """Run a package's everyday tests in a work tree, on all CPUs; with `first` until one fails."""
+    """Run a package's everyday tests in a work tree, on all CPUs.
+
+    Args:
+        tree: The work tree.
+        package: The package of the lab.
+        limit_s: The time limit in seconds.
+        leave_out: The tests to leave out.
+        first: Whether to stop at the first test that fails.
+
+    """
     command = [
         "timeout",
         "--foreground",
@@ -243,7 +285,7 @@ def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str]
         "-rfE",
     ]
     command += ["-p", "no:cacheprovider", "--hypothesis-seed=0", "-n", str(os.cpu_count()), "-m", EVERYDAY]
-    command += [*(["-x"] if first else []), *(f"--deselect={each}" for each in leave_out), f"lab/tests/{package}"]
+    command += [*(["-x"] if first else []), *(f"--deselect={test}" for test in leave_out), f"lab/tests/{package}"]
     began = time.monotonic()
     with TemporaryDirectory(prefix="mutants-tests-") as scratch:
         env = os.environ | {"PYTHONPATH": str(tree), "TMPDIR": scratch}
@@ -252,27 +294,41 @@ def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str]
     if ended.returncode == KILLED:
         return Tested(None, (), seconds)
     failed = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", printed, re.MULTILINE)
-    if ended.returncode and not failed:  # pytest itself could not go on
+    if ended.returncode and not failed:  # pytest itself could not continue
         failed = [printed.strip().rpartition("\n")[2]]
     return Tested(ended.returncode, tuple(failed), seconds)
 
 
-def run_mutant(mutant: Mutant, tree: Path, known: dict[str, Tested]) -> tuple[str, float, str]:
-    """Return (outcome, seconds, by which test) of one mutant. `known`: what a package's tests say as they are, added to."""
+def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, Tested]) -> tuple[str, float, str]:
+    """Run the tests of one mutant; return (outcome, seconds, test that failed first).
+
+    The packages tested are that of the mutant's line now, and that of the line when it was drawn.
+
+    Args:
+        mutant: The mutant.
+        tree: The work tree; the mutant's file is restored at the end.
+        unmutated: Package → result of its tests without a mutant; missing packages are tested and added.
+
+    Raises:
+        RuntimeError: The tests of a package without a mutant could not be run to their end.
+
+    """
     place = find_line(tree, mutant)
     if place is None:
         return "gone", 0.0, ""
     packages = dict.fromkeys([place.relative_to(tree).parts[1], mutant.package])
-    packages = [each for each in packages if (tree / "lab/tests" / each).is_dir()]
+    packages = [package for package in packages if (tree / "lab/tests" / package).is_dir()]
     for package in packages:
-        known[package] = found = known.get(package) or run_tests(tree, package, LONGEST_S)
-        if found.status not in (0, 1):
-            raise RuntimeError(f"{package}: pytest ended with {found.status} in {found.seconds:.0f} s: {found.failed}")
+        unmutated[package] = result = unmutated.get(package) or run_tests(tree, package, LONGEST_S)
+        if result.status not in (0, 1):
+            raise RuntimeError(
+                f"{package}: pytest ended with {result.status} in {result.seconds:.0f} s: {result.failed}"
+            )
     source, seconds = place.read_text(), 0.0
     place.write_text(change_line(source, mutant.before, mutant.after))
     try:
         for package in packages:
-            before = known[package]
+            before = unmutated[package]
             tested = run_tests(tree, package, 3 * before.seconds + 60, before.failed, first=True)
             seconds += tested.seconds
             if tested.status != 0:
@@ -283,36 +339,49 @@ def run_mutant(mutant: Mutant, tree: Path, known: dict[str, Tested]) -> tuple[st
 
 
 def find_line(tree: Path, mutant: Mutant) -> Path | None:
-    """Return the file that holds a mutant's line now: its own, or the only other one with that text."""
+    """Return the file with a mutant's line in a work tree: its first file, or the only other file with that text.
+
+    A file counts only if it has the line once. None: there is no such file, or there are several and the first file is not among them.
+    """
     files = [mutant.file, *list_modules(tree)]
-    holding = [
+    matches = [
         tree / file
         for file in dict.fromkeys(files)
         if (tree / file).is_file()
         and [line.strip() for line in (tree / file).read_text().splitlines()].count(mutant.before) == 1
     ]
-    return holding[0] if len(holding) == 1 or tree / mutant.file in holding else None
+    return matches[0] if len(matches) == 1 or tree / mutant.file in matches else None
 
 
-def run_git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def run_git(*arguments: str) -> str:
+    """Run git in the checkout and return its output, without space at either end."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") -> None:
-    """Run every mutant that `results` does not have yet in a work tree that shares this checkout's tools, and add a row for each as it ends."""
+    """Run every mutant that the table `results` does not have yet, and add a row for each as it ends.
+
+    They run in a work tree that shares this checkout's tools.
+
+    Args:
+        mutants: The mutants.
+        results: The table of outcomes.
+        revision: The commit to test; a table with rows continues at the commit of these.
+
+    """
     rows = read_rows(results, Outcome)
     commit = rows[0].commit if rows else run_git("rev-parse", f"{revision}^{{commit}}")
     ran = {row.number for row in rows}
-    left = [each for each in mutants if each.number not in ran]
-    print(f"{len(left)} of {len(mutants)} mutants to run, of commit {commit[:12]}", file=sys.stderr)
-    known: dict[str, Tested] = {}
+    remaining = [mutant for mutant in mutants if mutant.number not in ran]
+    print(f"{len(remaining)} of {len(mutants)} mutants to run, of commit {commit[:12]}", file=sys.stderr)
+    unmutated: dict[str, Tested] = {}
     with TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder, "tree")
         run_git("worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
             (tree / ".cache").symlink_to((ROOT / ".cache").resolve())
-            for mutant in left:
-                outcome, seconds, by = run_mutant(mutant, tree, known)
+            for mutant in remaining:
+                outcome, seconds, by = run_mutant(mutant, tree, unmutated)
                 rows = sorted(
                     [*rows, Outcome(mutant.number, outcome, round(seconds), commit, by)], key=lambda row: row.number
                 )
@@ -323,14 +392,14 @@ def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") ->
 
 
 def print_comparison(mutants: Sequence[Mutant]) -> int:
-    """Print what became of each mutant before and after; return how many died before and live now."""
+    """Print the outcome of each mutant before and after the change; return how many died before and survive now."""
     before, after = ({row.number: row for row in read_rows(path, Outcome)} for path in (BEFORE, AFTER))
     lost = 0
     for mutant in mutants:
-        was, now = (rows[mutant.number].outcome if mutant.number in rows else "not run" for rows in (before, after))
-        lives = was in DIED and now == "survived"
-        lost += lives
-        print(f"{mutant.number:3} {mutant.file}:{mutant.line}  {was} → {now}{'  LIVES NOW' if lives else ''}")
+        old, new = (rows[mutant.number].outcome if mutant.number in rows else "not run" for rows in (before, after))
+        is_lost = old in DIED and new == "survived"
+        lost += is_lost
+        print(f"{mutant.number:3} {mutant.file}:{mutant.line}  {old} → {new}{'  LIVES NOW' if is_lost else ''}")
     print(f"{lost} of {sum(row.outcome in DIED for row in before.values())} that died before live now")
     return lost
 
@@ -339,14 +408,14 @@ def print_comparison(mutants: Sequence[Mutant]) -> int:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Read a table; empty where it is not there yet."""
+    """Read a table of mutants or outcomes; empty where the file does not exist yet."""
     lines = path.read_text().splitlines()[1:] if path.is_file() else []
     readers: list[Callable[[str], Any]] = [int if field.type == "int" else str for field in fields(kind)]
     return [kind(*(read(cell) for read, cell in zip(readers, line.split("\t"), strict=True))) for line in lines]
 
 
 def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
-    """Write a table whole or not at all, so that a stopped run goes on."""
+    """Write a table completely or not at all, so that a stopped run can continue."""
     table = [[field.name for field in fields(rows[0])], *(astuple(row) for row in rows)]
     partial_file = path.with_name(f".{path.name}.partial")
     partial_file.write_text("".join("\t".join(map(str, row)) + "\n" for row in table))
@@ -354,6 +423,7 @@ def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
 
 
 def main() -> int:
+    """Parse the command line and run it; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     drawing = verbs.add_parser("draw", help="draw mutants into data/long/mutants.tsv")

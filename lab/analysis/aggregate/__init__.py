@@ -1,1 +1,1 @@
-"""Samples → cells: what was measured of each arm at each point, and what its numbers may show. Decides nothing."""
+"""The step from samples to cells: what was measured of each arm at each point; it decides nothing."""

@@ -1,8 +1,8 @@
-"""Absolute values of one arm: what may be shown of its blocks in one metric.
+"""Absolute values of one arm in one metric: a range, a mean with its interval, or two clusters.
 
-Fewer than six blocks say no more than a range: their smallest and largest value, with two digits. From six on it is one value, by the mean
-that effects are ratios of, unless the blocks fall into two clusters: then no block was near their mean, and both clusters are shown.
-Refuses to know where it is printed, and to compare two arms.
+Fewer than six blocks give only a range: their smallest and largest value, with two digits. Six blocks or more give one value, by the mean
+that effects are ratios of. The exception are blocks that fall into two clusters: no block was near their mean, so both clusters are shown.
+This module does not know where a value is printed, and it does not compare two arms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from lab.stats.groups import find_two_clusters
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Some blocks of an arm that lie together; `value` is their geometric mean, in the metric's own unit."""
+    """A group of blocks of one arm whose values lie close together.
+
+    Attributes:
+        blocks: The number of blocks in the cluster.
+        value: Their geometric mean, in the metric's own unit.
+
+    """
 
     blocks: int
     value: float
@@ -28,8 +34,14 @@ class Cluster:
 class Absolute:
     """The absolute value of an arm at a point in one metric, in the metric's own unit.
 
-    `low`, `high`: the smallest and the largest block. `value`: None below six blocks and of two clusters. `interval`: its 95 % interval,
-    where it is the blocks' mean; None of a percentile of all requests together. `clusters`: empty, or two, the lower one first.
+    Attributes:
+        blocks: The number of blocks behind it.
+        low: The smallest block.
+        high: The largest block.
+        value: The value to show; None below six blocks, and where the blocks fall into two clusters.
+        interval: The 95 % interval of `value` where that is the blocks' mean; None of a percentile of all requests together.
+        clusters: Empty, or two clusters, the lower one first.
+
     """
 
     blocks: int
@@ -41,10 +53,14 @@ class Absolute:
 
 
 def absolute_of(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
-    """Return what is shown of one number per block; None without a block.
+    """Return the absolute value that one number per block gives; None without a block.
 
-    `values`: one finite number per block, in the metric's own unit. `merged`: what all blocks' requests together have, for a percentile;
-    None: the value is the blocks' geometric mean, as effects are ratios of such means.
+    Args:
+        values: One finite number per block, in the metric's own unit.
+        metric: The metric's name in the catalogue.
+        merged: For a percentile: its value over all blocks' requests together. None: the value is the blocks' geometric mean,
+            as effects are ratios of such means.
+
     """
     if not values:
         return None
@@ -63,72 +79,84 @@ def absolute_of(values: Sequence[float], metric: str, merged: float | None = Non
 
 
 def mean_of(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, the arithmetic one where a value is not above 0; None without a value."""
+    """Return the geometric mean, the arithmetic mean if a value is not above 0, or None without a value."""
     if not values or min(values) == max(values):
         return values[0] if values else None
     return geometric_mean(values) if min(values) > 0 else fmean(values)
 
 
 def clusters_of(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
-    """Return the two clusters that the blocks' values fall into, the lower one first; empty where they do not.
+    """Return the two clusters that the blocks' values fall into, the lower one first; empty if they do not.
 
-    Only of metrics that are compared by ratios: counts of what came of a disruption are often one of two numbers.
+    Only metrics that are compared by ratios can have clusters: counts of what came of a disruption are often one of two numbers.
     """
     if not about(metric).ratio or len(values) < stats.MIN_BLOCKS:
         return ()
-    found = find_two_clusters(values)
-    return tuple(Cluster(len(part), geometric_mean(part)) for part in found) if found else ()
+    parts = find_two_clusters(values)
+    return tuple(Cluster(len(part), geometric_mean(part)) for part in parts) if parts else ()
 
 
-def split_text(own: Mapping[int, float], base: Mapping[int, float], metric: str, names: tuple[str, str]) -> str:
-    """Return in words which side of a comparison falls into two clusters, so that no difference describes it; empty where none does.
+def split_text(
+    arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
+) -> str:
+    """Describe which side of a comparison falls into two clusters; empty if neither does.
 
-    `own`, `base`: block -> number, of the arm and of what it is compared with; `names`: theirs.
+    No difference describes such a comparison. If no side does, or both do in the same blocks, the blocks' ratios are looked at.
+
+    Args:
+        arm_values: Block → value of the arm.
+        baseline_values: Block → value of what it is compared with.
+        metric: The metric's name in the catalogue.
+        names: The names of the two sides, in the same order.
+
     """
-    about_it = about(metric)
+    entry = about(metric)
     parts = [
-        f"{name}: {clusters_text(about_it, found, len(side))}"
-        for side, name in zip((own, base), names, strict=True)
-        if (found := clusters_of([*side.values()], metric))
+        f"{name}: {clusters_text(entry, clusters, len(side))}"
+        for side, name in zip((arm_values, baseline_values), names, strict=True)
+        if (clusters := clusters_of([*side.values()], metric))
     ]
-    if parts and not same_blocks_high(own, base):
+    if parts and not same_blocks_high(arm_values, baseline_values):
         return "; ".join(parts)
-    both = own.keys() & base.keys()
-    ratios = [own[block] / base[block] for block in both] if about_it.ratio else []
-    if found := clusters_of(ratios, metric):
-        lower, upper = found
+    common = arm_values.keys() & baseline_values.keys()
+    ratios = [arm_values[block] / baseline_values[block] for block in common] if entry.ratio else []
+    if clusters := clusters_of(ratios, metric):
+        lower, upper = clusters
         times = f"{lower.blocks} of {len(ratios)} blocks ×{lower.value:.2g}, {upper.blocks} ×{upper.value:.2g}"
         return f"{names[0]} against {names[1]}: {times}"
     return ""
 
 
 def same_blocks_high(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
-    """Return whether both arms' values fall into two clusters and the same blocks are in the upper one.
+    """Return whether both arms' values fall into two clusters with the same blocks in the upper one.
 
-    Then it is the machine that was in one of two states, and the ratio of the two arms in a block does not have it.
+    Then the machine was in one of two states, and the ratio of the two arms in a block does not contain it.
     """
-    both = first.keys() & second.keys()
-    found = [(values, find_two_clusters([values[block] for block in both])) for values in (first, second)]
-    upper = [{block for block in both if values[block] >= min(split[1])} for values, split in found if split]
-    return len(both) >= stats.MIN_BLOCKS and len(upper) == 2 and upper[0] == upper[1]
+    common = first.keys() & second.keys()
+    splits = [(values, find_two_clusters([values[block] for block in common])) for values in (first, second)]
+    upper = [{block for block in common if values[block] >= min(split[1])} for values, split in splits if split]
+    return len(common) >= stats.MIN_BLOCKS and len(upper) == 2 and upper[0] == upper[1]
 
 
 # -- in words ------------------------------------------------------------------------------------------------
 
 
-def absolute_text(metric: Metric, found: Absolute | None) -> str:
-    """Return the value for a table's cell, without its unit: `24.1`, `19–24` below six blocks, `370|59,000` of two clusters."""
-    if found is None:
+def absolute_text(metric: Metric, absolute: Absolute | None) -> str:
+    """Format a value for a table's cell, without its unit.
+
+    Examples: `24.1`, `19–24` below six blocks, `370|59,000` for two clusters.
+    """
+    if absolute is None:
         return "–"
-    if found.clusters:
-        return "|".join(metric.coarse(one.value) for one in found.clusters)
-    if found.value is not None:
-        return metric.text(found.value)
-    return "–".join(dict.fromkeys(map(metric.coarse, (found.low, found.high))))
+    if absolute.clusters:
+        return "|".join(metric.coarse(cluster.value) for cluster in absolute.clusters)
+    if absolute.value is not None:
+        return metric.text(absolute.value)
+    return "–".join(dict.fromkeys(map(metric.coarse, (absolute.low, absolute.high))))
 
 
 def clusters_text(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
-    """Return the sentence's part about two clusters: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
-    values = [f"{metric.coarse(one.value, 3)} {metric.unit}".rstrip() for one in clusters]
-    first, *others = (f"{one.blocks}{{}} at {value}" for one, value in zip(clusters, values, strict=True))
-    return ", ".join([first.format(f" of {blocks} blocks"), *(each.format("") for each in others)])
+    """Format two clusters as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
+    values = [f"{metric.coarse(cluster.value, 3)} {metric.unit}".rstrip() for cluster in clusters]
+    first, *further = (f"{cluster.blocks}{{}} at {value}" for cluster, value in zip(clusters, values, strict=True))
+    return ", ".join([first.format(f" of {blocks} blocks"), *(part.format("") for part in further)])

@@ -1,8 +1,10 @@
-"""Samples → cells: one for each arm at each point, metric → block → value, for steady and disturbed loads alike; or what is not steady there.
+"""Cells made from samples: one for each arm at each point, with the value of each metric in each block.
 
-Refuses to pool different targets, generators or loads, to average percentiles, and to count a block whose control run failed: what
-its disturbance showed may not have been its doing. A sample's block, arm and point name its place; of several samples there the last
-valid attempt counts, and an interrupted block's never.
+Steady loads and disrupted ones have the same kind of cell. Where samples are not steady, the cell describes that instead of values.
+
+A sample's block, arm and point name its place. If several samples lie there, the last valid attempt counts, and a sample of an interrupted
+block never does. The module does not pool different targets, generators or loads, and does not average percentiles. It does not count a
+block whose control run failed: what its disruption showed may have had another cause.
 """
 
 from __future__ import annotations
@@ -27,21 +29,30 @@ from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, Kind
 
 READ = (*RATIOS, "backend_cpu_per_request", "slowest_s")
-"""What has effects; what of a pair must be the same on both sides; and what a table shows of each block's requests beside them."""
+"""The metrics that are read off every sample of a steady load.
+
+Some have effects, one must be the same on both sides of a pair, and one is only shown in a table.
+"""
 ENOUGH = 0.5
-"""Of a block's measurements of one pair, those that must count, so that the block does."""
+"""The share of a block's measurements of one pair that must count for the block to count."""
 ALIKE_S = 0.5
-"""Times until a change that differ by no more are the same: looks are a second apart."""
+"""The seconds by which two times of a change may differ and still be the same: looks are a second apart."""
 HistogramOf = Callable[[Sample], Histogram | None]
 Values = Mapping[str, Mapping[int, float | None]]
-_Where = tuple[str, ...]
-"""Arm, point, and against which arm (empty: alone)."""
+_CellPlace = tuple[str, ...]
+"""A tuple of arm, point, and the arm on the other side of the pair (empty: solo)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsteadyArm:
-    """An arm at a point of which samples are not steady. `changes`: of those that changed; `judged`: so many counted until then, those
-    included; `pairs`: they are sides of pairs, as no solo sample of it changed. In words, as no number comes of it.
+    """An arm at a point of which samples are not steady, so that no number can be computed.
+
+    Attributes:
+        changes: The changes of the samples that changed.
+        causes: Their causes, in words.
+        judged: The number of samples that counted until then, those that changed included.
+        pairs: Whether the samples are sides of pairs; they are only used where no solo sample of the arm changed.
+
     """
 
     changes: tuple[Change, ...]
@@ -51,64 +62,88 @@ class UnsteadyArm:
 
     @property
     def middle(self) -> Change:
-        """The sample that stands for all: of those whose rate changes, where any does, the one of median time and rate."""
-        shown = [change for change in self.changes if change.rate] or self.changes
-        at_s = median(change.at_s for change in shown)
-        nearest = min(abs(change.at_s - at_s) for change in shown)
-        among = [change for change in shown if abs(change.at_s - at_s) <= nearest + ALIKE_S]
-        return sorted(among, key=lambda change: change.rate_before_rps)[len(among) // 2]
+        """The change that stands for all of them.
+
+        It is the one of median time and rate, among those whose rate changes if there are any.
+        """
+        changes = [change for change in self.changes if change.rate] or self.changes
+        at_s = median(change.at_s for change in changes)
+        nearest = min(abs(change.at_s - at_s) for change in changes)
+        candidates = [change for change in changes if abs(change.at_s - at_s) <= nearest + ALIKE_S]
+        return sorted(candidates, key=lambda change: change.rate_before_rps)[len(candidates) // 2]
 
     @property
     def share(self) -> str:
-        """`4 of 10 samples`."""
+        """The number of samples that changed: `4 of 10 samples`."""
         return f"{len(self.changes)} of {self.judged} {'pairs' if self.pairs else 'samples'}"
 
     def sentence(self) -> str:
-        """Say what happens: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`."""
+        """Describe the change in a sentence with its numbers.
+
+        Example: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`.
+        """
         middle = self.middle
         down = middle.rate_after_rps < middle.rate_before_rps
         if not middle.rate:
             down = (middle.cpu_after_s or 0.0) < (middle.cpu_before_s or 0.0)
-        what = f"the {'rate' if middle.rate else 'CPU time per request'} {'falls' if down else 'rises'}"
+        event = f"the {'rate' if middle.rate else 'CPU time per request'} {'falls' if down else 'rises'}"
         ends = sorted({round(change.at_s) for change in self.changes})
         after = " to ".join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))
-        why = f": {', '.join(self.causes)}" if self.causes else ""
-        return f"{what} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){why}"
+        causes = f": {', '.join(self.causes)}" if self.causes else ""
+        return f"{event} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){causes}"
 
     def short(self) -> str:
-        """Say it in a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
+        """Describe the change for a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
         return f"{describe_change(self.middle)} ({self.share})"
 
 
 def unsteady_arm(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
-    """`changes`: of every sample that counted, None where it is steady. None where all are."""
-    found = tuple(change for change in changes if change is not None)
-    causes = dict.fromkeys(CAUSES[change.cause] for change in found if change.cause)
-    return UnsteadyArm(found, tuple(causes), len(changes), pairs) if found else None
+    """Return how an arm's samples change; None if all are steady.
+
+    Args:
+        changes: The change of every sample that counted, None where the sample is steady.
+        pairs: Whether the samples are sides of pairs.
+
+    """
+    changed = tuple(change for change in changes if change is not None)
+    causes = dict.fromkeys(CAUSES[change.cause] for change in changed if change.cause)
+    return UnsteadyArm(changed, tuple(causes), len(changes), pairs) if changed else None
 
 
 def unsteady_arms(samples: Iterable[Sample]) -> Mapping[Place, UnsteadyArm]:
-    """Find the arms, each at a point, of which a sample of its own changed for good; of pairs, by that side which did."""
-    found: dict[tuple[bool, Place], list[Change | None]] = defaultdict(list)
+    """Find the arms, each at a point, of which a sample changed for good; of a pair, the side that did."""
+    changes_at: dict[tuple[bool, Place], list[Change | None]] = defaultdict(list)
     for sample in filter(counts, samples):
         if sample.valid or sample.reason is Reason.NOT_STEADY:
-            found[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
+            changes_at[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
     arms: dict[Place, UnsteadyArm] = {}
-    for (pairs, place), changes in sorted(found.items(), key=lambda item: item[0], reverse=True):
-        if arm := unsteady_arm(
-            changes, pairs
-        ):  # solo samples last: where they changed, they are told, and not its pairs
+    for (pairs, place), changes in sorted(changes_at.items(), key=lambda item: item[0], reverse=True):
+        # solo samples come last: where they changed, they replace the arm's pairs
+        if arm := unsteady_arm(changes, pairs):
             arms[place] = arm
     return arms
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One arm at one point, which may be a control run. Seconds, bytes, requests per second, counts.
+    """The measurements of one arm at one point, which may be a control run.
 
-    `planned`: its blocks; of a search, those of the trials of this arm at this rate. `samples`: every attempt. `counted`: block → the
-    sample that counts, of several (generations of workers, repeats) the first; `values` are then their geometric mean. `lost`: blocks with a valid sample that does not count for want of a valid control run. `values`: metric →
-    block → number, None = it could not be told; each generation is a block where a pair's count singly. `merged`: the counted samples' latencies together.
+    Values are seconds, bytes, requests per second, or counts.
+
+    Attributes:
+        arm: The arm.
+        point: The load point.
+        planned: The planned blocks; of a search, those of the arm's trials at this rate.
+        samples: Every attempt.
+        counted: Block → the sample that counts. Of several (generations of workers, repeats) it is the first, and `values` are
+            their geometric mean.
+        lost: The blocks with a valid sample that does not count because they have no valid control run.
+        values: Metric → block → value; None: the samples could not show it. Where the point counts a pair's generations
+            singly, each generation is a block.
+        merged: The latencies of all counted samples together.
+        unsteady: How a sample of this arm at this point is not steady, solo or in any pair. Then no sample counts, and nothing
+            is computed.
+
     """
 
     arm: Arm
@@ -120,130 +155,147 @@ class Cell:
     values: Values = field(default_factory=dict[str, Mapping[int, float | None]])
     merged: Histogram | None = None
     unsteady: UnsteadyArm | None = None
-    """Where a sample of this arm at this point is not steady, alone or in any pair: then no sample counts, and nothing is computed."""
 
     # -- in one metric
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What limited this arm itself in any valid block of a closed loop, as in `Sample.limited_by`."""
+        """The limits of this arm in any valid block, as in `Sample.limited_by`; empty for an open loop."""
         closed = self.counted.values() if self.point.rate_rps is None else ()
         return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
 
     def known(self, metric: str) -> dict[int, float]:
-        """Block → number, in block order. A ratio needs one above 0, which would lie below the clock's resolution."""
+        """Return block → value in block order, of the blocks that have one.
+
+        A ratio needs a value above 0, as 0 would lie below the clock's resolution.
+        """
         least = -inf if METRICS[metric].kind == "difference" else 0.0
-        found = self.values.get(metric, {}).items()
-        return {block: value for block, value in sorted(found) if value is not None and least < value < inf}
+        values = self.values.get(metric, {}).items()
+        return {block: value for block, value in sorted(values) if value is not None and least < value < inf}
 
     def level(self, metric: str) -> stats.Level | None:
-        """The blocks' median with its interval; None where no block tells."""
-        known = self.known(metric)
-        return stats.middle(list(known.values())) if known else None
+        """Return the median of the blocks with its interval; None if no block has a value."""
+        by_block = self.known(metric)
+        return stats.middle(list(by_block.values())) if by_block else None
 
     def shown(self, metric: str) -> float | None:
-        """Return one absolute value for programs: a percentile of all requests together, else the mean that effects are ratios of.
+        """Return one absolute value for programs, which cannot read a range or clusters.
 
-        None where no block tells, and where the blocks fall into two clusters. People see `absolute`.
+        It is a percentile of all requests together, or the mean that effects are ratios of. None where no block has a value, and where the blocks fall into two clusters. People see `absolute`.
         """
-        found = self.absolute(metric)
-        if found is None or found.clusters:
+        absolute = self.absolute(metric)
+        if absolute is None or absolute.clusters:
             return None
-        return self._merged(metric) or mean_of(self._told_by_block(metric))
+        return self._read_merged(metric) or mean_of(self._list_block_values(metric))
 
     def absolute(self, metric: str) -> Absolute | None:
-        """Return what may be shown of the metric's absolute value; None where no block tells."""
-        known, merged = self._told_by_block(metric), self._merged(metric)
-        if merged is not None and len(known) < len(self.counted) >= stats.MIN_BLOCKS:
+        """Return the metric's absolute value for people; None if no block has a value."""
+        values, merged = self._list_block_values(metric), self._read_merged(metric)
+        if merged is not None and len(values) < len(self.counted) >= stats.MIN_BLOCKS:
             return Absolute(len(self.counted), merged, merged, merged)
-        return absolute_of(known, metric, merged)
+        return absolute_of(values, metric, merged)
 
-    def _merged(self, metric: str) -> float | None:
-        """Return what all requests together have; None of what is no percentile, or with too few requests beyond it."""
+    def _read_merged(self, metric: str) -> float | None:
+        """Return a percentile of all requests together; None of other metrics, or with too few requests beyond it."""
         read = METRICS[metric].histogram
         return read(self.merged) if read is not None and self.merged else None
 
-    def _told_by_block(self, metric: str) -> list[float]:
-        """Return each block's number, of the blocks that tell."""
+    def _list_block_values(self, metric: str) -> list[float]:
+        """Return the values of the blocks that have one."""
         if metric in self.values:
             return list(self.known(metric).values())
-        found = (METRICS[metric].read(sample, None) for sample in self.counted.values())
-        return [value for value in found if value is not None]
+        values = (METRICS[metric].read(sample, None) for sample in self.counted.values())
+        return [value for value in values if value is not None]
 
     def largest(self, metric: str) -> float | None:
+        """Return the largest value of any block; None if no block has one."""
         return max(self.known(metric).values(), default=None)
 
     # -- of its samples
 
     @property
     def valid_blocks(self) -> int:
+        """The number of blocks with a sample that counts."""
         return len(self.counted)
 
     @property
     def planned_blocks(self) -> int:
+        """The number of planned blocks."""
         return len(self.planned)
 
     @property
     def outcome_blocks(self) -> int:
-        """Blocks that have an outcome: a sample that counts, or one that is not steady or would count beside others that are."""
+        """The number of blocks that have an outcome.
+
+        That is a sample that counts, one that is not steady, or one that would count if others were steady.
+        """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
         return len(self.counted.keys() | {block_of(self.point, cell(sample)) for sample in settled if counts(sample)})
 
     @property
     def tried(self) -> int:
-        """Blocks that were begun."""
+        """The number of blocks that were begun."""
         return len({block_of(self.point, cell(sample)) for sample in self.samples})
 
     @property
     def invalid(self) -> dict[Reason, int]:
-        """Samples by reason, re-measured ones included."""
+        """The number of invalid samples by reason, those that were measured again included."""
         counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
 
     @property
     def generator(self) -> str | None:
-        return next((sample.generator for sample in self._told), None)
+        """The load generator that was used; None without a sample."""
+        return next((sample.generator for sample in self._ordered_samples), None)
 
     @property
     def stand_in_for(self) -> str | None:
-        return next((sample.stand_in_for for sample in self._told), None)
+        """The generator that the used one stood in for; None if it was the one asked for."""
+        return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
     @property
-    def _told(self) -> list[Sample]:
+    def _ordered_samples(self) -> list[Sample]:
+        """The samples that count, then the invalid ones."""
         return [*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]
 
     @property
     def notes(self) -> list[str]:
-        """What the generator's numbers leave out or cannot tell."""
+        """The notes about what the generator's numbers leave out or cannot show."""
         return [note for sample in self.counted.values() for note in sample.notes]
 
     @property
     def complete(self) -> bool:
-        """Whether every planned block has what it was measured for."""
+        """True if every planned block has what it was measured for."""
         return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
     # -- of a steady load
 
     @property
     def histogram(self) -> Kind | None:
+        """The kind of histogram that the latencies are in; None without one."""
         return self.merged.kind if self.merged else None
 
     @property
     def requests(self) -> int:
+        """The number of requests in the samples that count."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """Requests by what happened, over the samples that count."""
-        return _errors(self.counted.values())
+        """The number of errors by kind, over the samples that count."""
+        return _sum_errors(self.counted.values())
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        return _errors(sample for sample in self.samples if not sample.valid)
+        """The number of errors by kind, over the invalid samples."""
+        return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
-        """Whose CPU and memory these are: the backend's where there is no proxy."""
+        """The owner of the CPU time and memory: `proxy`, or `backend` where there is no proxy.
+
+        None of a disrupted load, and where no sample counts.
+        """
         if self.point.disturbance is not None:
             return None
         used = next((sample.usage for sample in self.counted.values() if sample.usage), None)
@@ -251,39 +303,46 @@ class Cell:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """What the system said of itself before the load (`System.gauges`): medians over the valid blocks that told."""
+        """The values that the system reported of itself before the load (`System.gauges`).
+
+        Each is the median over the valid blocks that have it.
+        """
         counted = self.counted.values()
         names = dict.fromkeys(name for sample in counted for name in sample.gauges)
         return {name: median(sample.gauges[name] for sample in counted if name in sample.gauges) for name in names}
 
-    # -- of a disturbance
+    # -- of a disruption
 
     @property
     def clock_error_s(self) -> float:
-        """The largest."""
+        """The largest error of the clocks' offset in any sample that counts, in seconds."""
         return max((sample.outcome.get("clock_error_s") or 0.0 for sample in self.counted.values()), default=0.0)
 
     @property
     def slowdowns(self) -> dict[str, stats.Estimate]:
-        """p99, p50 → latency during against before, of each block's own two; only what every block that counts can tell."""
-        found: dict[str, stats.Estimate] = {}
+        """The effect of a disruption on latency, by percentile (`p99`, `p50`): during it against before it.
+
+        Each block's own two values are compared. A percentile is left out unless every block that counts has both.
+        """
+        slowdowns: dict[str, stats.Estimate] = {}
         for name in reversed(WINDOWED):
             during, before = (self.known(f"{name}_{part}_s") for part in ("during", "before"))
-            both = [block for block in during if during[block] and before.get(block)]
-            if both and len(both) == self.valid_blocks:
-                found[name] = stats.paired([during[block] for block in both], [before[block] for block in both])
-        return found
+            blocks = [block for block in during if during[block] and before.get(block)]
+            if blocks and len(blocks) == self.valid_blocks:
+                slowdowns[name] = stats.paired([during[block] for block in blocks], [before[block] for block in blocks])
+        return slowdowns
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two cells whose blocks are compared: an arm's own, and its baseline's."""
+    """Two cells whose blocks are compared: that of an arm and that of its baseline."""
 
     own: Cell
     base: Cell
 
     @property
     def complete(self) -> bool:
+        """True if every planned block of both sides has what it was measured for."""
         sides = (
             (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
             for side in (self.own, self.base)
@@ -292,86 +351,119 @@ class Pair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """What makes an effect between the two impossible, the own one's first; None: both are steady."""
+        """The unsteadiness that rules out an effect between the two; None if both are steady.
+
+        The arm's comes before the baseline's.
+        """
         return self.own.unsteady or self.base.unsteady
 
     def log_ratios(self, metric: str) -> dict[int, float]:
-        """Block → log of own over base, in block order, of the blocks that both have."""
-        mine, theirs = self.own.known(metric), self.base.known(metric)
-        return {block: log(value / theirs[block]) for block, value in mine.items() if block in theirs}
+        """Return block → log of arm / baseline in block order, for the blocks that both have."""
+        arm_values, baseline_values = self.own.known(metric), self.base.known(metric)
+        return {
+            block: log(value / baseline_values[block])
+            for block, value in arm_values.items()
+            if block in baseline_values
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """All of a run's, by (arm, point): of the arm alone, which has its levels, and of its pair with its baseline, which has ratios."""
+    """The cells of a run by (arm, point).
+
+    Attributes:
+        plan: The run's plan.
+        cells: The solo cell of each arm, which has its absolute values.
+        pairs: The two cells of each pair of an arm and its baseline, which has their ratios.
+
+    """
 
     plan: Plan
     cells: Mapping[Place, Cell] = field(repr=False)
     pairs: Mapping[Place, Pair] = field(repr=False, default_factory=dict[Place, "Pair"])
 
     def at(self, arm: str, point: Point) -> Cell:
+        """Return the solo cell of an arm at a point."""
         return self.cells[arm, point.name]
 
     def pair(self, arm: str, point: Point) -> Pair | None:
-        """None where the arm is not paired."""
+        """Return the pair of an arm and its baseline at a point; None if the arm is not paired."""
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: Point) -> Pair:
-        """The arm and its baseline, each alone."""
+        """Return the solo cells of an arm and of its baseline at a point."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return Pair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
-def paired(own: Cell, base: Cell, metric: str) -> stats.Estimate | None:
-    """The effect over the blocks that both have: a difference of what came of a disturbance, else a log-ratio. None without such a block."""
-    mine, theirs = own.known(metric), base.known(metric)
-    both = sorted(mine.keys() & theirs.keys())
+def paired(arm: Cell, baseline: Cell, metric: str) -> stats.Estimate | None:
+    """Estimate the effect over the blocks that both cells have; None without such a block.
+
+    It is a difference for what came of a disruption, and a log-ratio for other metrics.
+    """
+    arm_values, baseline_values = arm.known(metric), baseline.known(metric)
+    blocks = sorted(arm_values.keys() & baseline_values.keys())
     estimate = stats.difference if METRICS[metric].kind == "difference" else stats.paired
-    return estimate([mine[block] for block in both], [theirs[block] for block in both]) if both else None
+    return (
+        estimate([arm_values[block] for block in blocks], [baseline_values[block] for block in blocks])
+        if blocks
+        else None
+    )
 
 
 def resolution_s(metric: str, point: Point, clock_error_s: float) -> float:
-    """Below this a difference is none, however often it repeats: requests come one by one, and clocks are known so well only."""
-    seen = about(metric).seen
-    spacing_s = 1 / point.rate_rps if point.rate_rps is not None and seen in ("requests", "both") else 0.0
-    return spacing_s + (clock_error_s if seen == "both" else 0.0)
+    """Return the seconds below which a difference is none, however often it repeats.
+
+    Requests come one at a time, and clocks are known only to within `clock_error_s`.
+    """
+    source = about(metric).seen
+    spacing_s = 1 / point.rate_rps if point.rate_rps is not None and source in ("requests", "both") else 0.0
+    return spacing_s + (clock_error_s if source == "both" else 0.0)
 
 
 def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool | None = None) -> Cells:
-    """Every arm at every point, measured or not. `histogram_of` is called once per counted sample of a steady load.
+    """Return the cells of every arm at every point of a plan, measured or not.
 
-    `disturbed`: of such points only, or of steady ones; None: of all.
+    Args:
+        plan: The run's plan.
+        samples: All samples of the run.
+        histogram_of: Called once per counted sample of a steady load.
+        disturbed: True: only the disrupted points; False: only the steady ones; None: all.
 
-    MeasuringError when samples do not belong together.
+    Raises:
+        MeasuringError: Samples do not belong together, or not to the plan.
+
     """
     refuse_mixtures(plan, samples)
-    planned: dict[_Where, set[int]] = defaultdict(set)
-    tried: dict[_Where, list[Sample]] = defaultdict(list)
-    wanted: Counter[tuple[int, *_Where]] = Counter()
+    planned: dict[_CellPlace, set[int]] = defaultdict(set)
+    tried: dict[_CellPlace, list[Sample]] = defaultdict(list)
+    expected: Counter[tuple[int, *_CellPlace]] = Counter()
     for slot in plan.slots:
-        for block, where in ((block_of(slot.point, each), each[1:4]) for each in slot.cells):
-            planned[where].add(block)
-            wanted[block, *where] += 1
+        for block, place in ((block_of(slot.point, measured), measured[1:4]) for measured in slot.cells):
+            planned[place].add(block)
+            expected[block, *place] += 1
     for sample in samples:
         tried[cell(sample)[1:4]].append(sample)
     unsteady = unsteady_arms(samples)
-    counted: dict[_Where, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
-    for place, sample in sorted(counted_samples(samples).items()):
-        counted[place[1:4]][block_of(sample.point, place)].append(sample)
-    for where, blocks in counted.items():
-        for block in [block for block, found in blocks.items() if len(found) < ENOUGH * wanted[block, *where]]:
+    counted: dict[_CellPlace, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    for measured, sample in sorted(counted_samples(samples).items()):
+        counted[measured[1:4]][block_of(sample.point, measured)].append(sample)
+    for place, blocks in counted.items():
+        for block in [block for block, repeats in blocks.items() if len(repeats) < ENOUGH * expected[block, *place]]:
             del blocks[block]
 
     def read(arm: Arm, point: Point, against: str = "") -> Cell:
-        where = arm.name, point.name, against
+        place = arm.name, point.name, against
         control = control_of(plan.points, point)
-        lost = counted[where].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
-        kept = {block: sample for block, sample in counted[where].items() if block not in lost}
-        values = _steady(kept, histogram_of) if point.disturbance is None else (_outcomes(kept), None)
-        firsts = {block: found[0] for block, found in kept.items()}
-        told = unsteady.get((arm.name, point.name))
+        lost = counted[place].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
+        usable = {block: sample for block, sample in counted[place].items() if block not in lost}
+        values = (
+            _read_steady_load(usable, histogram_of) if point.disturbance is None else (_read_outcomes(usable), None)
+        )
+        firsts = {block: repeats[0] for block, repeats in usable.items()}
+        change = unsteady.get((arm.name, point.name))
         return Cell(
-            arm, point, frozenset(planned[where]), tuple(tried[where]), firsts, tuple(sorted(lost)), *values, told
+            arm, point, frozenset(planned[place]), tuple(tried[place]), firsts, tuple(sorted(lost)), *values, change
         )
 
     points = [point for point in plan.points if disturbed is None or (point.disturbance is not None) is disturbed]
@@ -389,69 +481,86 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
 
 
 def block_of(point: Point, measured: Measured) -> int:
-    """What statistics take for a block: of a pair whose generations count singly each, numbered through, else the bring-up's own."""
+    """Return the number of the block that statistics take a measurement for.
+
+    It is the bring-up's number. Where the generations of a pair count singly, each generation is a block, numbered consecutively.
+    """
     block, _, _, against, generation, _ = measured
     return block * point.generations + generation if point.singly and against else block
 
 
-def _steady(counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf) -> tuple[Values, Histogram | None]:
+def _read_steady_load(
+    counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf
+) -> tuple[Values, Histogram | None]:
+    """Return the values of `READ` by block, and all latencies together (None without any)."""
     values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ}
     merged: Histogram | None = None
-    for block, found in counted.items():
-        histograms = [histogram_of(sample) for sample in found]
+    for block, samples in counted.items():
+        histograms = [histogram_of(sample) for sample in samples]
         for metric, by_block in values.items():
-            by_block[block] = _middle([METRICS[metric].read(*each) for each in zip(found, histograms, strict=True)])
+            by_block[block] = _average_block(
+                [METRICS[metric].read(*reading) for reading in zip(samples, histograms, strict=True)]
+            )
         for histogram in histograms:
             if histogram is not None:
                 merged = merged.merge(histogram) if merged else histogram
     return values, merged
 
 
-def _middle(values: Sequence[float | None]) -> float | None:
-    """Of a block's measurements: the geometric mean, so that the ratio of two arms' is the mean of their log-ratios; None without all."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or len(known) == 1:
-        return known[0] if len(values) == 1 and known else None
-    return geometric_mean(known) if min(known) > 0 else 0.0
+def _average_block(values: Sequence[float | None]) -> float | None:
+    """Return the geometric mean of a block's measurements; None if one of them is missing.
+
+    With it the ratio of two arms' means is the mean of their log-ratios.
+    """
+    present = [value for value in values if value is not None]
+    if len(present) < len(values) or len(present) == 1:
+        return present[0] if len(values) == 1 and present else None
+    return geometric_mean(present) if min(present) > 0 else 0.0
 
 
-def _outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Only of the blocks whose sample has the metric."""
+def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
+    """Return the outcomes of a disruption by metric and block, only for the blocks whose sample has the metric."""
     return {
         metric: values
         for metric in DIFFERENCES
-        if (values := {block: one.outcome[metric] for block, (one, *_) in counted.items() if metric in one.outcome})
+        if (
+            values := {
+                block: first.outcome[metric] for block, (first, *_) in counted.items() if metric in first.outcome
+            }
+        )
     }
 
 
 def counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
-    """What is measured once → the sample that counts: the last valid attempt, never one of an interrupted block, and none of an arm at a point
-    where another sample of it is not steady: the others may only have ended too early to show it.
+    """Return, for each planned measurement, the sample that counts: the last valid attempt.
+
+    A sample of an interrupted block never counts. Nor does a sample of an arm at a point where another sample of it is not steady: it may
+    only have ended too early to show the change.
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
     unsteady = unsteady_arms(samples).keys()
-    found: dict[Measured, Sample] = {}
+    counted: dict[Measured, Sample] = {}
     for sample in samples:
         arms = {sample.arm, sample.pair.against} if sample.pair else {sample.arm}
         steady = unsteady.isdisjoint((arm, sample.point.name) for arm in arms)
         if steady and sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
-            found[cell(sample)] = sample
-    return found
+            counted[cell(sample)] = sample
+    return counted
 
 
 def counted_alone(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
-    """(block, arm, point) → the sample that counts, of those that were no side of a pair: only they have levels."""
-    return {place[:3]: sample for place, sample in counted_samples(samples).items() if not place[3]}
+    """Return (block, arm, point) → the solo sample that counts: only solo samples have absolute values."""
+    return {measured[:3]: sample for measured, sample in counted_samples(samples).items() if not measured[3]}
 
 
 def cpus_of(record: RunRecord, role: str) -> frozenset[int]:
-    """Return the CPUs that a role had to itself, of `0-2,5` 0, 1, 2 and 5; none on a cluster."""
+    """Return the CPUs that a role had to itself, of `0-2,5` 0, 1, 2 and 5; empty on a cluster."""
     ends = [part.partition("-") for part in record.facts.get(f"cpus_{role}", "").split(",") if part]
     return frozenset(cpu for low, _, high in ends for cpu in range(int(low), int(high or low) + 1))
 
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
-    """MeasuringError when samples do not belong together, or not to the plan."""
+    """Refuse samples that do not belong together, or not to the plan, with MeasuringError."""
     remedy = "results of different targets, generators or loads are never pooled: summarise each run by itself"
     points = {point.name: point for point in plan.points}
     arms = {arm.name for arm in plan.arms}
@@ -471,7 +580,7 @@ def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
             raise MeasuringError(point, f"measured with different generators: {', '.join(sorted(generators))}", remedy)
 
 
-def _errors(samples: Iterable[Sample]) -> dict[str, int]:
+def _sum_errors(samples: Iterable[Sample]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for sample in samples:
         total.update({kind: count for kind, count in sample.errors.items() if count})

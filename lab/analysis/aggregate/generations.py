@@ -1,8 +1,11 @@
-"""A pair that was measured on several generations of workers → what it scatters by, and at which level: repeat, generation, bring-up.
+"""The variance components of a pair that was measured on several generations of workers.
 
-What is told is the scatter of one system: two alike that were up at once differ by √2 as much, and the machine's noise hits both. Refuses
-bring-ups of which a measurement does not count (`whole` says how many are left), and pairs of two variants: how much each of them
-scatters, their ratio does not tell.
+They are the standard deviations of repeats, generations and bring-ups.
+
+They hold for one system: two alike systems that were up at once differ by √2 as much, and the machine's noise hits both.
+
+Bring-ups of which a measurement does not count are left out (`whole` is the number that remains). Pairs of two different variants are left
+out too: their ratio does not show how much each of them varies.
 """
 
 from __future__ import annotations
@@ -24,7 +27,16 @@ from lab.stats.power import ASSURANCE
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Both sides' workers between two reloads: log-ratios of CPU per request, one for each repeat, and seconds a request of each side."""
+    """The measurements of both sides' workers between two reloads.
+
+    Attributes:
+        block: The block, which is one bring-up.
+        reload: The number of the generation within it.
+        ratios: The log-ratios of CPU per request, one for each repeat.
+        own_s: CPU seconds per request of the arm, the mean over the repeats.
+        base_s: The same of its baseline.
+
+    """
 
     block: int
     reload: int
@@ -34,38 +46,48 @@ class Generation:
 
     @property
     def ratio(self) -> float:
+        """The mean log-ratio over the repeats."""
         return fmean(self.ratios)
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Of one variant at one point. Standard deviations of one system's CPU per request, as log-ratios; None: nothing to reckon with."""
+    """The variance components of one variant at one point.
+
+    They are standard deviations of one system's CPU per request, as log-ratios; None where there is nothing to compute them from.
+    """
 
     arm: Arm
     point: Point
     generations: tuple[Generation, ...]
     planned: int
+    """The number of bring-ups that were planned."""
     whole: int
-    """Bring-ups, and those of which every measurement counts."""
+    """The number of bring-ups of which every measurement counts."""
     found: Components | None
+    """The variance components."""
     bring_up_at_most: float | None = None
-    """The upper limit of `found.bring_up` that a plan reckons with (`power.ASSURANCE`)."""
+    """The upper limit of `found.bring_up` that a plan uses (`power.ASSURANCE`)."""
 
     @property
     def start(self) -> float | None:
-        """What one start of it can be off by, for the same ever after: the sd of its workers and of its bring-up together."""
-        parts = [] if self.found is None else [one.sd for one in (self.found.generation, self.found.bring_up) if one]
+        """The standard deviation of one start: that of its workers and of its bring-up together.
+
+        All measurements of a start share it, however long they take.
+        """
+        parts = [] if self.found is None else [part.sd for part in (self.found.generation, self.found.bring_up) if part]
         return hypot(*parts) if parts else None
 
 
 def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
-    """Of each variant that was paired with itself on several generations or measured again on one, by arm and point, in plan order.
+    """Return the variance components of each variant that was paired with itself, by arm and point in plan order.
 
-    Not of a pair that only guards, which is on fewer generations than the point asks for.
+    It needs a point with several generations of workers, or with repeats on one. An A/A pair that only measures the noise floor is left
+    out: it is on fewer generations than the point asks for.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = counted_samples(samples), record.designed
-    found: list[Levels] = []
+    results: list[Levels] = []
     for point in record.points:
         for arm in record.arms if point.generations > 1 or point.repeats > 1 else ():
             planned = design.place(arm.name, point.name, paired=True)
@@ -73,39 +95,42 @@ def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
             if not alike or planned is None or planned.generations != point.generations:
                 continue
             ratios: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-            for (block, name, at, against, reload, repeat), own in sorted(counted.items()):
-                base = counted.get((block, planned.against, at, arm.name, reload, repeat))
-                both = own.cpu_per_request_s, base.cpu_per_request_s if base else None
-                if (name, at, against) == (arm.name, point.name, planned.against) and both[0] and both[1]:
-                    ratios[block, reload].append((both[0], both[1]))
+            for (block, name, point_name, against, reload, repeat), sample in sorted(counted.items()):
+                base = counted.get((block, planned.against, point_name, arm.name, reload, repeat))
+                costs = sample.cpu_per_request_s, base.cpu_per_request_s if base else None
+                if (name, point_name, against) == (arm.name, point.name, planned.against) and costs[0] and costs[1]:
+                    ratios[block, reload].append((costs[0], costs[1]))
             generations = tuple(
                 Generation(
                     block,
                     reload,
-                    tuple(log(own / base) for own, base in both),
-                    fmean(own for own, _ in both),
-                    fmean(base for _, base in both),
+                    tuple(log(arm_s / base_s) for arm_s, base_s in pairs),
+                    fmean(arm_s for arm_s, _ in pairs),
+                    fmean(base_s for _, base_s in pairs),
                 )
-                for (block, reload), both in sorted(ratios.items())
+                for (block, reload), pairs in sorted(ratios.items())
             )
             blocks: dict[int, list[tuple[float, ...]]] = defaultdict(list)
-            for one in generations:
-                if len(one.ratios) == point.repeats:
-                    blocks[one.block].append(one.ratios)
-            whole = [each for each in blocks.values() if len(each) == point.generations]
-            levels_of, limits = None, None
-            if len(whole) * point.generations * point.repeats > 1:
-                levels_of = _one_system(components(whole))
-                limits = _one_system(components(whole, 2 * ASSURANCE - 1)).bring_up
+            for generation in generations:
+                if len(generation.ratios) == point.repeats:
+                    blocks[generation.block].append(generation.ratios)
+            complete = [block for block in blocks.values() if len(block) == point.generations]
+            parts, limits = None, None
+            if len(complete) * point.generations * point.repeats > 1:
+                parts = _scale_to_one_system(components(complete))
+                limits = _scale_to_one_system(components(complete, 2 * ASSURANCE - 1)).bring_up
             at_most = limits.high if limits and isfinite(limits.high) else None
-            found.append(Levels(arm, point, generations, len(planned.blocks), len(whole), levels_of, at_most))
-    return found
+            results.append(Levels(arm, point, generations, len(planned.blocks), len(complete), parts, at_most))
+    return results
 
 
-def _one_system(of_two: Components) -> Components:
-    """Two that are alike and independent differ by √2 as much as one varies."""
+def _scale_to_one_system(of_two: Components) -> Components:
+    """Return the variance components of one system, given those of the difference of two.
 
-    def own(one: Component | None) -> Component | None:
-        return one and Component(one.sd / sqrt(2), one.low / sqrt(2), one.high / sqrt(2), one.degrees)
+    Two that are alike and independent differ by √2 as much as one varies.
+    """
 
-    return Components(of_two.mean, own(of_two.repeat), own(of_two.generation), own(of_two.bring_up))
+    def scale(part: Component | None) -> Component | None:
+        return part and Component(part.sd / sqrt(2), part.low / sqrt(2), part.high / sqrt(2), part.degrees)
+
+    return Components(of_two.mean, scale(of_two.repeat), scale(of_two.generation), scale(of_two.bring_up))

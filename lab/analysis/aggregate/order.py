@@ -1,7 +1,7 @@
-"""Samples in their order → does a metric depend on what was measured before, and are samples invalid because of it?
+"""The order tests of a run: whether a metric, or a sample's validity, depends on what was measured before it.
 
 Each sample is labelled by the point measured before it in its bring-up, and by whether many connections had been opened there shortly
-before. Refuses to say why: a dependence is named with its numbers, and the mechanism is for who reads them.
+before. The tests report a dependence with its numbers. They do not explain it: the mechanism is left to the reader.
 """
 
 from __future__ import annotations
@@ -22,24 +22,35 @@ from lab.stats import paired as stats
 from lab.stats.groups import LEAST, label_p, shares_p
 
 METRICS_TESTED = ("rate", "cpu_per_request", "p99")
-"""What carry-over changed in the committed runs. Other percentiles follow p99."""
+"""The metrics that carry-over changed in the committed runs; other percentiles follow p99."""
 ALPHA = 2e-3
-"""Significance level of all order tests of a run together (Holm). With Fisher's test and the clusters at most 10 of 1,000 runs with
-ordinary noise are flagged by anything (lab/tests/stats/test_method_simulation.py)."""
+"""The significance level of all order tests of a run together (Holm).
+
+Together with Fisher's test and the clusters, at most 10 of 1,000 runs with ordinary noise are flagged by anything
+(lab/tests/stats/test_method_simulation.py).
+"""
 MISSING_P = 0.01
-"""Significance level of one point's test whether invalid samples depend on what was measured before."""
+"""The significance level of one point's test whether invalid samples depend on what was measured before."""
 MANY_OPENED = 4000
-"""Connections opened by the proxy in that time from which on they are many: a seventh of Linux' 28,232 ephemeral ports. Below that no
-committed sample was changed by them."""
+"""The number of connections opened by the proxy shortly before a sample from which on they are many.
+
+It is a seventh of Linux' 28,232 ephemeral ports. Fewer connections changed no committed sample.
+"""
 NOTHING = ""
 """The label of a sample that is the first of its bring-up."""
 SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT_NOT_APPLIED, Reason.BLOCK_INTERRUPTED}
-"""Reasons that hold for a whole bring-up, whatever its order is."""
+"""The reasons that hold for a whole bring-up, so that its order plays no part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was measured before a sample in its bring-up: the point (NOTHING: it was the first), and whether many connections."""
+    """The labels of a sample: what was measured before it in its bring-up.
+
+    Attributes:
+        point: The point that was measured before; NOTHING if the sample was the first.
+        many: Whether many connections had been opened shortly before.
+
+    """
 
     point: str
     many: bool
@@ -47,10 +58,18 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class OrderTest:
-    """One metric of one arm at one point, compared by what was measured before.
+    """The comparison of one metric of one arm at one point by what was measured before.
 
-    `by`: "point" or "connections". `means`: label → (values, geometric mean in the metric's unit). `beside`: the arm on a pair's other
-    side, empty where the arm was solo. `holm_p` is adjusted over all tests of the run.
+    Attributes:
+        arm: The arm.
+        beside: The arm on a pair's other side; empty where the arm was solo.
+        point: The load point.
+        metric: The metric.
+        by: What the samples are grouped by: `point` or `connections`.
+        means: Label → (number of values, their geometric mean in the metric's own unit).
+        p_value: The p-value of this test.
+        holm_p: The p-value adjusted over all tests of the run.
+
     """
 
     arm: str
@@ -64,21 +83,27 @@ class OrderTest:
 
     @property
     def text(self) -> str:
-        """One phrase for people: where, and what the metric was after what."""
-        where = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
+        """A phrase for people: the place, and the metric's mean after each label."""
+        place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
         metric = about(self.metric)
         parts = [
-            f"{metric.with_unit(mean)} {_after(label, self.by)} ({count} blocks)"
+            f"{metric.with_unit(mean)} {_describe_label(label, self.by)} ({count} blocks)"
             for label, (count, mean) in self.means.items()
         ]
-        return f"{metric.title} of {where}: {', '.join(parts)}, p {self.p_value:.1g}, Holm {self.holm_p:.1g}"
+        return f"{metric.title} of {place}: {', '.join(parts)}, p {self.p_value:.1g}, Holm {self.holm_p:.1g}"
 
 
 @dataclass(frozen=True, slots=True)
 class MissingByOrder:
-    """At one point the share of invalid samples depends on what was measured before, pooled over `arms` (those with an invalid one).
+    """A point at which the share of invalid samples depends on what was measured before.
 
-    `shares`: label → (invalid samples, samples), the largest share first.
+    Attributes:
+        point: The load point.
+        arms: The arms with an invalid sample, over which the shares are pooled.
+        shares: Label → (invalid samples, samples), the largest share first.
+        reasons: Why the samples are invalid.
+        p_value: The p-value of Fisher's exact test.
+
     """
 
     point: str
@@ -88,50 +113,63 @@ class MissingByOrder:
     p_value: float
 
     def concerns(self, arm: Arm) -> bool:
-        """Return whether samples of the arm or of its baseline are among them."""
+        """Return whether samples of the arm or of its baseline are among the invalid ones."""
         return arm.name in self.arms or arm.baseline in self.arms
 
     @property
     def text(self) -> str:
-        """`13 of 13 after ceiling, 0 of 17 first: dropped; Fisher's exact test p 8e-09`."""
-        parts = (f"{bad} of {total} {_after(label, 'point')}" for label, (bad, total) in self.shares.items())
-        said = f"samples are invalid by what was measured before: {', '.join(parts)}"
-        return f"{said} ({', '.join(self.reasons)}; Fisher's exact test p {self.p_value:.1g})"
+        """A phrase for people: `13 of 13 after ceiling, 0 of 17 first: dropped; Fisher's exact test p 8e-09`."""
+        parts = (f"{bad} of {total} {_describe_label(label, 'point')}" for label, (bad, total) in self.shares.items())
+        message = f"samples are invalid by what was measured before: {', '.join(parts)}"
+        return f"{message} ({', '.join(self.reasons)}; Fisher's exact test p {self.p_value:.1g})"
 
 
-def _after(label: str, by: str) -> str:
+def _describe_label(label: str, by: str) -> str:
     if by == "connections":
         return f"after {label} connections"
     return f"after {label}" if label else "when first"
 
 
 def befores(samples: Sequence[Sample]) -> dict[str, Before]:
-    """Return sample id → what was measured before it in its bring-up. A retry's predecessor is the sample that it repeats."""
-    found: dict[str, Before] = {}
-    in_order = sorted(samples, key=lambda each: (_system(each), each.order, each.attempt))
-    for _, group in groupby(in_order, key=_system):
+    """Return sample id → what was measured before the sample in its bring-up.
+
+    The predecessor of a retry is the sample that it repeats.
+    """
+    labels: dict[str, Before] = {}
+    in_order = sorted(samples, key=lambda sample: (_identify_system(sample), sample.order, sample.attempt))
+    for _, group in groupby(in_order, key=_identify_system):
         earlier: list[Sample] = []
         for sample in group:
-            last = next((one for one in reversed(earlier) if one.order < sample.order or one.arm == sample.arm), None)
-            mine = [one for one in earlier if one.arm == sample.arm]
-            found[sample.id] = Before(last.point.name if last else NOTHING, _has_many(sample, mine))
+            last = next(
+                (
+                    candidate
+                    for candidate in reversed(earlier)
+                    if candidate.order < sample.order or candidate.arm == sample.arm
+                ),
+                None,
+            )
+            of_arm = [candidate for candidate in earlier if candidate.arm == sample.arm]
+            labels[sample.id] = Before(last.point.name if last else NOTHING, _find_many_connections(sample, of_arm))
             earlier.append(sample)
-    return found
+    return labels
 
 
-def _bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
+def _identify_bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
     sides = tuple(sorted({sample.arm, sample.pair.against} if sample.pair else {sample.arm}))
     solo = "" if sample.pair else "solo"
     return sample.block, sample.generation, (*sides, solo), sample.point.name if sample.point.disturbance else ""
 
 
-def _system(sample: Sample) -> tuple[object, ...]:
+def _identify_system(sample: Sample) -> tuple[object, ...]:
     """Return what samples of one running system have in common: a bring-up, until it is replaced by a fresh one."""
-    return _bring_up(sample), sample.fresh_bring_ups
+    return _identify_bring_up(sample), sample.fresh_bring_ups
 
 
-def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
-    """Whether many connections were left when it began, as counted then, or as opened shortly before where nobody counted."""
+def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
+    """Return whether many connections were left when a sample began.
+
+    Waiting sockets decide where they were counted. Elsewhere the connections that earlier samples of the arm opened shortly before do.
+    """
     left = sample.leftovers.get("before")
     if left is not None and left.port_range:
         return any(
@@ -139,60 +177,64 @@ def _has_many(sample: Sample, earlier: Sequence[Sample]) -> bool:
             for place, ports in left.port_range.items()
         )
     opened, began = 0, datetime.fromisoformat(sample.started_at)
-    for one in earlier:
-        waited = timedelta(seconds=WAITING_S + one.point.warmup_s + (one.duration_s or 0.0))
-        if began - datetime.fromisoformat(one.started_at) <= waited:
-            opened += one.counters.get(OPENED, 0)
+    for previous in earlier:
+        waited = timedelta(seconds=WAITING_S + previous.point.warmup_s + (previous.duration_s or 0.0))
+        if began - datetime.fromisoformat(previous.started_at) <= waited:
+            opened += previous.counters.get(OPENED, 0)
     return opened > MANY_OPENED
 
 
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
-    """Return every order test of a run's steady loads, Holm-adjusted over all of them: solo samples and each side of pairs."""
+    """Run every order test of a run's steady loads, on solo samples and on each side of pairs.
+
+    The p-values are Holm-adjusted over all of them.
+    """
     before = befores([sample for sample in samples if counts(sample)])
     sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
     for pair in cells.pairs.values():
         sides += [(pair.own, pair.base.arm.name), (pair.base, pair.own.arm.name)]
-    steady = ((cell_, beside) for cell_, beside in sides if cell_.point.disturbance is None)
-    return adjust([test for cell_, beside in steady for test in _of_cell(cell_, beside, before)])
+    steady = ((cell_, against) for cell_, against in sides if cell_.point.disturbance is None)
+    return adjust([test for cell_, against in steady for test in _test_cell(cell_, against, before)])
 
 
 def adjust(tests: Sequence[OrderTest]) -> list[OrderTest]:
     """Return the tests with their Holm-adjusted p-values, the smallest first."""
-    adjusted = stats.holm([one.p_value for one in tests])
-    found = [replace(one, holm_p=p) for one, p in zip(tests, adjusted, strict=True)]
-    return sorted(found, key=lambda one: one.p_value)
+    adjusted = stats.holm([test.p_value for test in tests])
+    results = [replace(test, holm_p=p) for test, p in zip(tests, adjusted, strict=True)]
+    return sorted(results, key=lambda test: test.p_value)
 
 
-def _of_cell(cell_: Cell, beside: str, before: Mapping[str, Before]) -> Iterator[OrderTest]:
+def _test_cell(cell_: Cell, against: str, before: Mapping[str, Before]) -> Iterator[OrderTest]:
     for metric in METRICS_TESTED:
         if metric == "rate" and cell_.point.rate_rps is not None:
             continue
-        known = {block: log(value) for block, value in cell_.known(metric).items() if block in cell_.counted}
-        labels = [before[cell_.counted[block].id] for block in known]
-        seen: list[set[frozenset[int]]] = []
+        logs = {block: log(value) for block, value in cell_.known(metric).items() if block in cell_.counted}
+        labels = [before[cell_.counted[block].id] for block in logs]
+        tested: list[set[frozenset[int]]] = []
         for by, names in (
-            ("point", [one.point for one in labels]),
-            ("connections", ["many" if one.many else "few" for one in labels]),
+            ("point", [label.point for label in labels]),
+            ("connections", ["many" if label.many else "few" for label in labels]),
         ):
             groups: dict[str, list[int]] = {}
-            for block, name in zip(known, names, strict=True):
+            for block, name in zip(logs, names, strict=True):
                 groups.setdefault(name, []).append(block)
             parts = {name: blocks for name, blocks in groups.items() if len(blocks) >= LEAST}
-            p_value = label_p(list(known.values()), names)
-            if p_value is not None and set(map(frozenset, parts.values())) not in seen:  # under another name
+            p_value = label_p(list(logs.values()), names)
+            # the same groups are not tested a second time under another name
+            if p_value is not None and set(map(frozenset, parts.values())) not in tested:
                 means = {
-                    name: (len(blocks), exp(fmean(known[block] for block in blocks))) for name, blocks in parts.items()
+                    name: (len(blocks), exp(fmean(logs[block] for block in blocks))) for name, blocks in parts.items()
                 }
-                yield OrderTest(cell_.arm.name, beside, cell_.point.name, metric, by, means, p_value)
-            seen.append(set(map(frozenset, parts.values())))
+                yield OrderTest(cell_.arm.name, against, cell_.point.name, metric, by, means, p_value)
+            tested.append(set(map(frozenset, parts.values())))
 
 
 def order_note(tests: Sequence[OrderTest]) -> str:
-    """Return a run's line about its order test; empty where nothing could be compared."""
-    found = [one for one in tests if one.holm_p <= ALPHA]
-    more = f"; and {len(found) - 1} more of {len(tests)} tests" if len(found) > 1 else ""
-    if found:
-        return f"order: what was measured before changes a result: {found[0].text}{more}"
+    """Return a run's line about its order tests; empty if nothing could be compared."""
+    significant = [test for test in tests if test.holm_p <= ALPHA]
+    further = f"; and {len(significant) - 1} more of {len(tests)} tests" if len(significant) > 1 else ""
+    if significant:
+        return f"order: what was measured before changes a result: {significant[0].text}{further}"
     least = f"smallest Holm-adjusted p {tests[0].holm_p:.2g} of {len(tests)} tests" if tests else ""
     return f"order: no metric depends on what was measured before ({least})" if tests else ""
 
@@ -200,38 +242,44 @@ def order_note(tests: Sequence[OrderTest]) -> str:
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
     """Return point → how its invalid samples depend on what was measured before (Fisher's exact test, p < MISSING_P).
 
-    Each arm, or pair of arms, counts once for each bring-up, by its first attempt that the machine did not spoil: later ones were only
-    made because of an earlier one. What never came up is left out, as that is no doing of the order. Arms without an invalid sample at a
-    point are left out there, which only makes the test more conservative.
+    Each arm, or pair of arms, counts once for each bring-up, by its first attempt that the machine did not spoil: later attempts were only
+    made because of an earlier one. Systems that never came up are left out, as the order did not cause that. Arms without an invalid sample
+    at a point are left out there, which only makes the test more conservative.
     """
-    steady = [one for one in samples if one.point.disturbance is None and counts(one) and one.role != "reference"]
+    steady = [
+        sample
+        for sample in samples
+        if sample.point.disturbance is None and counts(sample) and sample.role != "reference"
+    ]
     before = befores(steady)
     by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}
     labels: dict[tuple[object, ...], str] = {}
-    for sample in sorted(steady, key=lambda each: (each.order, each.attempt)):
+    for sample in sorted(steady, key=lambda sample: (sample.order, sample.attempt)):
         if sample.pair is None or (sample.pair.reload, sample.pair.repeat) == (0, 0):
-            unit = *_bring_up(sample), sample.point.name
+            unit = *_identify_bring_up(sample), sample.point.name
             labels.setdefault(unit, before[sample.id].point)
             tried = by_point.setdefault(sample.point.name, {}).setdefault(unit, [])
             spoiled = sample.reason is not None and sample.reason.environmental
-            if not spoiled and not any(one.attempt < sample.attempt for one in tried):
+            if not spoiled and not any(attempt.attempt < sample.attempt for attempt in tried):
                 tried.append(sample)
-    found: dict[str, MissingByOrder] = {}
+    missing: dict[str, MissingByOrder] = {}
     for point, ended in by_point.items():
         units = {
             unit: tried
             for unit, tried in ended.items()
-            if tried and not any(one.reason in SYSTEM_NEVER_UP for one in tried)
+            if tried and not any(attempt.reason in SYSTEM_NEVER_UP for attempt in tried)
         }
-        bad = {unit for unit, tried in units.items() if not all(one.valid for one in tried)}
+        bad = {unit for unit, tried in units.items() if not all(attempt.valid for attempt in tried)}
         sides, shares = {unit[2] for unit in bad}, dict[str, tuple[int, int]]()
         for unit in (unit for unit in units if unit[2] in sides):
             invalid, total = shares.get(labels[unit], (0, 0))
             shares[labels[unit]] = invalid + (unit in bad), total + 1
         p_value = shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
         if p_value < MISSING_P:
-            lost = [one for unit in bad for one in units[unit] if not one.valid]
-            reasons = tuple(dict.fromkeys(str(one.reason) for one in lost))
+            lost = [attempt for unit in bad for attempt in units[unit] if not attempt.valid]
+            reasons = tuple(dict.fromkeys(str(attempt.reason) for attempt in lost))
             ordered = dict(sorted(shares.items(), key=lambda item: -item[1][0] / item[1][1]))
-            found[point] = MissingByOrder(point, frozenset(one.arm for one in lost), ordered, reasons, p_value)
-    return found
+            missing[point] = MissingByOrder(
+                point, frozenset(attempt.arm for attempt in lost), ordered, reasons, p_value
+            )
+    return missing

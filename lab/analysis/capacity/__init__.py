@@ -1,1 +1,1 @@
-"""What requests cost the proxy in measured runs → how many proxies of which size."""
+"""The capacity answer: how many proxies of which size, from what a request costs the proxy in measured runs."""

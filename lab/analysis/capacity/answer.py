@@ -1,11 +1,12 @@
-"""A run and what is asked → the whole answer: how many proxies of which size, what is assumed, what to apply.
+"""The answer to a capacity question from one run: how many proxies of which size, what is assumed, what to apply.
 
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
-c: CPU seconds of the proxy per request. This is the utilisation law (U = X·S, Denning & Buzen 1978) read backwards, linear in cores.
-Between two measured loads c is linear in how idle the proxy is, since a request that finds it asleep pays for waking it (PASTA, Wolff 1982):
-a model, so the interval is all that lies between the two. Outside of the measured loads the nearest one's price is a bound. Refuses to say
-anything of latency, memory, bandwidth or of other machines: those are assumptions.
+c is the CPU time of the proxy per request, in seconds. This is the utilisation law (U = X·S, Denning & Buzen 1978) solved for the cores;
+it is linear in cores. Between two measured loads c is taken to be linear in the proxy's idle share, because a request that finds the proxy
+asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers everything between the two loads. Outside of
+the measured loads the price of the nearest one is a bound. The answer covers neither latency, memory and bandwidth nor other machines:
+these appear among its assumptions.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from lab.stats.units import format_blocks
 from lab.systems import workers
 
 SIZES, ADVISED = (1, 2, 4, 8, 16), 4
-"""Cores of a proxy, and which of these the advice is for, unless another size is asked for."""
+"""The sizes of a proxy in cores, and the one that the advice is for; a requested size replaces them."""
 MOST_THREADS = 64
-"""The largest threadCount that OpenShift's operator takes (openshift/api, operator/v1/types_ingresscontroller.go)."""
+"""The largest threadCount that OpenShift's operator accepts (openshift/api, operator/v1/types_ingresscontroller.go)."""
 HELM_VALUES = """\
 # Helm values of ingress-nginx: its ConfigMap, and resources and spec.replicas of its Deployment
 controller:
@@ -50,13 +51,16 @@ controller:
   replicaCount: {replicas}"""
 DRAWS, SEED = 4000, 1982
 NEAR = 0.05
-"""A load whose utilisation lies as near as this to the wanted one needs no line between two."""
+"""The largest distance from the requested utilisation at which a load's own price is used, without interpolation."""
 Bound = Literal["", "at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes requests alike but for their size. `resumption` matters to new TLS connections only, else None."""
+    """The properties that requests with comparable prices share, except their size.
+
+    `resumption` matters for new TLS connections only, and is None for all other requests.
+    """
 
     tls: Tls
     keepalive: bool
@@ -69,8 +73,16 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One arm at one point. `costs_s`: CPU seconds of the proxy per good answer, by block. `busy`: how full the CPUs were that the proxy
-    can fill, the blocks' median; None where it has none of its own. `text`: `ceiling (98 % busy)`.
+    """The prices of one arm at one point.
+
+    Attributes:
+        arm: The arm.
+        point: The load point.
+        kind: The kind of its requests.
+        costs_s: The proxy's CPU seconds per good answer, by block.
+        busy: The utilisation of the CPUs that the proxy can fill, median over the blocks; None if the proxy has no CPUs to itself.
+        generator: The name of the load generator.
+
     """
 
     arm: Arm
@@ -82,14 +94,23 @@ class Load:
 
     @property
     def text(self) -> str:
+        """The load for people: `ceiling (98 % busy)`."""
         return self.point.name if self.busy is None else f"{self.point.name} ({100 * self.busy:.0f} % busy)"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds per request. `draws`, shape (DRAWS,): its confidence distribution; None below six blocks.
+    """The price of a request in CPU seconds.
 
-    `basis`: where it comes from; `caution`: what it leaves open; `bound`: on which side of the true price it lies.
+    Attributes:
+        value_s: The price.
+        draws: Its confidence distribution, shape (DRAWS,); None below six blocks.
+        blocks: The number of blocks behind it.
+        basis: The loads that it comes from, for people.
+        caution: What it leaves open, for people; empty if it was measured near the requested utilisation.
+        loads: The loads that it comes from.
+        bound: `at least` where the true price may be higher, `at most` where it may be lower; empty where the price is no bound.
+
     """
 
     value_s: float
@@ -102,17 +123,21 @@ class Cost:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
+        """The 95 % interval of the price; None below six blocks."""
         return None if self.draws is None else interval(self.draws)
 
 
 def loads_of(run: RunStore) -> list[Load]:
-    """Return every load of a proxy that has a valid block, in the plan's order; A/A twins have no price of their own.
+    """Return every load of a proxy that has a valid block, in the plan's order.
 
-    Leaves out what is no price of a good answer: loads whose subject is errors, disturbances, compressed answers, and samples that saw
-    no proxy, as the backend's CPU is not a proxy's.
+    A/A arms are left out, because they have the baseline's price. Everything is left out that is not the price of a good answer: points
+    whose subject is errors, points with a disruption and their control runs, points with compressed answers, and samples that did not
+    measure a proxy, because the backend's CPU is not the proxy's.
     """
-    every = (each for each in run.record.points if each.accept_encoding == "identity")
-    points = [each for each in every if not (each.disturbance or each.control or each.subject or each.answers)]
+    identity_points = (point for point in run.record.points if point.accept_encoding == "identity")
+    points = [
+        point for point in identity_points if not (point.disturbance or point.control or point.subject or point.answers)
+    ]
     if not points:
         return []
     samples = run.samples()
@@ -125,97 +150,117 @@ def loads_of(run: RunStore) -> list[Load]:
     for point, arm in product(points, run.record.arms):
         cell = cells.get((arm.name, point.name))
         if cell and arm.role not in ("reference", "again"):
-            with suppress(UsageError):  # its routes do not say where TLS ends
+            with suppress(UsageError):  # its routes do not define where TLS ends
                 _, tls = hosts.chosen(hosts.routed(run.manifests(arm.variant)), True, point)
                 resumption = point.resumption if tls != "none" and not point.keepalive else None
                 costs_s = tuple(sample.cpu_per_request_s or 0.0 for sample in cell)
-                busy = _busy(run, [sample for sample in samples if sample.variant == arm.variant], cell)
+                busy = _compute_utilisation(run, [sample for sample in samples if sample.variant == arm.variant], cell)
                 loads.append(Load(arm, point, Kind(tls, point.keepalive, resumption), costs_s, busy, cell[0].generator))
     return loads
 
 
-def _busy(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
-    """Return how full the CPUs were that the proxy can fill, the mean of them: as many as it had workers or threads, by what all the
-    variant's `samples` counted, else by the manifests. Clock ticks miss short bursts: what the scheduler counted is the least.
+def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
+    """Return the mean utilisation of the CPUs that the proxy can fill, median over a cell; None without such CPUs.
+
+    The proxy can fill as many CPUs as it had workers or threads. All samples of the variant decide that number; without a count in them the
+    manifests decide. The clock ticks of a CPU miss short bursts, so the CPU time that the scheduler counted is the lower limit.
     """
-    own = cpus_of(run.record, "proxy")
-    if not own:
+    proxy_cpus = cpus_of(run.record, "proxy")
+    if not proxy_cpus:
         return None
-    ran = [int(sample.gauges[workers.GAUGE]) for sample in samples if workers.GAUGE in sample.gauges]
-    asked = min(ran) if ran else workers.asked(run.manifests(cell[0].variant))
-    count, busy = min(asked or len(own), len(own)), list[float]()
+    worker_counts = [int(sample.gauges[workers.GAUGE]) for sample in samples if workers.GAUGE in sample.gauges]
+    configured = min(worker_counts) if worker_counts else workers.asked(run.manifests(cell[0].variant))
+    count, busy = min(configured or len(proxy_cpus), len(proxy_cpus)), list[float]()
     for sample in cell:
         used = sample.usage["proxy"].cpu_s / sample.duration_s if sample.duration_s else 0.0
-        busy.append(min(1.0, max(sum(sample.busy.get(str(cpu), 0.0) for cpu in own), used) / count))
+        busy.append(min(1.0, max(sum(sample.busy.get(str(cpu), 0.0) for cpu in proxy_cpus), used) / count))
     return median(busy)
 
 
 def cost_of(loads: Sequence[Load], utilisation: float) -> Cost:
-    """Return what a request costs an arm at a utilisation (0 to 1 of the proxy's CPUs). `loads`: at least one, of one kind and page."""
-    known = [(load.busy, load) for load in sorted(loads, key=lambda load: load.point.name) if load.busy is not None]
-    if not known:
+    """Return what a request costs an arm at a utilisation.
+
+    Args:
+        loads: The loads of the arm, at least one, all of one kind and page.
+        utilisation: The utilisation of the proxy's CPUs, 0 to 1.
+
+    """
+    measured = [(load.busy, load) for load in sorted(loads, key=lambda load: load.point.name) if load.busy is not None]
+    if not measured:
         fullest = max(loads, key=lambda load: (load.point.rate_rps is None, load.point.rate_rps or 0))
         caution = "how busy the proxy itself was is not known (it has no CPUs of its own): the price of the fullest load is used"
         if fullest.point.rate_rps is not None:
-            return _measured(fullest, caution)
-        return _measured(fullest, f"AT LEAST: {caution}, and at less load a request costs more", "at least")
-    known.sort(key=lambda pair: pair[0])
-    nearest_busy, nearest = min(known, key=lambda pair: abs(pair[0] - utilisation))
+            return _take_cost(fullest, caution)
+        return _take_cost(fullest, f"AT LEAST: {caution}, and at less load a request costs more", "at least")
+    measured.sort(key=lambda pair: pair[0])
+    nearest_busy, nearest = min(measured, key=lambda pair: abs(pair[0] - utilisation))
     if abs(nearest_busy - utilisation) <= NEAR:
-        return _measured(nearest)
-    if known[0][0] > utilisation:
-        more = "at less load a request finds the proxy asleep more often, and costs more"
-        return _measured(nearest, f"AT LEAST: measured busier than asked for; {more}", "at least")
-    if known[-1][0] < utilisation:
-        less = "at more load a request costs less"
-        return _measured(nearest, f"AT MOST: measured less busy than asked for; {less}", "at most")
-    low_busy, low = next(pair for pair in reversed(known) if pair[0] < utilisation)
-    high_busy, high = next(pair for pair in known if pair[0] > utilisation)
-    draws, others = median_draws(low.costs_s), median_draws(high.costs_s, SEED + 1)
-    between = None
-    if draws is not None and others is not None:
-        between = draws + (others - draws) * np.random.default_rng(SEED).uniform(size=DRAWS)
-    first, second = median(low.costs_s), median(high.costs_s)
-    value_s = first + (second - first) * ((utilisation - low_busy) / (high_busy - low_busy))
+        return _take_cost(nearest)
+    if measured[0][0] > utilisation:
+        increase = "at less load a request finds the proxy asleep more often, and costs more"
+        return _take_cost(nearest, f"AT LEAST: measured busier than asked for; {increase}", "at least")
+    if measured[-1][0] < utilisation:
+        decrease = "at more load a request costs less"
+        return _take_cost(nearest, f"AT MOST: measured less busy than asked for; {decrease}", "at most")
+    low_busy, low = next(pair for pair in reversed(measured) if pair[0] < utilisation)
+    high_busy, high = next(pair for pair in measured if pair[0] > utilisation)
+    low_draws, high_draws = median_draws(low.costs_s), median_draws(high.costs_s, SEED + 1)
+    draws = None
+    if low_draws is not None and high_draws is not None:
+        draws = low_draws + (high_draws - low_draws) * np.random.default_rng(SEED).uniform(size=DRAWS)
+    low_cost_s, high_cost_s = median(low.costs_s), median(high.costs_s)
+    value_s = low_cost_s + (high_cost_s - low_cost_s) * ((utilisation - low_busy) / (high_busy - low_busy))
     blocks = min(len(low.costs_s), len(high.costs_s))
     basis = f"{low.point.page}, between {low.text} and {high.text}; {format_blocks(blocks)} of {low.arm.name}"
     caution = (
         f"no load was measured near {100 * utilisation:.0f} % busy: the price is that of the proxy's idle share between the two,"
         " which is a model; its interval is all between them"
     )
-    return Cost(value_s, between, blocks, basis, caution, (low, high))
+    return Cost(value_s, draws, blocks, basis, caution, (low, high))
 
 
-def _measured(load: Load, caution: str = "", bound: Bound = "") -> Cost:
-    """Return the price at a load itself: the blocks' median."""
+def _take_cost(load: Load, caution: str = "", bound: Bound = "") -> Cost:
+    """Return the price that was measured at one load: the median of its blocks."""
     blocks = len(load.costs_s)
     basis = f"{load.point.page}, at {load.text}; {format_blocks(blocks)} of {load.arm.name}"
     return Cost(median(load.costs_s), median_draws(load.costs_s), blocks, basis, caution, (load,), bound)
 
 
 def interval(draws: Floats) -> tuple[float, float]:
-    """95 %."""
+    """Return the 95 % interval of a confidence distribution: its 2.5 % and 97.5 % quantiles."""
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
 
 def median_draws(values: Sequence[float], seed: int = SEED) -> Floats | None:
-    """The confidence distribution of the blocks' median, distribution-free; None below six blocks.
+    """Return draws from a distribution-free confidence distribution of the blocks' median; None below six blocks.
 
-    The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½) (Thompson 1936).
+    Their shape is (DRAWS,). The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½)
+    (Thompson 1936).
     """
     x, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
     if n < MIN_BLOCKS:
         return None
     rng = np.random.default_rng([seed, n])
-    below = rng.binomial(n, 0.5, DRAWS)
-    low, high = x[np.maximum(below - 1, 0)], x[np.minimum(below, n - 1)]
+    ranks = rng.binomial(n, 0.5, DRAWS)
+    low, high = x[np.maximum(ranks - 1, 0)], x[np.minimum(ranks, n - 1)]
     return low + (high - low) * rng.uniform(size=DRAWS)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked: good answers per second, of which kind and page, with the proxies' CPUs so full at most (0 to 1)."""
+    """The demand: good answers per second, the kind and page of the requests, and the highest utilisation.
+
+    Attributes:
+        rate_rps: Good answers per second, of all proxies together.
+        tls: Where TLS ends.
+        keepalive: Whether connections are kept; otherwise each request has a new one.
+        page: The name of the page.
+        utilisation: The highest utilisation of the proxies' CPUs, 0 to 1.
+        resumption: Whether TLS sessions are resumed; None: as measured.
+        variant: The variant whose price is used; None: the run decides.
+
+    """
 
     rate_rps: float
     tls: Tls
@@ -227,25 +272,35 @@ class Wanted:
 
     @property
     def page_bytes(self) -> int:
+        """The size of the page in bytes."""
         return PAGES[self.page]
 
     @property
     def usual(self) -> str:
-        """The variant whose price it is, unless a run says otherwise."""
+        """The variant whose price is used unless the run has another baseline."""
         plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
     def fits(self, load: Load) -> bool:
-        """Return whether this is the load that is asked about."""
+        """Return whether a load's requests are of this kind, page size and variant."""
         kind, size = load.kind, PAGES[load.point.page]
-        alike = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
+        same_kind = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
         resumption = self.resumption is None or kind.resumption in (None, self.resumption)
-        return alike and resumption and self.variant in (None, load.arm.variant)
+        return same_kind and resumption and self.variant in (None, load.arm.variant)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Proxies of so many cores: what one serves (req/s) and how many it takes; intervals None below six blocks."""
+    """The number of proxies of one size that the demand needs.
+
+    Attributes:
+        cores: The cores of each proxy.
+        serves_rps: The requests per second that one proxy serves.
+        serves_interval_rps: Its 95 % interval; None below six blocks.
+        proxies: The number of proxies needed.
+        proxies_interval: Its 95 % interval; None below six blocks.
+
+    """
 
     cores: int
     serves_rps: float
@@ -255,13 +310,26 @@ class Size:
 
     @property
     def advised(self) -> int:
-        """The interval's upper end, and one that may be gone."""
+        """The number of proxies to run: the interval's upper end (or the number needed) and a spare."""
         return (self.proxies_interval[1] if self.proxies_interval else self.proxies) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`advised`: the size that the snippet is for."""
+    """The answer to a capacity question.
+
+    Attributes:
+        wanted: The demand.
+        runs: The identifiers of the runs that the price comes from.
+        cost: The price of a request.
+        cores: The cores needed.
+        cores_interval: Their 95 % interval; None below six blocks.
+        sizes: How many proxies of each size the demand needs.
+        advised: The size that the snippet is for.
+        assumptions: Everything that the answer assumes, as sentences.
+        snippet: What to apply.
+
+    """
 
     wanted: Wanted
     runs: tuple[str, ...]
@@ -274,88 +342,109 @@ class Answer:
     snippet: str
 
 
-def answer(name: str | None, wanted: Wanted, cores: int | None) -> Answer:
-    """Return the answer by the run of that name, or else by the first of `_runs` with an interval, or that has the price. UsageError
-    where no such price was measured.
+def answer(name: str | None, demand: Wanted, cores: int | None) -> Answer:
+    """Return how many proxies the demand needs, from the price in one run.
+
+    Args:
+        name: The name or folder of the run. None: the first of your runs and the committed ones that has the price with an interval, or
+            else the first that has the price.
+        demand: The demand.
+        cores: The cores of each proxy; None: several sizes.
+
+    Raises:
+        UsageError: No such price was measured.
+
     """
-    have, priced = dict[str, None](), list[tuple[RunStore, Cost]]()
-    for run in [RunStore.open(name)] if name else _runs(wanted):
+    available, priced = dict[str, None](), list[tuple[RunStore, Cost]]()
+    for run in [RunStore.open(name)] if name else _iterate_runs(demand):
         try:
             loads = loads_of(run)
         except LabError:
             if name:
                 raise
-            continue  # a damaged run is no guide; it is reported when it is asked for
-        have |= dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in loads)
-        if fitting := [load for load in loads if wanted.fits(load)]:
-            priced.append((run, price(fitting, wanted)))
+            continue  # a damaged run is passed over, and reported only where it was named
+        available |= dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in loads)
+        if fitting := [load for load in loads if demand.fits(load)]:
+            priced.append((run, price(fitting, demand)))
             if priced[-1][1].draws is not None:
                 break
     if not priced:
-        of = f" of '{wanted.variant}'" if wanted.variant else ""
-        new_tls = wanted.tls != "none" and not wanted.keepalive
-        kind = Kind(wanted.tls, wanted.keepalive, wanted.resumption if new_tls else None)
-        fault = f"no price{of} for {kind} was measured with {wanted.page}"
-        there = f"what runs there are have: {'; '.join(have)}\n  " if have else ""
-        raise UsageError("capacity", fault, f"{there}measure it: just bench {wanted.usual} with such a load (--sweep)")
+        variant_text = f" of '{demand.variant}'" if demand.variant else ""
+        new_tls = demand.tls != "none" and not demand.keepalive
+        kind = Kind(demand.tls, demand.keepalive, demand.resumption if new_tls else None)
+        fault = f"no price{variant_text} for {kind} was measured with {demand.page}"
+        hint = f"what runs there are have: {'; '.join(available)}\n  " if available else ""
+        raise UsageError("capacity", fault, f"{hint}measure it: just bench {demand.usual} with such a load (--sweep)")
     run, cost = priced[-1] if priced[-1][1].draws is not None else priced[0]
-    factor, ends = wanted.rate_rps / wanted.utilisation, cost.interval_s
-    sizes = tuple(size_of(cost, wanted, each) for each in ([cores] if cores else SIZES))
+    factor, ends = demand.rate_rps / demand.utilisation, cost.interval_s
+    sizes = tuple(size_of(cost, demand, count) for count in ([cores] if cores else SIZES))
     advised = next((size for size in sizes if size.cores == ADVISED), sizes[0])
     return Answer(
-        wanted,
+        demand,
         runs=(run.record.id,),
         cost=cost,
         cores=factor * cost.value_s,
         cores_interval=(factor * ends[0], factor * ends[1]) if ends else None,
         sizes=sizes,
         advised=advised,
-        assumptions=tuple(_assumptions(run.record, cost, wanted)),
+        assumptions=tuple(_list_assumptions(run.record, cost, demand)),
         snippet=snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
     )
 
 
-def _runs(wanted: Wanted) -> Iterator[RunStore]:
-    """Yield your runs, the latest first; then the committed ones, whose names are no times: first the usual variant's, on CPUs of its own."""
+def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
+    """Yield the runs that may have the price: first your own, the latest first, then the committed ones.
+
+    The names of committed runs are no times, so these are sorted: first those with the usual variant and with CPUs that the proxy had to
+    itself, then by time, the latest first.
+    """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
         for name in reversed(run_names(folder)):
-            with suppress(LabError):  # as above
+            with suppress(LabError):  # a damaged run is passed over, as in `answer`
                 opened.append(RunStore.open(str(folder / name)))
         if folder == reference_folder():
             opened.sort(key=lambda run: run.record.created_at, reverse=True)
-            opened.sort(key=lambda run: (wanted.usual not in run.record.variants, not cpus_of(run.record, "proxy")))
+            opened.sort(key=lambda run: (demand.usual not in run.record.variants, not cpus_of(run.record, "proxy")))
         yield from opened
 
 
-def price(loads: Sequence[Load], wanted: Wanted) -> Cost:
-    """Return what a request costs the baseline, where it has one of the loads, else the usual variant, else the first arm. UsageError."""
-    arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != wanted.usual))
-    own = [load for load in loads if load.arm == arm]
-    if len({load.kind for load in own}) > 1:
+def price(loads: Sequence[Load], demand: Wanted) -> Cost:
+    """Return what a request costs the baseline, or else the usual variant, or else the first arm that has a load.
+
+    Raises:
+        UsageError: The arm was measured with full and with resumed TLS handshakes.
+
+    """
+    arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != demand.usual))
+    arm_loads = [load for load in loads if load.arm == arm]
+    if len({load.kind for load in arm_loads}) > 1:
         fault = f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts"
         raise UsageError("--handshakes", fault, "say which: --handshakes full, or --handshakes resumed")
-    return cost_of(own, wanted.utilisation)
+    return cost_of(arm_loads, demand.utilisation)
 
 
-def size_of(cost: Cost, wanted: Wanted, cores: int) -> Size:
-    """Return how many proxies of `cores` cores it takes."""
-    serves = cores * wanted.utilisation / cost.value_s
+def size_of(cost: Cost, demand: Wanted, cores: int) -> Size:
+    """Return how many proxies of `cores` cores the demand needs at this price."""
+    serves = cores * demand.utilisation / cost.value_s
     if cost.draws is None:
-        return Size(cores, serves, None, whole(wanted.rate_rps / serves), None)
-    low, high = interval(cores * wanted.utilisation / cost.draws)
-    low, high = min(low, serves), max(high, serves)  # rounding: one draw's quantile is no point estimate
-    proxies = (whole(wanted.rate_rps / high), whole(wanted.rate_rps / low))
-    return Size(cores, serves, (low, high), whole(wanted.rate_rps / serves), proxies)
+        return Size(cores, serves, None, whole(demand.rate_rps / serves), None)
+    low, high = interval(cores * demand.utilisation / cost.draws)
+    low, high = (
+        min(low, serves),
+        max(high, serves),
+    )  # a quantile of draws may lie on the wrong side of the estimate by rounding
+    proxies = (whole(demand.rate_rps / high), whole(demand.rate_rps / low))
+    return Size(cores, serves, (low, high), whole(demand.rate_rps / serves), proxies)
 
 
 def whole(proxies: float) -> int:
-    """Rounded up, at least one; what is a whole number but for rounding stays it."""
+    """Return a number of proxies rounded up, at least 1; an integer with a rounding error stays that integer."""
     return max(1, ceil(proxies * (1 - 1e-12)))
 
 
 def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
-    """How to have so many proxies of so many cores, for the system whose manifests were measured."""
+    """Return what to apply to get `replicas` proxies of `cores` cores, for the system whose manifests were measured."""
     objects = run.manifests(variant)
     if any(obj.get("kind") in ("IngressController", "Route") for obj in objects):
         threads = min(cores, MOST_THREADS)
@@ -370,7 +459,7 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     )
 
 
-def _assumptions(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]:
+def _list_assumptions(record: RunRecord, cost: Cost, demand: Wanted) -> Iterator[str]:
     facts, first = record.facts, cost.loads[0]
     cpu = f"{facts.get('cpu', 'unknown CPU')}, {facts.get('kernel', 'unknown kernel')}"
     yield f"measured on this target: {facts.get('target', record.target)}"
@@ -381,5 +470,5 @@ def _assumptions(record: RunRecord, cost: Cost, wanted: Wanted) -> Iterator[str]
         yield cost.caution
     yield "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured (requests per second by workers: just study qinng)"
     yield f"CPU is the limit: neither the network, memory, ports nor the backends are looked at, and nothing is said of latency (just knee {first.arm.variant})"
-    if wanted.utilisation > 0.85:
+    if demand.utilisation > 0.85:
         yield "above 85 % there is no room for bursts: queues grow as 1/(1 − utilisation)"

@@ -1,1 +1,1 @@
-"""Two arms side by side, of one run or of two, in every metric: effect, p, and what to do."""
+"""The comparison of two arms, of one run or of two, in every metric: effect, p-value, and what to do."""

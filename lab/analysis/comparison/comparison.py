@@ -1,7 +1,8 @@
-"""Two arms side by side, in one run or across two: every metric's two levels, the effect between them, and what may be said of it.
+"""The comparison of two arms, in one run or across two: both absolute values, the effect and the decision per metric.
 
-Refuses to pool: two runs stay two sides, and sides whose loads, targets or generators differ are not compared. Paired by block
-inside a run; across runs there are no pairs (`lab.stats.unpaired`), and what moved between the runs is part of the effect.
+Results are never pooled: two runs stay two sides, and sides whose loads, targets or generators differ are not compared.
+Inside a run, blocks are paired. Across runs there are no pairs (`lab.stats.unpaired`), and whatever moved between the
+runs is part of the effect.
 """
 
 from __future__ import annotations
@@ -26,31 +27,42 @@ def compare_runs(
     other_arm: str | None = None,
     asked: Collection[str] = (),
 ) -> Comparison:
-    """Every arm pair at every point that both have.
+    """Compare every arm pair at every point that both sides have.
 
-    One run: each variant (or `base_arm` alone) against its baseline; with both arms `other_arm` against `base_arm`, paired by
-    block. Two runs: arms of the same name (only the one that is named), or `other_arm` of `other` against `base_arm` of `base`.
-    `asked`: outcomes of disturbances that have a row also where they were 0 in every block.
-    UsageError for what cannot be compared at all (README, "Limits that change a decision": different targets are never pooled) and for a damaged run.
+    One run: each variant (or only `base_arm`) against its baseline; if both arms are named, `other_arm` against
+    `base_arm`; paired by block. Two runs: arms of the same name (only the named one), or `other_arm` of `other` against
+    `base_arm` of `base`.
+
+    Args:
+        base: The first run.
+        other: The second run; None: one run.
+        base_arm: An arm of the first run; None: all.
+        other_arm: An arm of the second run; None: all.
+        asked: Outcomes of disruptions that have a row even if they were 0 in every block.
+
+    Raises:
+        UsageError: The two cannot be compared at all (README, "Limits that change a decision": different targets are
+            never pooled), or a run is damaged.
+
     """
     first, second = RunCells.of(base), RunCells.of(other) if other else None
     same = other is None or base.folder.resolve() == other.folder.resolve()
     if second and not same and (first.record, first.samples) != (second.record, second.samples):
-        return _across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
+        return _compare_across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
     if second and (base_arm is None or other_arm is None or base_arm == other_arm):
         fault = "is the same run twice: nothing differs from itself"
         remedy = f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
         raise UsageError(base.record.id, fault, remedy)
-    return _inside(first, base_arm, other_arm, asked)
+    return _compare_inside(first, base_arm, other_arm, asked)
 
 
-def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
-    """One run: arms share blocks. What a table of it has is decided there."""
+def _compare_inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
+    """Compare arms of one run, which share blocks; rows that its table has take over the table's decisions."""
     if base_arm is not None and other_arm is not None:
-        pairs = [(_arm(run, base_arm), _arm(run, other_arm))]
+        pairs = [(_find_arm(run, base_arm), _find_arm(run, other_arm))]
     else:
-        named = base_arm or other_arm
-        chosen = [_arm(run, named)] if named else [arm for arm in run.record.arms if arm.role == "variant"]
+        name = base_arm or other_arm
+        chosen = [_find_arm(run, name)] if name else [arm for arm in run.record.arms if arm.role == "variant"]
         if not chosen:
             remedy = "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM"
             raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
@@ -62,24 +74,27 @@ def _inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: C
     as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
     effects = decided(run.record, run.cells, run.samples) if as_in_table else {}
     rows = list(rows_of(meeting, run.points, pairs, asked, effects))
-    known = [one.primary for one in effects.values() if one.holm_p is not None]
-    family = tuple(filter(None, (known.count(each) for each in (True, False))))
+    in_family = [effect.primary for effect in effects.values() if effect.holm_p is not None]
+    family = tuple(filter(None, (in_family.count(is_primary) for is_primary in (True, False))))
     if not as_in_table:
         family, rows = (sum(row.tested for row in rows),), judged(rows)
     return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run)), family)
 
 
-def _across(
+def _compare_across(
     first: RunCells, second: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]
 ) -> Comparison:
-    """Two runs: their blocks have nothing in common. A/A twins, and what is measured only once per run, are not compared."""
+    """Compare two runs, whose blocks have nothing in common.
+
+    A/A twins, and what is measured only once per run, are not compared.
+    """
     refuse_apart(first, second)
-    mine, theirs = (
+    first_arms, second_arms = (
         {arm.name: arm for arm in run.record.arms if arm.role not in {"again", "reference"}} for run in (first, second)
     )
-    pairs = [(arm, theirs[name]) for name, arm in mine.items() if name in theirs]
+    pairs = [(arm, second_arms[name]) for name, arm in first_arms.items() if name in second_arms]
     if base_arm is not None and other_arm is not None:
-        pairs = [(_arm(first, base_arm), _arm(second, other_arm))]
+        pairs = [(_find_arm(first, base_arm), _find_arm(second, other_arm))]
     if not pairs:
         sides = (", ".join(run.arms) for run in (first, second))
         fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
@@ -100,18 +115,20 @@ def _across(
         tuple(rows),
         tuple(notes),
         family=(family,),
-        missing_arms=() if base_arm else tuple(name for name in mine if name not in theirs),
-        missing_points=tuple(point for point in first.points if any(_lacks(meeting, *pair, point) for pair in pairs)),
+        missing_arms=() if base_arm else tuple(name for name in first_arms if name not in second_arms),
+        missing_points=tuple(
+            point for point in first.points if any(_misses_point(meeting, *pair, point) for pair in pairs)
+        ),
     )
 
 
-def _lacks(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
-    """Whether `base` was to be measured at a point and `other` was not."""
-    there = meeting.points.get(point.name)
-    planned = there is not None and meeting.other.at(other.name, there.name) is not None
+def _misses_point(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
+    """Return whether `base` was to be measured at a point and `other` was not."""
+    counterpart = meeting.points.get(point.name)
+    planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned
 
 
-def _arm(run: RunCells, name: str) -> Arm:
+def _find_arm(run: RunCells, name: str) -> Arm:
     refuse_unknown(name, run.arms, run.record.id, f"has no arm '{name}'")
     return run.arms[name]

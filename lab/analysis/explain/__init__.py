@@ -1,1 +1,1 @@
-"""Decisions → sentences: what a run, a comparison and a gate say, and what to do about it. Decides nothing."""
+"""The step from decisions to sentences: what a run, a comparison or a gate shows, and what to do about it."""

@@ -1,4 +1,4 @@
-"""A comparison → one sentence per arm that ends in something to do: what to apply, or "don't bother" with the bound."""
+"""The advice of a comparison: one sentence per arm that ends in what to apply, or "don't bother" with the bound."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
 MOST_NAMED = 3
-"""Findings of an arm that its sentence names; the others are counted."""
+"""The number of an arm's differences that its sentence names; further ones are counted."""
 DIFFERENT_TOOLS = "generators differ"
 FIRST_REASONS = (DIFFERENT_TOOLS, NOT_STEADY, "no valid block", "no block in which", TWO_CLUSTERS)
-"""How notes begin that tell why nothing could be judged, rather than why one metric is not."""
+"""The beginnings of notes that explain why nothing could be judged, rather than why one metric is not."""
 TOO_SELDOM = "a search tries each rate too seldom for an interval; what it finds is the knee"
 WIDE = 0.1
-"""A bound beyond 10 % is worth more blocks."""
+"""The bound, as a fraction, beyond which more blocks are recommended."""
 
 
 AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "nothing", "instrument"]
@@ -41,16 +41,19 @@ AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "n
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One arm pair's sentence. Kinds:
+    """The sentence about one arm pair.
 
-    apply       better, never worse: `snippet` is what to apply (of another system: nothing, the text says so)
+    Kinds:
+
+    apply       better, never worse: `snippet` is what to apply (empty for another system: the text has it)
     keep        worse, never better: stay with the base
-    mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as of apply, and the text says when
+    mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as for apply, and
+                the text has the condition
     moved       a difference though the manifests are the same, or of two runs no larger than their common baseline's
-    same        what differs is smaller than what is worth knowing, in all that is judged
+    same        all that is judged is equivalent
     unresolved  no difference resolved; the text has the bound
-    nothing     no row could be judged; the text says what would help
-    instrument  a difference, and the other side is only to measure by: nothing to apply
+    nothing     no row could be judged; the text has what would help
+    instrument  a difference, and the second side is only to measure by: nothing to apply
     """
 
     base_arm: str
@@ -61,22 +64,24 @@ class Advice:
 
 
 def after_unserved(comparison: Comparison, row: Compared) -> str:
-    """Of a row that is `unserved`: what tells why."""
+    """Return what explains a row that is `unserved`."""
     search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
-    said = f"the base served {row.point.name} and this did not"
-    return f"{said}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
+    message = f"the base served {row.point.name} and this did not"
+    return f"{message}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
 
 
 def advices(comparison: Comparison) -> tuple[Advice, ...]:
-    """One per arm pair, in the rows' order."""
+    """Return the advice of each arm pair, in the rows' order."""
     by_pair: dict[tuple[str, str], list[Compared]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
-    return tuple(Advice(*pair, *_Pair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
+    return tuple(Advice(*pair, *_ArmPair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class _ArmPair:
+    """An arm pair of a comparison, about which a sentence is made."""
+
     comparison: Comparison
     base_arm: str
     other_arm: str
@@ -84,184 +89,195 @@ class _Pair:
 
     @property
     def variants(self) -> tuple[VariantRecord, VariantRecord]:
+        """The variants of the two arms."""
         return self.comparison.variants((self.base_arm, self.other_arm))
 
     @property
     def same_settings(self) -> bool:
+        """True if the two arms have the same manifests."""
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
     def anchored(self) -> bool:
-        """Whether the runs have a baseline in common that says what drifted between them."""
+        """True if the runs have a baseline in common that shows what drifted between them."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
     def told(self) -> tuple[AdviceKind, str, str]:
-        """Kind, text and snippet."""
-        own = self.base_arm == self.other_arm or _arm(self.comparison.other, self.other_arm).baseline == self.base_arm
-        name = self.other_arm if own else f"{self.other_arm} against {self.base_arm}"
+        """The advice: its kind, text and snippet."""
+        is_own = (
+            self.base_arm == self.other_arm
+            or _find_arm(self.comparison.other, self.other_arm).baseline == self.base_arm
+        )
+        name = self.other_arm if is_own else f"{self.other_arm} against {self.base_arm}"
         resolved = [row for row in self.rows if row.decision.resolved]
         open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
         same = [row for row in self.rows if row.decision is Decision.SAME]
         few = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
         short = f"; {few} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if few else ""
         if not resolved and open_rows:
-            return "unresolved", f"{name}: {self._unresolved(open_rows, short)}", ""
+            return "unresolved", f"{name}: {self._describe_inconclusive(open_rows, short)}", ""
         if not resolved and same:
-            text = f"the same in {_count(same)}: don't bother: {_amount(_widest(same))} at most{short}"
+            text = f"the same in {_count(same)}: don't bother: {_describe_bound(_find_widest(same))} at most{short}"
             return "same", f"{name}: {text}", ""
         if not resolved:
-            return "nothing", f"{name}: {self._nothing()}", ""
+            return "nothing", f"{name}: {self._explain_nothing()}", ""
         # differences in several units have no order
         resolved.sort(key=lambda row: -abs(row.estimate.effect) if row.estimate and row.relative else 0.0)
         resolved.sort(key=lambda row: row.metric != self._primary)
         firsts: dict[tuple[str, str], Compared] = {}
-        for row in resolved:  # the percentiles of a load are one, as they tend to move together
+        for row in resolved:  # the percentiles of a load are one finding, as they tend to move together
             firsts.setdefault((row.point.name, "latency" if row.metric in QUANTILES else row.metric), row)
-        named = list(firsts.values())[:MOST_NAMED]
+        named_rows = list(firsts.values())[:MOST_NAMED]
         findings = (
-            f"{_where(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
-            for row in named
+            f"{_describe_place(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
+            for row in named_rows
             if row.estimate
         )
-        said = f"{name}: {', '.join(findings)}"
-        said += f", and {len(resolved) - len(named)} more" if len(resolved) > len(named) else ""
-        said += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
-        said += f"; the same in {len(same)} more" if same else ""
-        said += short
+        message = f"{name}: {', '.join(findings)}"
+        message += f", and {len(resolved) - len(named_rows)} more" if len(resolved) > len(named_rows) else ""
+        message += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
+        message += f"; the same in {len(same)} more" if same else ""
+        message += short
         clear = [row for row in resolved if row.beyond_baseline]
-        if moved := self._moved(clear):
-            return "moved", f"{said}: {moved}", ""
+        if moved := self._explain_moved(clear):
+            return "moved", f"{message}: {moved}", ""
         if len(clear) < len(resolved):
-            said += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
+            message += f" (of these not clearly beyond what their common baseline moved: {len(resolved) - len(clear)})"
         if not self.comparison.paired and not self.anchored:
-            said += f" (no common baseline says what drifted between the runs; {self._beside})"
-        if why := self.variants[1].only_to_measure_by:
-            return "instrument", f"{said}: {ONLY_TO_MEASURE_BY}: {why}", ""
+            message += f" (no common baseline says what drifted between the runs; {self._remeasure_in_one_run})"
+        if reason := self.variants[1].only_to_measure_by:
+            return "instrument", f"{message}: {ONLY_TO_MEASURE_BY}: {reason}", ""
         first = {row.decision: row for row in reversed(clear)}
         better, worse = first.get(Decision.BETTER), first.get(Decision.WORSE)
         if better and worse:
-            said += f": better in {_where(better)}, worse in {_where(worse)}"
-            return self._apply(said, "mixed", " only if the first matters more to you")
+            message += f": better in {_describe_place(better)}, worse in {_describe_place(worse)}"
+            return self._apply(message, "mixed", " only if the first matters more to you")
         if worse:
-            by_table = self.comparison.paired and _arm(self.comparison.other, self.other_arm).role == "variant"
+            by_table = self.comparison.paired and _find_arm(self.comparison.other, self.other_arm).role == "variant"
             stay = "do not apply it" if by_table else f"stay with {self.base_arm}"
             if self.base_arm == self.other_arm:
                 stay = f"keep the manifests of {self.comparison.base.id}"
-            return "keep", f"{said}: {stay}", ""
+            return "keep", f"{message}: {stay}", ""
         if fell := next((row.fell for row in self.rows if row.fell), ""):
-            return self._apply(f"{said}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
-        return self._apply(said)
+            return self._apply(f"{message}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
+        return self._apply(message)
 
-    def _moved(self, clear: Sequence[Compared]) -> str:
-        """Why what is resolved is no setting's doing, as far as anybody can tell; empty: it may be."""
+    def _explain_moved(self, clear: Sequence[Compared]) -> str:
+        """Return why no setting made the resolved differences, as far as that is known; empty if one may have."""
         if self.same_settings and self.comparison.paired:
             return "a false claim, as it is the same variant: `just aa` counts them"
         if self.same_settings:
-            return f"the manifests are the same in both runs, so no setting did this: {self._beside}"
+            return f"the manifests are the same in both runs, so no setting did this: {self._remeasure_in_one_run}"
         if any(note.startswith(TWO_MACHINES) for note in self.comparison.notes) and not self.anchored:
-            return f"on two machines, so apply nothing yet: {self._beside}"
+            return f"on two machines, so apply nothing yet: {self._remeasure_in_one_run}"
         if not clear:
             moved = "not clearly more than their common baseline moved between the runs"
-            return f"{moved}, so apply nothing yet: {self._beside}"
+            return f"{moved}, so apply nothing yet: {self._remeasure_in_one_run}"
         return ""
 
     @property
     def _primary(self) -> str | None:
-        """The metric that the other side's hypothesis is about, as its rows call it."""
-        wanted = self.variants[1].primary_metric
-        return wanted if not self.rows or self.rows[0].relative or wanted is None else CARRIED.get(wanted, wanted)
+        """The metric that the second side's hypothesis is about, as its rows call it."""
+        metric = self.variants[1].primary_metric
+        return metric if not self.rows or self.rows[0].relative or metric is None else CARRIED.get(metric, metric)
 
     @property
-    def _beside(self) -> str:
-        """How to measure the two where nothing can drift between them."""
+    def _remeasure_in_one_run(self) -> str:
+        """The advice how to measure the two where nothing can drift between them."""
         before, after = self.variants
         if self.same_settings:
-            return f"compare settings within one run ({self._again(after.name)}), not across these two"
+            return f"compare settings within one run ({self._format_command(after.name)}), not across these two"
         if self.base_arm != self.other_arm:
-            return f"measure both in one run: {self._again(f'{before.name} {after.name}')}"
-        return f"give the two settings an overlay each and measure both in one run: {self._again('A B')}"
+            return f"measure both in one run: {self._format_command(f'{before.name} {after.name}')}"
+        return f"give the two settings an overlay each and measure both in one run: {self._format_command('A B')}"
 
-    def _apply(self, said: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
-        """The snippet or, where none has what differs, the manifests. `when`: in words, on what condition."""
+    def _apply(self, message: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
+        """Return the advice to apply the snippet or, where no snippet has what differs, the manifests.
+
+        `when` is the condition, in words.
+        """
         before, after = self.variants
         same_arm = self.base_arm == self.other_arm
         if after.snippet and not (same_arm and after.snippet == before.snippet):
-            return kind, f"{said}: apply{when}:", after.snippet
-        what = f"apply its manifests (just show {self.other_arm})"
+            return kind, f"{message}: apply{when}:", after.snippet
+        action = f"apply its manifests (just show {self.other_arm})"
         if same_arm:
-            what = f"apply manifests/{after.name}.yaml of {self.comparison.other.id}"
+            action = f"apply manifests/{after.name}.yaml of {self.comparison.other.id}"
         elif not after.own_knobs:
-            what = f"there is no setting to apply: choose {self.other_arm}"
-        return kind, f"{said}: {what}{when}", ""
+            action = f"there is no setting to apply: choose {self.other_arm}"
+        return kind, f"{message}: {action}{when}", ""
 
-    def _unresolved(self, rows: Sequence[Compared], short: str) -> str:
-        """The bound is what the interval leaves possible; the primary metric's, and the widest of all."""
-        own = [row for row in rows if row.metric == self._primary]
-        widest = {row.metric: row for row in map(_widest, filter(None, (own, rows)))}.values()
-        bounds = " or ".join(map(_amount, widest))
+    def _describe_inconclusive(self, rows: Sequence[Compared], short: str) -> str:
+        """Describe the bound that the intervals leave possible: that of the primary metric, and the widest of all."""
+        primary_rows = [row for row in rows if row.metric == self._primary]
+        widest = {row.metric: row for row in map(_find_widest, filter(None, (primary_rows, rows)))}.values()
+        bounds = " or ".join(map(_describe_bound, widest))
         wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
         text = f"no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
             few = "so few blocks could not have resolved so many comparisons"
             text += f"; {few}: compare one arm, or measure more blocks"
-        for row in rows:  # where it moved for sure, and by more than is worth knowing and it showed against itself
+        for row in rows:  # where the baseline moved significantly, and by more than the margin and its noise floor
             ends, least = row.baseline_move and row.baseline_move.interval, max(row.size.worth, row.size.guard)
             if ends and (ends[0] > least or ends[1] < -least):
                 hides = "its baseline moved between the runs, though"
-                other = "their common baseline moved between the runs, which may hide a difference"
-                text += f"; {hides if self.same_settings else other}: {self._beside}"
+                may_hide = "their common baseline moved between the runs, which may hide a difference"
+                text += f"; {hides if self.same_settings else may_hide}: {self._remeasure_in_one_run}"
                 break
         after, record = self.variants[1], self.comparison.other
         if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
             text += another_load(after.name, after.hypothesis_sweep, record.target)
         return text
 
-    def _nothing(self) -> str:
-        """Why no row could be judged, and what would help."""
+    def _explain_nothing(self) -> str:
+        """Return why no row could be judged, and what would help."""
         before, after = self.variants
-        same = before.name in (after.name, _arm(self.comparison.other, self.other_arm).baseline)
+        same = before.name in (after.name, _find_arm(self.comparison.other, self.other_arm).baseline)
         arms, record = after.name if same else f"{before.name} {after.name}", self.comparison.other
         if short := [row for row in self.rows if row.decision is Decision.NO_INTERVAL]:
             if record.knee is not None:  # a search has no blocks to choose
-                return f"{TOO_SELDOM}: {self._again(arms)}"
+                return f"{TOO_SELDOM}: {self._format_command(arms)}"
             least = min((row.estimate.n for row in short if row.estimate), default=0)
             few = f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
-            return f"{few}: {self._again(arms)} --blocks {stats.MIN_BLOCKS + max(map(self._lost, short))}, or more"
+            return f"{few}: {self._format_command(arms)} --blocks {stats.MIN_BLOCKS + max(map(self._count_lost, short))}, or more"
         if unserved := next((row for row in self.rows if row.unserved), None):
             return f"nothing to judge: {after_unserved(self.comparison, unserved)}"
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
-        why = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
-        if why.startswith(NOT_STEADY):
-            return f"{why}; no effect is computed"
-        return f"nothing to judge: {why}: {self._remedy(why, arms)}"
+        reason = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
+        if reason.startswith(NOT_STEADY):
+            return f"{reason}; no effect is computed"
+        return f"nothing to judge: {reason}: {self._find_remedy(reason, arms)}"
 
-    def _remedy(self, why: str, arms: str) -> str:
-        if why.startswith(TWO_CLUSTERS):
+    def _find_remedy(self, reason: str, arms: str) -> str:
+        if reason.startswith(TWO_CLUSTERS):
             return "find out what decides between them, as no number of blocks narrows it"
-        if why.startswith(DIFFERENT_TOOLS):
+        if reason.startswith(DIFFERENT_TOOLS):
             return "measure both with one generator"
         for record in (self.comparison.base, self.comparison.other):
             if any(f"--resume {record.id}" in note for note in self.comparison.notes):
                 return rerun.resume(record)
-        if why.startswith(FIRST_REASONS):
-            return f"measure again: {self._again(arms)}"
+        if reason.startswith(FIRST_REASONS):
+            return f"measure again: {self._format_command(arms)}"
         sweep, record = self.variants[1].hypothesis_sweep, self.comparison.other
-        return remedy(why, arms, sweep if sweep != record.sweep else None, record.target)
+        return remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
-    def _lost(self, row: Compared) -> int:
-        """Blocks that were planned and do not count, inside a run for want of either side: as many may be lost again."""
+    def _count_lost(self, row: Compared) -> int:
+        """Return the planned blocks that do not count, inside a run because either side is missing.
+
+        As many may be lost again.
+        """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
-    def _again(self, arms: str) -> str:
-        """The command that measures these as the run was."""
+    def _format_command(self, arms: str) -> str:
+        """Return the command that measures these arms as the run was measured."""
         return rerun.measure(self.comparison.other, arms)
 
 
-def _where(row: Compared) -> str:
+def _describe_place(row: Compared) -> str:
     return f"{about(row.metric).title} at {row.point.name}"
 
 
@@ -269,21 +285,24 @@ def _count(rows: Sequence[Compared]) -> str:
     return "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
 
 
-def _amount(row: Compared) -> str:
+def _describe_bound(row: Compared) -> str:
     size = size_text(row, bound(row.estimate))
-    return f"{size if row.relative else f'a difference of {size}'} in {_where(row)}"
+    return f"{size if row.relative else f'a difference of {size}'} in {_describe_place(row)}"
 
 
-def _widest(rows: Sequence[Compared]) -> Compared:
-    """The row whose bound is the largest; of differences, which have many units, against what was measured."""
+def _find_widest(rows: Sequence[Compared]) -> Compared:
+    """Return the row whose bound is the largest.
+
+    Differences have many units, so they are divided by the baseline's absolute value.
+    """
 
     def size(row: Compared) -> float:
         level = row.base.level.value if row.base.level else 0.0
-        most = bound(row.estimate)
-        return most if row.relative or not level else most / abs(level)
+        largest = bound(row.estimate)
+        return largest if row.relative or not level else largest / abs(level)
 
     return max(rows, key=size)
 
 
-def _arm(record: RunRecord, name: str) -> Arm:
+def _find_arm(record: RunRecord, name: str) -> Arm:
     return next(arm for arm in record.arms if arm.name == name)

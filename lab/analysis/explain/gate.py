@@ -1,4 +1,7 @@
-"""What a gate says: why each row has its verdict, what to do about it (with the number of blocks where more would help), and its conclusion."""
+"""The sentences of a gate: why each row has its verdict, what to do about it, and the conclusion.
+
+The advice has the number of blocks where more of them would help.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ MEASURE_MISSING = (
 
 
 def reason(row: Compared, limit: float, case: Case) -> str:
-    """Return why a row is that case."""
+    """Return why a row is that case, given its bound."""
     if case == "broken":
         return f"no valid block of the candidate: {broken(row)}; the base has {format_blocks(row.counted[0])}"
     if case == "untold" or row.estimate is None:
@@ -54,8 +57,8 @@ def reason(row: Compared, limit: float, case: Case) -> str:
     if case == "at-least":
         return f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
     if case == "open":
-        why = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
-        resolved = "resolved, but not how large it is" if worse else f"not resolved{why}"
+        notes = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
+        resolved = "resolved, but not how large it is" if worse else f"not resolved{notes}"
         return f"{change}: {resolved}, and its interval allows more than {text}"
     small = "worse, resolved, but within the bound" if worse else "within the bound"
     return f"{change}: {small} of {text}"
@@ -63,32 +66,34 @@ def reason(row: Compared, limit: float, case: Case) -> str:
 
 def in_both(first: Gated, second: Gated) -> str:
     """Return why a row is a regression that was close to its bound in two measurements."""
-    changes = " and ".join(change_text(one.row, one.row.estimate) for one in (first, second) if one.row.estimate)
+    changes = " and ".join(
+        change_text(gated.row, gated.row.estimate) for gated in (first, second) if gated.row.estimate
+    )
     return f"{changes} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
 
 
 def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> str:
-    """Return what to do about a row of that case."""
+    """Return what to do about a row of that case, given its bound."""
     base, other, same = row.base, row.other, comparison.same_settings(row.pair)
     if case == "within":
         return "nothing to do"
     if case == "at-least":
         return AFTER_LEAST
     if case == "broken" or (row.fell and case in ("untold", "fell")):
-        shown = f"`just table {other.run}` shows what happened"
+        look = f"`just table {other.run}` shows what happened"
         if same:
-            return f"{SAME_VARIANT}: {shown}" if comparison.paired else f"{SAME}: {shown}, then {REMEASURE}"
-        return f"keep {base.arm} as it was; {shown}"
+            return f"{SAME_VARIANT}: {look}" if comparison.paired else f"{SAME}: {look}, then {REMEASURE}"
+        return f"keep {base.arm} as it was; {look}"
     if case == "untold":
-        return _after_nothing(comparison, row)
+        return _advise_uncompared(comparison, row)
     if case == "open":
-        return _after_open(comparison, row, limit)
+        return _advise_open(comparison, row, limit)
     if case == "close":
         command = measure(comparison.other, other.arm)
         if comparison.paired:
             return f"measure it again on fresh bring-ups: {command}, and name that run by --again RUN"
-        both = "both" if base.arm == other.arm else f"{base.arm} and {other.arm}"
-        return f"measure {both} again on fresh bring-ups: {command}, and name those runs by --again RUN RUN"
+        arms = "both" if base.arm == other.arm else f"{base.arm} and {other.arm}"
+        return f"measure {arms} again on fresh bring-ups: {command}, and name those runs by --again RUN RUN"
     if same and comparison.paired:
         return f"a false claim: {SAME_VARIANT}: measure with --blocks {2 * base.planned_blocks} or more, or on another machine"
     if same:
@@ -99,13 +104,13 @@ def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> s
     return f"keep {base.arm} as it was; `just compare {runs}` shows every metric"
 
 
-def _after_nothing(comparison: Comparison, row: Compared) -> str:
-    """What would tell a row that is not compared."""
+def _advise_uncompared(comparison: Comparison, row: Compared) -> str:
+    """Return what would decide a row that is not compared."""
     sides = (row.base, row.other)
     left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
-    most = min(counted + more for counted, more in zip(row.counted, left, strict=True))
-    runs = [run for run, more in zip((comparison.base, comparison.other), left, strict=True) if more]
-    if runs and min(row.counted) < stats.MIN_BLOCKS <= most:  # blocks that were never begun are enough
+    possible = min(counted + remaining for counted, remaining in zip(row.counted, left, strict=True))
+    runs = [run for run, remaining in zip((comparison.base, comparison.other), left, strict=True) if remaining]
+    if runs and min(row.counted) < stats.MIN_BLOCKS <= possible:  # blocks that were never begun are enough
         goes_on = " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs))
         return f"measure what an interruption left out: {goes_on}"
     if row.unserved:
@@ -113,32 +118,33 @@ def _after_nothing(comparison: Comparison, row: Compared) -> str:
     if (row.estimate is not None and not row.estimate.has_interval) or LONELY in row.notes:
         if comparison.other.knee is not None:
             return AFTER_SEARCH
-        counted = row.estimate.n if row.estimate else 0  # pairs, or the fewer of two runs
+        counted = row.estimate.n if row.estimate else 0  # pairs, or the fewer blocks of two runs
         _, planned = min((len(side.values), side.planned_blocks) for side in sides)
         needed = max(stats.MIN_BLOCKS, ceil(stats.MIN_BLOCKS * planned / counted) if counted else 2 * planned)
         return f"measure with --blocks {needed} or more ({counted} of {planned} counted here, {stats.MIN_BLOCKS} must)"
     counts = zip(sides, row.counted, strict=True)
-    if lost := sorted({str(each) for side, counted in counts if not counted for each in side.invalid}):
+    if lost := sorted({str(reason) for side, counted in counts if not counted for reason in side.invalid}):
         return f"measure again where this does not happen: {', '.join(lost)}"
     if row.base.generator != row.other.generator:
         return "measure both with the same generator"
     return f"gate another metric by --metric{'' if comparison.paired else f', or {REMEASURE}'}"
 
 
-def _after_open(comparison: Comparison, row: Compared, bound: float) -> str:
-    """What would tell a row whose interval reaches beyond its bound: how many blocks resolve an effect as large as that."""
+def _advise_open(comparison: Comparison, row: Compared, bound: float) -> str:
+    """Return how many blocks, or what else, would decide a row whose interval reaches beyond its bound."""
     estimate, text = row.estimate, limit_text(row, bound)
     assert estimate is not None and estimate.sd is not None and estimate.interval, "what is open has an interval"
     if comparison.other.knee is not None:
         return AFTER_SEARCH
-    wanted = 0 if comparison.paired else blocks_wanted(comparison.rows)
+    least_blocks = 0 if comparison.paired else blocks_wanted(comparison.rows)
     fewer, twice = "gate one arm (RUN:ARM RUN:ARM)", 2 * estimate.n
     few = (
-        f"{fewer}, or measure both with --blocks {wanted} or more:"
+        f"{fewer}, or measure both with --blocks {least_blocks} or more:"
         f" {sum(comparison.family)} {TOO_FEW} are never resolved"
     )
-    if min(worse_by(row, end) for end in estimate.interval) > bound:  # all of it does, and yet it is not resolved
-        if wanted:
+    # the whole interval lies beyond the bound, and yet the effect is not resolved
+    if min(worse_by(row, end) for end in estimate.interval) > bound:
+        if least_blocks:
             return few
         if abs(estimate.effect) <= row.size.guard:
             guard = size_text(row, row.size.guard)
@@ -150,21 +156,21 @@ def _after_open(comparison: Comparison, row: Compared, bound: float) -> str:
     if needed is None:
         return f"too noisy to resolve {text} in any number of blocks that is planned: allow more, or measure on a quieter machine"
     if needed > estimate.n:
-        return f"measure with --blocks {max(needed, wanted)}, which resolve {text}"
-    if wanted:
+        return f"measure with --blocks {max(needed, least_blocks)}, which resolve {text}"
+    if least_blocks:
         return few
-    here = format_blocks(estimate.n)
-    return f"measure again with --blocks {twice}: {here} resolve {text}, and the effect lies near it"
+    blocks = format_blocks(estimate.n)
+    return f"measure again with --blocks {twice}: {blocks} resolve {text}, and the effect lies near it"
 
 
 # -- a gate --------------------------------------------------------------------------------------------------
 
 
 def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
-    """(why there is nothing to gate, what to ask for instead)"""
+    """Return (why there is nothing to gate, what to ask for instead)."""
     instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
-    if own := dict.fromkeys(row.metric for row in rows if not row.relative):
-        instead = f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(own)}"
+    if outcomes := dict.fromkeys(row.metric for row in rows if not row.relative):
+        instead = f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(outcomes)}"
     if not rows:
         return "the runs have no row in common", instead
     if not any(row.relative for row in rows):
@@ -176,27 +182,29 @@ def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
 
 
 def missing_text(gate: Gate) -> str:
-    """`not in run-2: arm keepalive, point rate-1000, metric gap_s`."""
+    """Format what the candidate's run lacks: `not in run-2: arm keepalive, point rate-1000, metric gap_s`."""
     return f"not in {gate.comparison.other.id}: {', '.join(gate.missing)}"
 
 
 def conclusion(gate: Gate, strict: bool) -> str:
-    """How many of what, and what to do now."""
+    """Return the number of rows with each verdict, and what to do now."""
     failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "cannot-tell", "passed"))
     counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} cannot tell, {passed} passed"
     if gate.missing:
         counts += f", {missing_text(gate)}"
     if failed:
         comparison = gate.comparison
-        same = comparison.paired and all(comparison.same_settings(one.row.pair) for one in gate.of("regression"))
+        same = comparison.paired and all(comparison.same_settings(gated.row.pair) for gated in gate.of("regression"))
         return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
     if gate.verdict == "cannot-tell":
-        known = "nothing is known of this change" if not passed else "not all is known of this change"
-        return f"{counts}: {known}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"
-    # of the bound, how much its interval reaches; without an interval, or a bound of 0, the least
+        knowledge = "nothing is known of this change" if not passed else "not all is known of this change"
+        return (
+            f"{counts}: {knowledge}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"
+        )
+    # the share of the bound that its interval reaches; without an interval, or with a bound of 0, the least
     worst = max(
-        (one for one in gate.rows if one.decides),
-        key=lambda one: one.worst / one.limit if one.worst is not None and one.limit else float("-inf"),
+        (gated for gated in gate.rows if gated.decides),
+        key=lambda gated: gated.worst / gated.limit if gated.worst is not None and gated.limit else float("-inf"),
     )
-    said = change_text(worst.row, worst.row.estimate) if worst.row.estimate else ""
-    return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {said} of {worst.bound}"
+    change = change_text(worst.row, worst.row.estimate) if worst.row.estimate else ""
+    return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {change} of {worst.bound}"

@@ -1,6 +1,6 @@
-"""What has to be said with rows and runs: below a table of one run, and of two that are compared.
+"""The notes of rows and runs: what is printed below a table of one run, and of two that are compared.
 
-Refuses to decide, and to say what to do: that are verdicts (`run`, `comparison`, `gate`).
+Notes do not decide, and they do not recommend anything: verdicts do that (`run`, `comparison`, `gate`).
 """
 
 from __future__ import annotations
@@ -34,21 +34,24 @@ WHY_NO_MORE = {
     "errors": "limited by what failed",
     "waiting": "no CPU was full: what it waited for was the limit",
 }
-"""Notes of closed-loop rows in which every sample had this limit."""
+"""Limit → the note of a closed-loop row in which every sample had it."""
 FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
 ENOUGH = 4
-"""Valid samples of an arm at a load from which on its numbers stand by themselves beside a migration."""
+"""The least number of valid samples of an arm at a load for its numbers to stand without a note in a migration."""
 BEYOND_P = 0.05
 MACHINE = ("cpu", "cpus", "hypervisor")
 MEMORY_DIFFERS = 0.02
-"""Of one machine a kernel or a balloon takes less than that."""
+"""The share by which the memory of two machines differs at least.
+
+A kernel or a balloon takes less than that of one machine.
+"""
 
 
 # -- of a row ------------------------------------------------------------------------------------------------
 
 
 def notes_of(row: Row) -> Iterator[str]:
-    """Yield what has to be said with a row."""
+    """Yield the notes of a row."""
     cell, steady = row.cell, row.point.disturbance is None
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
@@ -65,69 +68,79 @@ def notes_of(row: Row) -> Iterator[str]:
         yield row.exhaustion.note
     for effect in row.shown if row.arm.role == "variant" else ():
         estimate = effect.estimate
-        if row.thirds and estimate and (said := row.thirds.sentence(effect.metric, estimate.effect)):
-            yield f"{about(effect.metric).title}: {said}"
+        if row.thirds and estimate and (sentence := row.thirds.sentence(effect.metric, estimate.effect)):
+            yield f"{about(effect.metric).title}: {sentence}"
     if row.missing is not None:
         yield row.missing.text
     if row.pair is not None:
-        yield from _of_pair(row.pair)
-    carried = (  # by something else than CPU per request, though a generator was the limit
+        yield from _list_pair_notes(row.pair)
+    carried = (  # by another metric than CPU per request, though a generator was the limit
         effect.metric != "cpu_per_request"
         and (effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A})
         for effect in row.shown
     )
     if row.generator_limited and row.arm.role != "reference" and not any(carried):
         yield LIMITED
-    # p99.9 is mixed up by fewer failures than the others
+    # p99.9 is mixed up by fewer failures than the other metrics
     if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
         yield ERRORS_MIX
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
     for name in COLUMNS if steady else ():
-        found = cell.absolute(name) if about(name).ratio else None
-        if found is not None and found.clusters:
-            yield f"{about(name).title} in two clusters: {clusters_text(about(name), found.clusters, found.blocks)}"
+        absolute = cell.absolute(name) if about(name).ratio else None
+        if absolute is not None and absolute.clusters:
+            yield f"{about(name).title} in two clusters: {clusters_text(about(name), absolute.clusters, absolute.blocks)}"
     for effect in row.shown:
-        yield from _effect_notes(effect, steady, own=cell.unsteady is not None)
+        yield from _list_effect_notes(effect, steady, arm_unsteady=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
-    if len(limits) == 1 and (why := WHY_NO_MORE.get(limits.pop() or "")):
-        yield why
+    if len(limits) == 1 and (limit := WHY_NO_MORE.get(limits.pop() or "")):
+        yield limit
     yield from cell.notes
 
 
-def _of_pair(pair: Pair) -> Iterator[str]:
-    """What of it does not count, and whether the backends, which no knob of the process reaches, cost the same on both sides."""
-    own = pair.own
-    if lost := sum(own.invalid.values()):
-        yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in own.invalid.items())}"
-    if own.tried < own.planned_blocks:
-        yield f"{own.planned_blocks - own.tried} pairs not measured"
+def _list_pair_notes(pair: Pair) -> Iterator[str]:
+    """Yield the notes of a pair: its samples that do not count, and whether the backends cost the same on both sides.
+
+    No knob of the proxy's process reaches the backends.
+    """
+    cell = pair.own
+    if lost := sum(cell.invalid.values()):
+        yield f"{lost} pairs invalid: {', '.join(f'{reason} {count}' for reason, count in cell.invalid.items())}"
+    if cell.tried < cell.planned_blocks:
+        yield f"{cell.planned_blocks - cell.tried} pairs not measured"
     gaps = [
-        side.unexplained for sample in own.counted.values() if (side := sample.pair) and side.unexplained is not None
+        side.unexplained for sample in cell.counted.values() if (side := sample.pair) and side.unexplained is not None
     ]
     usual = usual_gap()
     if gaps and usual is not None and median(gaps) > usual:
         yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
-    control = paired(own, pair.base, BACKEND)
+    control = paired(cell, pair.base, BACKEND)
     if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
         metric = about("cpu_per_request")
         yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
-def _effect_notes(effect: Effect, steady: bool, own: bool) -> Iterator[str]:
-    """`own`: the arm itself is not steady, which its row says already."""
+def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iterator[str]:
+    """Yield the notes of an effect.
+
+    Args:
+        effect: The effect.
+        steady: Whether the load is steady.
+        arm_unsteady: Whether the arm itself is not steady, which its row reports already.
+
+    """
     metric, estimate = about(effect.metric), effect.estimate
-    if effect.note and not (own and effect.estimate is None):
-        named = effect.decision is Decision.BIMODAL or not steady
-        yield f"{metric.title}: {effect.note}" if named else effect.note
+    if effect.note and not (arm_unsteady and effect.estimate is None):
+        with_title = effect.decision is Decision.BIMODAL or not steady
+        yield f"{metric.title}: {effect.note}" if with_title else effect.note
     if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
     if estimate is None or effect.note:
         return
     if stats.OUTLIERS in estimate.notes and estimate.has_interval:
         middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
-        beside = metric.ends(estimate.hl_low, estimate.hl_high)
-        yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{beside}"
+        ends = metric.ends(estimate.hl_low, estimate.hl_high)
+        yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{ends}"
     if stats.ALIKE in estimate.notes:
         yield f"{metric.title}: {stats.ALIKE}, so that its interval is narrower than it should be"
     if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
@@ -142,34 +155,37 @@ def _effect_notes(effect: Effect, steady: bool, own: bool) -> Iterator[str]:
 
 
 def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
-    """How to read the rows' table, as far as it holds for what stands in it."""
+    """Return how to read the rows' table, as far as it applies to what the table has."""
     stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
-    others = _of_disturbances(rows) if disturbed else _of_steady_loads(rows)
-    return tuple(dict.fromkeys((*stood_in, *_of_handshakes(rows), *others)))
+    of_loads = _list_disturbance_notes(rows) if disturbed else _list_steady_notes(rows)
+    return tuple(dict.fromkeys((*stood_in, *_list_handshake_notes(rows), *of_loads)))
 
 
-def _of_handshakes(rows: Sequence[Row]) -> Iterator[str]:
-    """What the canaries' TLS came to: once where it is the same for all that had any, else with the arms that it is of."""
-    found: dict[str, dict[str, None]] = {}
+def _list_handshake_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what the canaries' TLS handshakes agreed on.
+
+    It is one note if it is the same for all arms with TLS, else one per agreement with its arms.
+    """
+    arms_by_tls: dict[str, dict[str, None]] = {}
     for row in rows:
         for tls in (sample.tls for sample in row.cell.counted.values() if sample.tls):
-            found.setdefault(", ".join(tls[name] for name in TLS_FACTS if name in tls), {})[row.arm.name] = None
-    for agreed, arms in found.items():
-        whose = f" of {', '.join(arms)}" if len(found) > 1 else ""
-        yield f"TLS{whose}, as a canary's handshake came to it: {agreed}"
+            arms_by_tls.setdefault(", ".join(tls[name] for name in TLS_FACTS if name in tls), {})[row.arm.name] = None
+    for agreed, arms in arms_by_tls.items():
+        of_arms = f" of {', '.join(arms)}" if len(arms_by_tls) > 1 else ""
+        yield f"TLS{of_arms}, as a canary's handshake came to it: {agreed}"
 
 
-def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
+def _list_steady_notes(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
-    shown = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
-    known = [found for found in shown if found is not None]
-    if any(found.value is not None for found in known):
+    values = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    absolutes = [value for value in values if value is not None]
+    if any(absolute.value is not None for absolute in absolutes):
         yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
-    if any(found.value is None and not found.clusters for found in known):
+    if any(absolute.value is None and not absolute.clusters for absolute in absolutes):
         yield FEW_BLOCKS
-    if any(found.clusters for found in known):
+    if any(absolute.clusters for absolute in absolutes):
         yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
     if judged := [effect for row in rows for effect in row.shown if effect.decision.judged]:
         worth = expm1(judged[0].size.worth)
@@ -179,8 +195,8 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
         )
         if any(effect.scheme for effect in judged):
             yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
-            yield from _of_sides([row.pair for row in rows if row.pair])
-    if _marked(rows):
+            yield from _list_side_notes([row.pair for row in rows if row.pair])
+    if _has_marks(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only the effect column claims"
     if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
         yield f"–: fewer than {BEYOND} requests lie beyond it"
@@ -188,23 +204,26 @@ def _of_steady_loads(rows: Sequence[Row]) -> Iterator[str]:
         yield "errors (+n): n more in invalid samples"
 
 
-def _of_sides(pairs: Sequence[Pair]) -> Iterator[str]:
-    """The left side against the right one, whatever arm was there: half and half, so that no effect has it; it is not taken out."""
-    metric, found = "cpu_per_request", list[float]()
+def _list_side_notes(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield how the left side of pairs differs from the right one, whatever arm was there.
+
+    Each arm is on either side in half of the blocks, so no effect contains this difference, and it is not subtracted.
+    """
+    metric, deviations = "cpu_per_request", list[float]()
     for pair in pairs:
         logs = pair.log_ratios(metric)
-        for block, each in logs.items():
+        for block, ratio in logs.items():
             side = pair.own.counted[block].pair
             if side is not None and len(logs) > 1:
-                away = each - fmean(logs.values())
-                found.append(away if side.side == "left" else -away)
-    if len(found) >= stats.MIN_BLOCKS:
-        estimate = stats.difference(found, [0.0] * len(found))
+                deviation = ratio - fmean(logs.values())
+                deviations.append(deviation if side.side == "left" else -deviation)
+    if len(deviations) >= stats.MIN_BLOCKS:
+        estimate = stats.difference(deviations, [0.0] * len(deviations))
         ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
         yield f"the left side against the right one, whoever was there: {about(metric).title} {about(metric).change(estimate.effect)}{ends}"
 
 
-def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
+def _list_disturbance_notes(rows: Sequence[Row]) -> Iterator[str]:
     measured = [row for row in rows if row.cell.valid_blocks]
     if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
         yield "median of the blocks [95 % interval of the median]"
@@ -212,7 +231,7 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{FEW_BLOCKS}; nothing is claimed"
     if any(effect.decision.judged for row in rows for effect in row.shown):
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
-    if _marked(rows):
+    if _has_marks(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only a variant's primary metric claims"
     if measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
@@ -223,7 +242,7 @@ def _of_disturbances(rows: Sequence[Row]) -> Iterator[str]:
         yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
 
 
-def _marked(rows: Sequence[Row]) -> bool:
+def _has_marks(rows: Sequence[Row]) -> bool:
     return any(effect.marked for row in rows for effect in row.effects)
 
 
@@ -231,7 +250,7 @@ def _marked(rows: Sequence[Row]) -> bool:
 
 
 def changed_facts(record: RunRecord) -> list[str]:
-    """A note per resumption on a machine that was not quite the same."""
+    """Return a note for each resumption on a machine that was not quite the same."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
@@ -240,19 +259,24 @@ def changed_facts(record: RunRecord) -> list[str]:
 
 
 def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
-    """A note for each metric that scattered more than it was planned with, by more than chance (χ² of the variance, one-sided 5 %)."""
-    found: list[str] = []
+    """Return a note for each metric whose standard deviation is significantly larger than it was planned with.
+
+    The test is the one-sided χ² test of a variance at 5 %.
+    """
+    notes: list[str] = []
     for promise in record.designed.promised:
-        own = [row for row in rows if row.point.name == promise.point and row.arm.role == "variant"]
-        for estimate in (one.estimate for row in own for one in row.shown if one.metric == promise.metric):
+        at_point = [row for row in rows if row.point.name == promise.point and row.arm.role == "variant"]
+        for estimate in (
+            effect.estimate for row in at_point for effect in row.shown if effect.metric == promise.metric
+        ):
             if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
                 continue
             if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
-                what = f"{about(promise.metric).title} at {promise.point}"
-                found.append(
-                    f"{what} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
+                place = f"{about(promise.metric).title} at {promise.point}"
+                notes.append(
+                    f"{place} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
                 )
-    return found
+    return notes
 
 
 # -- of a migration's runs -----------------------------------------------------------------------------------
@@ -261,64 +285,65 @@ def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
 def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield a sentence for each arm and load whose numbers would mislead, in the table's order.
 
-    That is where its samples are not steady, where fewer than `ENOUGH` count (alone and as a side of a pair), or where they end before
-    the proxy's ports run out.
+    Their samples are not steady, or fewer than `ENOUGH` count (solo ones and sides of pairs together), or they end
+    before the proxy's ports run out.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
-        where, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
+        place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
         if row.cell.unsteady is not None:
-            yield f"{where}: {row.cell.unsteady.sentence()}"
+            yield f"{place}: {row.cell.unsteady.sentence()}"
             continue
         if row.change is not None:
-            yield f"{where}: {row.change.sentence()}"
+            yield f"{place}: {row.change.sentence()}"
         if (counted := sum(cell.valid_blocks for cell in cells)) < ENOUGH:
-            invalid = [each for cell in cells for each in cell.invalid.items()]
+            invalid = [item for cell in cells for item in cell.invalid.items()]
             reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
-            yield f"{where}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
+            yield f"{place}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
         if row.exhaustion is not None:
-            yield f"{where}: {row.exhaustion.label}"
+            yield f"{place}: {row.exhaustion.label}"
 
 
 # -- of two runs ---------------------------------------------------------------------------------------------
 
 
 def between_notes(meeting: Meeting) -> Iterator[str]:
-    """Everything two runs recorded that differs, the machine first and loudly; then what each has to say of itself."""
+    """Yield everything recorded that differs between two runs, another machine first, then the notes of each run."""
     first, second = meeting.base, meeting.other
-    one, two = first.record, second.record
+    base, other = first.record, second.record
     facts = {
-        name: f"{name}: {one.facts.get(name, 'not recorded')} / {two.facts.get(name, 'not recorded')}"
-        for name in differing(one.facts, two.facts)
+        name: f"{name}: {base.facts.get(name, 'not recorded')} / {other.facts.get(name, 'not recorded')}"
+        for name in differing(base.facts, other.facts)
     }
-    machine = [name for name in facts if _is_machine(name, one, two)]
+    machine = [name for name in facts if _differs_by_machine(name, base, other)]
     if machine:
         yield f"{TWO_MACHINES}: {'; '.join(facts[name] for name in machine)}"
-    if one.id == two.id:
-        yield f"both are called {one.id}: if one is a copy of the other, what differs was changed by hand"
+    if base.id == other.id:
+        yield f"both are called {base.id}: if one is a copy of the other, what differs was changed by hand"
     yield from (fact for name, fact in facts.items() if name not in machine)
-    if one.git_commit != two.git_commit:
-        yield f"the lab's commit: {_commit(one)} / {_commit(two)}"
-    if one.sweep != two.sweep:
-        yield f"sweep: {one.sweep} / {two.sweep}"
+    if base.git_commit != other.git_commit:
+        yield f"the lab's commit: {_format_commit(base)} / {_format_commit(other)}"
+    if base.sweep != other.sweep:
+        yield f"sweep: {base.sweep} / {other.sweep}"
     renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
-    yield from (f"{name} is called {other} in {SECOND}" for name, other in renamed)
+    yield from (f"{name} is called {new_name} in {SECOND}" for name, new_name in renamed)
     yield from (f"not compared: {apart}" for apart in points_apart(first, second))
-    for run, other, label in ((first, second, FIRST), (second, first, SECOND)):
-        if alone := [arm.name for arm in run.record.arms if arm.name not in other.arms]:
-            yield f"in {label} only: {', '.join(alone)}"
+    for run, counterpart, label in ((first, second, FIRST), (second, first, SECOND)):
+        if unmatched := [arm.name for arm in run.record.arms if arm.name not in counterpart.arms]:
+            yield f"in {label} only: {', '.join(unmatched)}"
         yield from (f"{label}: {note}" for note in run_notes(run))
 
 
 def run_notes(run: RunCells) -> Iterator[str]:
-    """What a run says of itself: resumed with other facts, not all measured, not measurable."""
+    """Yield the notes of a run itself: resumed with other facts, not measurable, not all measured."""
     yield from changed_facts(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:
         yield f"not all of it was measured: {rerun.resume(run.record)} goes on"
 
 
-def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
-    before, after = one.facts.get(name), two.facts.get(name)
+def _differs_by_machine(name: str, base: RunRecord, other: RunRecord) -> bool:
+    """Return whether a fact that differs shows that two machines were used."""
+    before, after = base.facts.get(name), other.facts.get(name)
     if before is not None and after is not None and name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
         return before.split(", ")[:3] != after.split(", ")[:3]
     if before is not None and after is not None and name == "memory_bytes":
@@ -326,6 +351,6 @@ def _is_machine(name: str, one: RunRecord, two: RunRecord) -> bool:
     return name in MACHINE and None not in (before, after)
 
 
-def _commit(record: RunRecord) -> str:
+def _format_commit(record: RunRecord) -> str:
     commit, plus, changes = (record.git_commit or "unknown").partition("+")
     return f"{commit[:12]}{plus}{changes}"

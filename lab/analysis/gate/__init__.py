@@ -1,1 +1,1 @@
-"""A comparison and what may get worse → a regression, passed, or nobody can tell."""
+"""The gate: a comparison and what may get worse → a regression, passed, or inconclusive."""

@@ -1,6 +1,6 @@
-"""A comparison and what may get worse → a gate for CI to act on: its verdicts (`judge`) and what to do about them (`explain`).
+"""A gate for CI, made from a comparison and bounds: its verdicts (`judge`) and what to do about them (`explain`).
 
-Refuses to pass on nothing, and runs of two machines.
+It does not pass if there was nothing to judge, and it refuses runs of two machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from lab.base.errors import UsageError, refuse_unknown
 
 
 def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
-    """Judge what `bounds` ask for, of these arms (empty: all). UsageError where that is nothing, and for runs of two machines."""
+    """Judge the rows that have a bound, of the named arms.
+
+    Args:
+        comparison: The comparison.
+        bounds: The bounds.
+        arms: The arms to judge; empty: all.
+
+    Raises:
+        UsageError: No row has a bound, an arm is unknown, or the runs are of two machines.
+
+    """
     if differing := next((note for note in comparison.notes if note.startswith(TWO_MACHINES)), ""):
         fault = f"{comparison.base.id} and {comparison.other.id} are of two machines: {differing.partition(': ')[2]}"
         raise UsageError("gate", fault, f"no setting can be judged by that: {REMEASURE}")
@@ -27,23 +37,23 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
             raise UsageError("--arm", fault, f"may be named: {', '.join(sorted(candidates))}")
         refuse_unknown(name, candidates, "--arm", f"no arm '{name}' is compared")
     rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
-    found, left_out = chosen(comparison, rows, bounds)
-    if not found:
-        why, instead = why_nothing(rows, bounds)
-        raise UsageError("gate", f"nothing to gate: {'; '.join(left_out) or why}", instead)
+    selected, left_out = chosen(comparison, rows, bounds)
+    if not selected:
+        empty_reason, instead = why_nothing(rows, bounds)
+        raise UsageError("gate", f"nothing to gate: {'; '.join(left_out) or empty_reason}", instead)
     judged: list[Gated] = []
-    for row in found:
+    for row in selected:
         bound = bounds.of(row)
-        limit = (bounds.regression or 0.0) if bound is None else bound  # where it stands for one that is gated
+        limit = (bounds.regression or 0.0) if bound is None else bound  # None: it stands for a row that has a bound
         case = case_of(row, limit)
-        verdict, said = VERDICTS.get(case, "cannot-tell"), reason(row, limit, case)
-        judged.append(Gated(row, limit, verdict, said, advice(comparison, row, limit, case), close=case == "close"))
+        verdict, message = VERDICTS.get(case, "cannot-tell"), reason(row, limit, case)
+        judged.append(Gated(row, limit, verdict, message, advice(comparison, row, limit, case), close=case == "close"))
     gated, too_noisy = detectable(comparison, judged, bounds)
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
-    held = {one.row.metric for one in judged}
-    missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in held]
-    if bounds.regression is not None and not any(one.row.relative for one in judged):
+    gated_metrics = {item.row.metric for item in judged}
+    missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in gated_metrics]
+    if bounds.regression is not None and not any(item.row.relative for item in judged):
         missing.append("a steady load")
     return Gate(comparison, bounds, gated, (*left_out, *too_noisy), tuple(missing))
 
@@ -51,28 +61,28 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
 def confirmed(first: Gate, second: Gate) -> Gate:
     """Return the second measurement's gate, in which a row that was close to its bound in both is a regression.
 
-    Both measured the same change, each on bring-ups of its own. A row that was close in one of them alone stays undecided. The first gate
-    itself, where nothing in it has to be measured again.
+    Both measured the same change, each on its own bring-ups. A row that was close in only one of them stays undecided.
+    If nothing in the first gate must be measured again, the first gate is returned.
     """
     if not first.to_measure_again:
         return first
-    before = {one.name: one for one in first.rows if one.close}
+    before = {gated.name: gated for gated in first.rows if gated.close}
     rows = tuple(
         replace(
-            one,
+            gated,
             verdict="regression",
             close=False,
-            said=in_both(before[one.name], one),
-            do=advice(second.comparison, one.row, one.limit, "worse"),
+            said=in_both(before[gated.name], gated),
+            do=advice(second.comparison, gated.row, gated.limit, "worse"),
         )
-        if one.close and one.name in before
-        else one
-        for one in second.rows
+        if gated.close and gated.name in before
+        else gated
+        for gated in second.rows
     )
     measured = f"measured twice: first {first.comparison.other.id}, then {second.comparison.other.id}"
-    told = [
-        f"{name}: in the first measurement {change_text(one.row, one.row.estimate)}"
-        for name, one in before.items()
-        if one.row.estimate is not None
+    changes = [
+        f"{name}: in the first measurement {change_text(gated.row, gated.row.estimate)}"
+        for name, gated in before.items()
+        if gated.row.estimate is not None
     ]
-    return replace(second, rows=rows, left_out=(*second.left_out, "; ".join([measured, *told])))
+    return replace(second, rows=rows, left_out=(*second.left_out, "; ".join([measured, *changes])))

@@ -1,1 +1,1 @@
-"""Cells → effects and decisions: the one place that decides. Says nothing in sentences but why something is not judged."""
+"""The step from cells to effects and decisions: the only place that decides, with the reason where it does not."""

@@ -1,6 +1,7 @@
-"""A comparison's rows, each two sides in one metric at one point: whether they may be compared, what is decided, what two runs have in common.
+"""The rows of a comparison: two sides in one metric at one point, whether they are compared, what is decided.
 
-Refuses to compare sides that different generators measured, that the rulings exclude, or that could not be told.
+A row also reports how the baseline that two runs have in common moved between them. Sides that different generators
+measured are not compared, nor those that the rulings exclude, nor values that the samples could not show.
 """
 
 from __future__ import annotations
@@ -28,23 +29,38 @@ from lab.stats.units import format_blocks
 from lab.stats.unpaired import unpaired, unpaired_difference
 
 NOT_STEADY = "not steady"
-"""How the reason begins why nothing is compared where samples of an arm change within themselves."""
+"""The beginning of the reason why nothing is compared if samples of an arm change within themselves."""
 LONELY = "no block in which both are valid"
 TWO_CLUSTERS = "its blocks fall into two clusters, so that no difference describes it"
 GUARDED = "surer than chance, but the baseline against itself shows as much as"
 WHY_OPEN = (GUARDED, UNBOUNDED)
-"""Notes that come with a decision, by how they begin."""
+"""The beginnings of notes that come with a decision."""
 TOO_FEW = "comparisons of so few blocks"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """`other` against `base` in one metric at one point; where it is not judged, `notes` say why.
+    """The comparison of `other` with `base` in one metric at one point.
 
-    `primary`: in what the arm's table claims, which is a family of its own. `estimate` and `size` are log-ratios where `relative`, else
-    differences in the metric's own unit. `guard` of the size: the larger of the sides'. `baseline_move`: across runs, the same estimate of the baseline that both runs have with the same
-    manifests. `bound`: one side's number is a bound (`lab.analysis.judge.rulings`), so that what is not resolved bounds nothing. `counted`, `begun`:
-    (base, other) blocks that are valid, whatever the metric, and that were begun.
+    Attributes:
+        point: The load point.
+        metric: The metric's name in the catalogue.
+        title: Its name for people.
+        unit: The unit that it is shown in.
+        more_is_better: Whether more of it is better.
+        relative: Whether `estimate` and `size` are log-ratios; else they are differences in the metric's own unit.
+        base: The numbers of the first side.
+        other: The numbers of the second side.
+        estimate: The effect; None where it is not compared.
+        size: The thresholds it is compared with; its `guard` is the larger of the sides'.
+        decision: The decision about it.
+        holm_p: The adjusted p-value.
+        notes: What a reader must know; of a row that is not judged, why.
+        primary: Whether it is in the metrics that the arm's table claims by, which are a family of their own.
+        baseline_move: Across runs, the same estimate of the baseline that both runs have with the same manifests.
+        bound: Whether one side's number is a bound (`lab.analysis.judge.rulings`), so that an effect that is not
+            resolved has no bound.
+
     """
 
     point: Point
@@ -64,183 +80,208 @@ class Compared:
     baseline_move: stats.Estimate | None = None
     bound: bool = False
     apart: SoloRatio | None = None
-    """Where the two sides' absolute values show another difference than their pair."""
+    """The ratio of the two sides' absolute values, where it contradicts their pair."""
     counted: tuple[int, int] = (0, 0)
+    """The numbers (base, other) of valid blocks, whatever the metric."""
     begun: tuple[int, int] = (0, 0)
+    """The numbers (base, other) of blocks that were begun."""
 
     @property
     def tested(self) -> bool:
-        """Whether its p-value is one of the family that Holm's method adjusts: not where every block of both sides is the same.
+        """True if its p-value is in the family that Holm's method adjusts.
 
-        That p-value can only be 1, so that leaving it out is no selection (Tarone 1990).
+        It is not if every block of both sides has the same value: its p-value can only be 1 then, so leaving it out is
+        no selection (Tarone 1990).
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
 
     def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> Compared:
-        """With why nothing is resolved, where that is known. `holm_p`: adjusted; None below six blocks, and of what is not compared."""
-        why = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
+        """Return the row with its decision, and with the reason why nothing is resolved if that is known.
+
+        Args:
+            decision: The decision.
+            holm_p: The adjusted p-value; None below six blocks, and where nothing is compared.
+            primary: Whether the row is in a metric that the arm's table claims by.
+
+        """
+        reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
         if decision is Decision.CANNOT_TELL and holm_p is not None and holm_p <= SURE_P:
-            why = [f"{GUARDED} {size_text(self, self.size.guard)}"]
-        notes = tuple(dict.fromkeys([*self.notes, *why]))
+            reasons = [f"{GUARDED} {size_text(self, self.size.guard)}"]
+        notes = tuple(dict.fromkeys([*self.notes, *reasons]))
         return replace(self, decision=decision, holm_p=holm_p, primary=primary, notes=notes)
 
     @property
     def pair(self) -> tuple[str, str]:
+        """The names of the arms (base, other)."""
         return self.base.arm, self.other.arm
 
     @property
     def place(self) -> str:
-        """`keepalive at ceiling`, and against what where that is another arm."""
+        """The arm and point for people: `keepalive at ceiling`, with the other side if that is another arm."""
         base, other = self.pair
         return f"{other if base == other else f'{other} against {base}'} at {self.point.name}"
 
     @property
     def fell(self) -> str:
-        """How `other` did not do its work in more samples than `base`: `6 of 10 blocks, proxy-died 4`; empty: it did."""
+        """The way in which `other` failed to do its work in more samples than `base`; empty if it did not.
+
+        Example: `6 of 10 blocks, proxy-died 4`.
+        """
         return fell(self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}")
 
     @property
     def unserved(self) -> bool:
-        """Whether `other` has no valid block of a steady rate, as it was not served, and `base` served it."""
+        """True if `other` has no valid block of a steady rate because it was not served, and `base` served it."""
         base, other = self.counted
         return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
 
     @property
     def beyond_baseline(self) -> bool:
-        """Whether the effect's interval lies wholly beyond what the baseline's move between the runs may have been."""
+        """True if the effect's interval lies wholly beyond what the baseline may have moved between the runs."""
         if self.baseline_move is None:
             return True
-        own, moved = self.estimate.interval if self.estimate else None, self.baseline_move.interval
-        if own is None or moved is None:
+        interval, move = self.estimate.interval if self.estimate else None, self.baseline_move.interval
+        if interval is None or move is None:
             return False
-        most = max(map(abs, moved))
-        return own[0] > most or own[1] < -most
+        largest = max(map(abs, move))
+        return interval[0] > largest or interval[1] < -largest
 
 
 def size_text(row: Compared, size: float) -> str:
-    """A size of the row's kind, for people: `3.2 %`, or `0.21 s`."""
+    """Format a size of the row's kind for people: `3.2 %`, or `0.21 s`."""
     return about(row.metric).size(size)
 
 
 def change_text(row: Compared, estimate: stats.Estimate) -> str:
-    """An effect of the row's kind with its interval where there is one: `−8.2 % [−9.1, −7.3]`."""
+    """Format an effect of the row's kind with its interval if it has one: `−8.2 % [−9.1, −7.3]`."""
     metric = about(row.metric)
     return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
 
 Effects = Mapping[tuple[str, str, str], Effect]
-"""(arm, point, metric) → the effect as the run's table has it."""
+"""A mapping of (arm, point, metric) → the effect as the run's table has it."""
 
 
 def rows_of(
     meeting: Meeting,
     points: Sequence[Point],
     pairs: Sequence[tuple[Arm, Arm]],
-    asked: Collection[str],
+    requested: Collection[str],
     effects: Effects,
 ) -> Iterator[Compared]:
-    """Every metric's row of each pair of arms (base, other) at each of these points of `meeting.base`, not judged yet; none where an arm
-    has no slot there.
+    """Yield the rows of every metric, for each pair of arms at each point, not judged yet.
 
-    `asked`: outcomes that have a row also where they were 0 in every block. `effects`: of one run, what its table says, which is
-    said here, too.
+    There are none where an arm has no slot.
+
+    Args:
+        meeting: The two runs.
+        points: Points of `meeting.base`.
+        pairs: Arms as (base, other).
+        requested: Outcomes that have a row even if they were 0 in every block.
+        effects: For one run: the effects of its table, whose decisions the rows take over.
+
     """
     for point, (base_arm, other_arm) in product(points, pairs):
         base = meeting.base.at(base_arm.name, point.name)
         other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
         if base is not None and other is not None:
-            for metric in compared(point) if point.disturbance is None else _outcomes_of(base, other, asked):
-                yield _row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
+            for metric in compared(point) if point.disturbance is None else _list_outcomes(base, other, requested):
+                yield _build_row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
 
 
-def _outcomes_of(base: Cell, other: Cell, asked: Collection[str]) -> Iterator[str]:
-    """The metrics that have a better side, and were not 0 in every block of both arms, unless `asked` or always shown by a table.
+def _list_outcomes(base: Cell, other: Cell, requested: Collection[str]) -> Iterator[str]:
+    """Yield the outcomes that have a row.
 
-    Of two arms without a valid block, the two that say most, and what was asked for.
+    They have a better side, and were not 0 in every block of both arms, unless they are `requested` or a table always
+    shows them. Two arms without a valid block have `ALONE` and the requested ones.
     """
     if not base.values and not other.values:
-        yield from dict.fromkeys((*ALONE, *asked))
+        yield from dict.fromkeys((*ALONE, *requested))
     for metric in compared(base.point):
         values = [*base.values.get(metric, {}).values(), *other.values.get(metric, {}).values()]
-        shown = METRICS[metric].always or metric in asked or any(value != 0 for value in values)
-        if METRICS[metric].better != "neither" and values and shown:
+        visible = METRICS[metric].always or metric in requested or any(value != 0 for value in values)
+        if METRICS[metric].better != "neither" and values and visible:
             yield metric
 
 
-def _row(meeting: Meeting, base: Cell, other: Cell, metric: str, told: Effect | None) -> Compared:
+def _build_row(meeting: Meeting, base: Cell, other: Cell, metric: str, table_effect: Effect | None) -> Compared:
     relative, point = base.point.disturbance is None, base.point
-    paired_with = meeting.base.cells.pair(other.arm.name, point) if told and told.scheme else None
+    paired_with = meeting.base.cells.pair(other.arm.name, point) if table_effect and table_effect.scheme else None
     sides = paired_with or Pair(other, base)
-    ruled, about_it = _ruled(meeting, sides.base, sides.own, metric), METRICS[metric]
-    split = "" if ruled.why else _split(meeting, sides, metric)
-    move = None if ruled.why else _moved(meeting, base, other, metric)
-    if told:
-        size = told.size
-    else:  # of itself, where it is compared with nothing
+    ruled, entry = _rule_on(meeting, sides.base, sides.own, metric), METRICS[metric]
+    split = "" if ruled.why else _describe_split(meeting, sides, metric)
+    move = None if ruled.why else _estimate_baseline_move(meeting, base, other, metric)
+    if table_effect:
+        size = table_effect.size
+    else:  # an arm that is compared with nothing has the noise floor of itself
         guards = (
-            guard(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, beside=False)
+            guard(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, as_pair=False)
             for run, cell in ((meeting.base, base), (meeting.other, other))
         )
         size = size_of(metric, sides, max(guards), meeting.worth)
     row = Compared(
         point=point,
         metric=metric,
-        title=about_it.short,
-        unit=about_it.unit,
-        more_is_better=about_it.better == "more",
+        title=entry.short,
+        unit=entry.unit,
+        more_is_better=entry.better == "more",
         relative=relative,
         base=meeting.base.stats(base, metric, sides.base),
         other=meeting.other.stats(other, metric, sides.own),
-        estimate=None if ruled.why or split else _estimate(meeting, sides.own, sides.base, metric),
+        estimate=None if ruled.why or split else _estimate_effect(meeting, sides.own, sides.base, metric),
         size=size,
         decision=Decision.NOT_JUDGED,
         holm_p=None,
         notes=(),
         baseline_move=move,
         bound=ruled.bound,
-        apart=misleading_ratio(other, base, told) if told and relative else None,
+        apart=misleading_ratio(other, base, table_effect) if table_effect and relative else None,
         counted=(len(sides.base.counted), len(sides.own.counted)),
         begun=(sides.base.tried, sides.own.tried),
     )
     lonely = "" if ruled.why or split or row.estimate else LONELY
-    concurrent = CONCURRENT if told and CONCURRENT in told.note else ""
+    concurrent = CONCURRENT if table_effect and CONCURRENT in table_effect.note else ""
     moved = ""
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
         moved = f"the baseline itself, the same in both runs, moved by {change_text(row, move)}"
-    said = [
+    notes = [
         *meeting.remarks(base, other),
         ruled.why,
         ruled.note,
         split,
         lonely,
         concurrent,
-        *_estimate_notes(row),
+        *_list_estimate_notes(row),
         moved,
     ]
-    row = replace(row, notes=tuple(dict.fromkeys(filter(None, said))))
-    return row.decided(told.decision, told.holm_p, told.primary) if told and row.estimate else row
+    row = replace(row, notes=tuple(dict.fromkeys(filter(None, notes))))
+    return (
+        row.decided(table_effect.decision, table_effect.holm_p, table_effect.primary)
+        if table_effect and row.estimate
+        else row
+    )
 
 
-def _split(meeting: Meeting, sides: Pair, metric: str) -> str:
-    """Return which side's blocks fall into two clusters, so that no difference is estimated; empty where neither's do.
+def _describe_split(meeting: Meeting, sides: Pair, metric: str) -> str:
+    """Return which side's blocks fall into two clusters, so that no difference is estimated; empty if neither's do.
 
-    Blocks of two runs have nothing in common, so that there each side is looked at by itself.
+    Blocks of two runs have nothing in common, so each side is looked at separately there.
     """
-    own, base = sides.own.known(metric), sides.base.known(metric)
+    arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name
-    apart = own if meeting.paired else {-1 - block: value for block, value in own.items()}
-    found = split_text(apart, base, metric, names if names[0] != names[1] else ("other", "base"))
-    return f"{TWO_CLUSTERS}: {found}" if found else ""
+    separate = arm_values if meeting.paired else {-1 - block: value for block, value in arm_values.items()}
+    clusters = split_text(separate, base_values, metric, names if names[0] != names[1] else ("other", "base"))
+    return f"{TWO_CLUSTERS}: {clusters}" if clusters else ""
 
 
-def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
-    """Whether the two are compared."""
+def _rule_on(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
+    """Return whether the two cells are compared in a metric."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
-    if moved := [cell.unsteady.sentence() for cell in (base, other) if cell.unsteady]:
-        return Ruling(f"{NOT_STEADY}: {'; '.join(dict.fromkeys(moved))}")
+    if changes := [cell.unsteady.sentence() for cell in (base, other) if cell.unsteady]:
+        return Ruling(f"{NOT_STEADY}: {'; '.join(dict.fromkeys(changes))}")
     if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
         return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
     lacking = [cell for cell in (base, other) if not cell.known(metric)]
@@ -249,15 +290,15 @@ def _ruled(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
         return Ruling(untold(other, base, metric, pairs=meeting.paired) or none)
     if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
         return Ruling(f"needs {needs}")
-    found = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
-    if found.why or not lacking:
-        return found
+    ruled = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
+    if ruled.why or not lacking:
+        return ruled
     if metric in QUANTILES:
         return Ruling(f"{metric} needs {BEYOND} requests beyond it in every sample")
     return Ruling(f"no {about(metric).title} was recorded")
 
 
-def _estimate(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
+def _estimate_effect(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
     if meeting.paired:
         return paired(other, base, metric)
     after, before = (list(cell.known(metric).values()) for cell in (other, base))
@@ -266,18 +307,18 @@ def _estimate(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.E
     return unpaired(after, before) if base.point.disturbance is None else unpaired_difference(after, before)
 
 
-def _moved(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Estimate | None:
-    """How the baseline that both runs have moved between them; None inside a run, and of the baseline itself."""
+def _estimate_baseline_move(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Estimate | None:
+    """Estimate how the common baseline moved between the runs; None inside a run, and for the baseline itself."""
     name = meeting.shared_baseline(base.arm, other.arm)
     if name is None or base.arm.name == other.arm.name == name:
         return None
     before, after = meeting.base.at(name, base.point.name), meeting.other.at(name, other.point.name)
-    if before is None or after is None or _ruled(meeting, before, after, metric).why:
+    if before is None or after is None or _rule_on(meeting, before, after, metric).why:
         return None
-    return _estimate(meeting, after, before, metric)
+    return _estimate_effect(meeting, after, before, metric)
 
 
-def _estimate_notes(row: Compared) -> Iterator[str]:
+def _list_estimate_notes(row: Compared) -> Iterator[str]:
     estimate = row.estimate
     if estimate is None:
         return
@@ -288,16 +329,24 @@ def _estimate_notes(row: Compared) -> Iterator[str]:
         yield f"{stats.ALL_EQUAL}: the interval has no width"
     if stats.OUTLIERS in estimate.notes:
         middle = replace(estimate, effect=estimate.hodges_lehmann, low=estimate.hl_low, high=estimate.hl_high)
-        beside = "" if middle.effect == estimate.effect else f": Hodges–Lehmann {change_text(row, middle)}"
-        yield f"{stats.OUTLIERS}{beside}"
+        robust = "" if middle.effect == estimate.effect else f": Hodges–Lehmann {change_text(row, middle)}"
+        yield f"{stats.OUTLIERS}{robust}"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`rows` by point in plan order, then arm pair, then metric. One run: `other` is `base`. `notes`: what differs between the runs.
-    `family`: how many p-values were adjusted together; of a run with steady and disturbed loads, in each of its tables.
+    """The comparison of two runs, or of one run's arms.
 
-    `missing_arms` (where none were named), `missing_points`: of two runs, what would have a row if `other` had it, too.
+    Attributes:
+        base: The record of the first run.
+        other: The record of the second; of one run it is `base`.
+        paired: Whether both are one run, so that blocks are pairs.
+        rows: The rows by point in plan order, then arm pair, then metric.
+        notes: What differs between the runs.
+        family: How many p-values were adjusted together; of a run with steady and disrupted loads, in each of its tables.
+        missing_arms: Of two runs: the arms that would have rows if `other` had them; empty if arms were named.
+        missing_points: The same of points.
+
     """
 
     base: RunRecord
@@ -310,7 +359,7 @@ class Comparison:
     missing_points: tuple[Point, ...] = ()
 
     def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
-        """Those of an arm pair."""
+        """Return the variants of an arm pair."""
         sides = zip((self.base, self.other), pair, strict=True)
         before, after = (
             record.variants[next(arm.variant for arm in record.arms if arm.name == name)] for record, name in sides
@@ -318,29 +367,33 @@ class Comparison:
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Whether an arm pair is one thing measured twice: what differs is no setting's doing, and inside a run nothing's."""
+        """Return whether an arm pair has the same manifests.
+
+        Then no setting made the difference; inside a run nothing did.
+        """
         before, after = self.variants(pair)
         return before.manifests_sha256 == after.manifests_sha256
 
 
 def judged(rows: Sequence[Compared]) -> list[Compared]:
-    """The rows decided: all of these that have a p-value are the family of Holm's method."""
-    found: list[Compared] = []
+    """Return the rows decided: all of these that have a p-value are one family of Holm's method."""
+    results: list[Compared] = []
     holm_p = adjusted([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
-    for row, own in zip(rows, holm_p, strict=True):
+    for row, adjusted_p in zip(rows, holm_p, strict=True):
         if row.estimate is None:
-            found.append(row)
+            results.append(row)
             continue
-        p_value = 1.0 if own is None and row.estimate.has_interval else own  # it is no part of the family
+        p_value = 1.0 if adjusted_p is None and row.estimate.has_interval else adjusted_p  # outside the family
         decision = decide(row.estimate, row.size, p_value, more_is_better=row.more_is_better, bound=row.bound)
-        found.append(row.decided(decision, p_value))
-    return found
+        results.append(row.decided(decision, p_value))
+    return results
 
 
 def blocks_wanted(rows: Sequence[Compared]) -> int:
-    """Across runs: how many blocks on both sides so many comparisons need to be resolved at all; 0: these have them.
+    """Return how many blocks on both sides are needed across runs to resolve so many comparisons at all.
 
-    No rank sum is surer than two of the C(m+n, m) orders, the extremes, and Holm multiplies that by the number of comparisons.
+    0: these rows have them. No rank sum has a smaller p-value than two of the C(m+n, m) orders, the extremes, and Holm
+    multiplies that by the number of comparisons.
     """
     family = [row for row in rows if row.tested]
     sizes = [(len(row.other.values), len(row.base.values)) for row in family]

@@ -1,7 +1,7 @@
-"""The one rule of decision. Two facts: how sure an effect's sign is, and how large it can be → same, better, worse, or nobody can tell.
+"""The one rule of decision: an effect's p-value and its interval → equivalent, better, worse, or inconclusive.
 
-Whoever says that something made a difference asks it: tables, comparisons, the gate, ablations, studies, the report. Refuses to
-decide without an interval, and to let one run be told two things: its decisions are made once, over one family.
+Everything that reports whether something made a difference uses this rule: tables, comparisons, the gate, ablations, studies, the report. It
+does not decide without an interval. A run never gets two answers: its decisions are made once, over one family.
 """
 
 from __future__ import annotations
@@ -14,45 +14,56 @@ from math import log1p
 from lab.stats import paired as stats
 
 SURE_P = 0.05
-"""A sign is claimed at an adjusted p of at most that: at most 5 of 100 runs of nothing claim one anywhere."""
+"""The significance level (alpha): a sign is claimed if its adjusted p-value is at most this.
+
+Then at most 5 of 100 runs without any true effect claim one anywhere.
+"""
 UNBOUNDED = "not resolved, and no bound: the faster side was limited by the generator"
 
 
 class Decision(StrEnum):
-    """What is said of an effect; from `NO_INTERVAL` on nothing is decided. An effect says itself why it is not judged."""
+    """The decision about an effect; from `NO_INTERVAL` on nothing is decided, and the effect has the reason."""
 
     SAME = "same"
-    """Whatever its sign, it is smaller than what is worth knowing."""
+    """Equivalent: the effect is smaller than the equivalence margin, whatever its sign."""
     BETTER = "better"
     WORSE = "worse"
     CANNOT_TELL = "cannot tell"
+    """Inconclusive: neither equivalent, nor better or worse."""
     NO_INTERVAL = "no interval"
-    """Fewer than six blocks."""
+    """Undecided, as there are fewer than six blocks."""
     BIMODAL = "two clusters"
-    """The blocks of an arm fall into two clusters, which no mean and no interval describes: the clusters are the outcome."""
+    """Undecided, as the blocks of an arm fall into two clusters.
+
+    No mean and no interval describes them: the clusters are the outcome.
+    """
     A_A = "a/a"
-    """The baseline against itself: the guard."""
+    """Undecided, as it is the baseline against itself: the A/A noise floor."""
     NOT_JUDGED = "not judged"
     NOT_AVAILABLE = "not available"
-    """There is no estimate."""
+    """Undecided, as there is no estimate."""
 
     @property
     def resolved(self) -> bool:
-        """Whether it is a difference that is worth knowing."""
+        """True if it is a difference: better or worse."""
         return self in {Decision.BETTER, Decision.WORSE}
 
     @property
     def judged(self) -> bool:
-        """Whether it is a decision at all."""
+        """True if it is a decision at all: better, worse, equivalent or inconclusive."""
         return self.resolved or self in {Decision.SAME, Decision.CANNOT_TELL}
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What an effect's size is held to; each ≥ 0 and of the estimate's kind.
+    """The thresholds that an effect is compared with, on the scale of the estimate (log-ratio or difference).
 
-    `worth`: what is smaller is not worth knowing. `guard`: nothing smaller is claimed, as the baseline against itself showed as much
-    (`guard_of`), or as the metric resolves no less. `same`: whether *same* may be said at all: not of what a pair shares.
+    Attributes:
+        worth: The equivalence margin, ≥ 0: smaller effects do not matter.
+        guard: The A/A noise floor, ≥ 0: nothing smaller is claimed, as the baseline against itself showed as much
+            (`guard_of`), or as the metric resolves no less.
+        same: Whether *equivalent* may be decided; not in a pair that may not show all of a cost.
+
     """
 
     worth: float
@@ -61,12 +72,15 @@ class Size:
 
 
 def worth_of(share: float) -> float:
-    """The log-ratio of a share that is worth knowing: 0.02 = 2 %."""
+    """Return the equivalence margin as a log-ratio, given as a share: 0.02 = 2 %."""
     return log1p(share)
 
 
 def guard_of(again: stats.Estimate | None) -> float:
-    """What the baseline against itself forbids to claim: the far end of its interval where that excludes 0, else nothing."""
+    """Return the A/A noise floor: the far end of the interval of the baseline against itself.
+
+    It is 0 where that interval includes 0, or where there is none.
+    """
     if again is None or again.interval is None or again.interval[0] <= 0 <= again.interval[1]:
         return 0.0
     return max(map(abs, again.interval))
@@ -75,10 +89,19 @@ def guard_of(again: stats.Estimate | None) -> float:
 def decide(
     estimate: stats.Estimate, size: Size, adjusted_p: float | None, *, more_is_better: bool, bound: bool = False
 ) -> Decision:
-    """Same within `size.worth` where the interval lies inside it; else better or worse where the sign is sure (`adjusted_p`, as
-    `adjusted` over its family, is at most SURE_P) and the effect beyond the guard; else nobody can tell.
+    """Decide about an effect.
 
-    `bound`: one side's number is a bound, so that what is not resolved is bounded by nothing, and not judged (UNBOUNDED).
+    It is equivalent if its interval lies within `size.worth`. Else it is better or worse if its sign is significant and the effect is beyond
+    the noise floor. Else it is inconclusive.
+
+    Args:
+        estimate: The effect with its interval.
+        size: The thresholds that it is compared with.
+        adjusted_p: The p-value, adjusted over its family (`adjusted`); its sign is significant if this is at most SURE_P.
+        more_is_better: Whether a positive effect is an improvement.
+        bound: Whether one side's number is only a bound. Then an effect that is not resolved has no bound, and is not judged
+            (UNBOUNDED).
+
     """
     if estimate.interval is None:
         return Decision.NO_INTERVAL
@@ -91,6 +114,6 @@ def decide(
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """Each p-value of a family, adjusted by Holm's method (1979) over those that are there."""
+    """Return the p-values of a family, adjusted by Holm's method (1979); None stays None, outside the family."""
     holm = iter(stats.holm([p_value for p_value in p_values if p_value is not None]))
     return [None if p_value is None else next(holm) for p_value in p_values]

@@ -1,8 +1,9 @@
-"""A comparison and what may get worse → for each row: a regression, passed, or nobody can tell, and which case it is.
+"""The judgement of a gate: each row of a comparison is a regression, passed or inconclusive against its bound.
 
-A regression is resolved (as the comparison decided, which is not asked anew) and its estimate is beyond the bound, or the candidate does not work where
-the base does. Passed is only what an interval shows to be within the bound: a row whose interval reaches beyond it is not called good
-because nothing was resolved, nor what is left of a candidate that failed in some blocks.
+A regression is resolved (the comparison decided that, and it is not decided anew), and its estimate is beyond the
+bound. It is also a regression if the candidate does not work where the base does. A row passes only if its interval
+lies within the bound. A row whose interval reaches beyond does not pass because nothing was resolved, nor does the rest
+of a candidate that failed in some blocks.
 """
 
 from __future__ import annotations
@@ -21,27 +22,42 @@ from lab.stats import paired as stats
 from lab.stats.power import resolvable
 
 CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
-"""What is gated unless metrics are named: at a closed loop, and at a given rate."""
+"""The metrics that are gated unless others are named: at a closed loop, and with an offered rate."""
 
 Verdict = Literal["regression", "passed", "cannot-tell"]
-"""What a decision and a bound come to."""
+"""The verdict on a row, by its decision and its bound."""
 Case = Literal["broken", "untold", "close", "worse", "fell", "at-least", "open", "within"]
-"""No valid block of the candidate by a fault of its own; not compared; worse, but close to the bound; worse; it failed in some blocks; worse by an
-unknown amount; the interval reaches beyond the bound; it does not.
+"""The case that a row is.
+
+broken    no valid block of the candidate, by its own fault
+untold    not compared
+close     worse, but close to the bound
+worse     worse
+fell      the candidate failed in some blocks
+at-least  worse by an unknown amount
+open      the interval reaches beyond the bound
+within    the interval does not
 """
 VERDICTS: Mapping[Case, Verdict] = {"broken": "regression", "worse": "regression", "within": "passed"}
-"""Of all other cases nobody can tell."""
+"""The verdict of each case; all other cases are inconclusive."""
 
 CLOSE = 0.01
-"""A regression whose interval begins less than this (a fraction: 1 %) above the bound is measured a second time before it is called one: of one
-change measured on several boots the ratios have a standard deviation of 8 to 9.5 %, far beyond what one run's interval says.
+"""The distance from the bound, as a fraction (1 %), within which a regression is measured a second time.
+
+It is the distance of the interval's beginning. The ratios of one change measured on several boots have a standard
+deviation of 8 to 9.5 %, far beyond what one run's interval shows.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much worse is still good. `regression`: of steady loads, a fraction (0.05 = 5 %). `more`: of disturbed ones, outcome metric
-    → in its own unit (seconds, bytes, counts). `metrics`: only these of steady loads; empty = what judges a load.
+    """The bounds up to which worse still passes.
+
+    Attributes:
+        regression: The bound of steady loads, a fraction (0.05 = 5 %); None: they are not gated.
+        more: For disrupted loads: outcome metric → bound in its own unit (seconds, bytes, counts).
+        metrics: The only metrics of steady loads to gate; empty: those that judge a load.
+
     """
 
     regression: float | None
@@ -49,58 +65,73 @@ class Bounds:
     metrics: tuple[str, ...] = ()
 
     def of(self, row: Compared) -> float | None:
-        """In the row's kind; None: the row is not gated."""
+        """Return the bound of a row in its kind; None: the row is not gated."""
         if not row.relative:
             return self.more.get(row.metric)
-        # at a given rate the rate is the load's, unless errors are the subject: then it is that of good answers
+        # with an offered rate the rate is the load's, unless errors are the subject: then it is that of good answers
         counts = row.point.rate_rps is None or "errors" in row.point.subject
-        wanted = self.metrics or (CLOSED if counts else GIVEN)
-        return self.regression if row.metric in wanted else None
+        metrics = self.metrics or (CLOSED if counts else GIVEN)
+        return self.regression if row.metric in metrics else None
 
     def concern(self, point: Point) -> bool:
-        """Whether a load of this kind has a bound."""
+        """Return whether a load of this kind has a bound."""
         return self.regression is not None if point.disturbance is None else bool(self.more)
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """One row with its verdict: `said` is why, `do` what to do about it."""
+    """A row of a comparison with its verdict."""
 
     row: Compared
     limit: float
-    """What it is held to, in the row's kind: a fraction, or the metric's own unit."""
+    """The bound it is compared with, in the row's kind: a fraction, or the metric's own unit."""
     verdict: Verdict
     said: str
+    """The reason for this verdict."""
     do: str
+    """The advice about it."""
     close: bool = False
-    """Whether it would be a regression, and is none yet, as its interval begins less than CLOSE above the bound."""
+    """True if it would be a regression, but is none yet, as its interval begins less than CLOSE above the bound."""
     decides: bool = True
-    """Whether it counts. A row that cannot be told apart from its bound in the planned time is listed and counts nothing."""
+    """True if it counts.
+
+    A row whose minimum detectable effect in the planned time is above its bound is listed and counts nothing.
+    """
 
     @property
     def bound(self) -> str:
+        """The bound for people."""
         return limit_text(self.row, self.limit)
 
     @property
     def metric(self) -> str:
+        """The name of the metric for people."""
         return about(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
-        """The worse end of the interval, as `worse_by`."""
+        """The worse end of the interval, as `worse_by`; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
         return max(worse_by(self.row, end) for end in interval) if interval else None
 
     @property
     def name(self) -> str:
-        """`keepalive at ceiling: rate`."""
+        """The row's name for people: `keepalive at ceiling: rate`."""
         return f"{self.row.place}: {self.metric}"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`left_out`: rows that are not judged here and the row that stands for each, in words.
-    `missing`: what was asked for and the candidate's run lacks, `arm keepalive`, `metric gap_s`: nobody can tell of these.
+    """A comparison judged against bounds.
+
+    Attributes:
+        comparison: The comparison.
+        bounds: The bounds.
+        rows: The gated rows.
+        left_out: The rows that are not judged here, and the row that stands for each, in words.
+        missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`: these are
+            inconclusive.
+
     """
 
     comparison: Comparison
@@ -115,48 +146,53 @@ class Gate:
 
     @property
     def to_measure_again(self) -> list[Gated]:
-        """Return the rows that decide after a second measurement; empty where a regression is certain without it."""
+        """The rows that decide after a second measurement; empty where a regression is certain without it."""
         return [] if self.of("regression") else [row for row in self.rows if row.close]
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of its rows: a regression before what nobody can tell, which is also what is missing."""
+        """The worst verdict of its rows: a regression before inconclusive; anything missing is inconclusive, too."""
         if self.of("regression"):
             return "regression"
         return "cannot-tell" if self.of("cannot-tell") or self.missing else "passed"
 
     @property
     def footnotes(self) -> list[str]:
-        """What differs between the runs, first; what is left out; and of the rows what their verdicts leave unsaid: blocks that do
-        not count, requests that failed, how the baseline moved.
+        """The notes to print below the rows.
+
+        First comes what differs between the runs, then what is left out. Then come the rows' notes that are not in
+        their verdicts: blocks that do not count, requests that failed, how the baseline moved.
         """
-        named: dict[str, list[str]] = {}
-        for one in self.rows:
-            for note in one.row.notes:
-                if one.row.estimate is not None and note not in one.said:
-                    named.setdefault(note, []).append(one.name)
-        of_rows = (f"{', '.join(names)}: {note}" for note, names in named.items())
+        names_of: dict[str, list[str]] = {}
+        for gated in self.rows:
+            for note in gated.row.notes:
+                if gated.row.estimate is not None and note not in gated.said:
+                    names_of.setdefault(note, []).append(gated.name)
+        of_rows = (f"{', '.join(names)}: {note}" for note, names in names_of.items())
         return [*self.comparison.notes, *self.left_out, *of_rows]
 
     def exit_status(self, strict: bool) -> int:
-        """1: a regression. 2: it cannot tell of everything, and was asked to (`strict`). 0 else."""
+        """Return 1 for a regression, 2 if something is inconclusive and `strict` is set, else 0."""
         return {"regression": 1, "cannot-tell": 2 if strict else 0, "passed": 0}[self.verdict]
 
 
 def worse_by(row: Compared, effect: float) -> float:
-    """An effect of the row's kind as what is lost by it: a fraction (0.1 = 10 % less rate, 10 % more latency), or in its own unit."""
+    """Return how much is lost by an effect of the row's kind.
+
+    It is a fraction (0.1 = 10 % less rate, 10 % more latency), or in the metric's own unit.
+    """
     if not row.relative:
         return -effect if row.more_is_better else effect
     return 1 - exp(effect) if row.more_is_better else expm1(effect)
 
 
 def limit_text(row: Compared, limit: float) -> str:
-    """`5 %`, or `0.5 s`."""
+    """Format a bound for people: `5 %`, or `0.5 s`."""
     return f"{100 * limit:g} %" if row.relative else about(row.metric).with_unit(limit)
 
 
 def case_of(row: Compared, limit: float) -> Case:
-    """Return which case a row is, held to a bound in its kind. Outcomes in units of their own are never close."""
+    """Return which case a row is, given a bound in its kind; outcomes in the metric's own unit are never close."""
     if broken(row):
         return "broken"
     if row.estimate is None or row.estimate.interval is None or row.decision is Decision.NOT_JUDGED:
@@ -172,7 +208,7 @@ def case_of(row: Compared, limit: float) -> Case:
 
 
 def broken(row: Compared) -> str:
-    """How the candidate failed in all its blocks, where the base has enough that are valid; empty: it did not."""
+    """Return how the candidate failed in all its blocks, if the base has enough valid ones; empty if it did not."""
     base, other = row.counted
     if other or base < stats.MIN_BLOCKS:
         return ""
@@ -180,56 +216,69 @@ def broken(row: Compared) -> str:
 
 
 def chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> tuple[list[Compared], list[str]]:
-    """(rows to gate, what is left out): a row of a load that never shows its metric, however often it is measured; and, unless metrics
-    were named, one that may not be judged, which is replaced by what carries its effect.
+    """Return (rows to gate, what is left out in words).
+
+    A row is left out if its load never shows its metric, however often it is measured. Unless metrics were named, a row
+    that may not be judged is replaced by the row whose metric carries its effect.
     """
-    found: list[Compared] = []
+    selected: list[Compared] = []
     left_out: list[str] = []
     for row in rows:
         if bounds.of(row) is None:
             continue
-        if why := next((why for why in (GIVEN_RATE, FOLLOWS) if why in row.notes), ""):
-            left_out.append(f"{row.place}: {row.title}: {why}")
+        if reason := next((reason for reason in (GIVEN_RATE, FOLLOWS) if reason in row.notes), ""):
+            left_out.append(f"{row.place}: {row.title}: {reason}")
             continue
-        kept, why = row, next((why for why in (LIMITED, ERRORS_MIX) if why in row.notes), LIMITED if row.bound else "")
-        if why and not bounds.metrics and row.decision is Decision.NOT_JUDGED and row.relative:
-            # what is judged where this may not be: CPU per request for a rate that the generator limited, …
-            metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: why})
+        gated, reason = (
+            row,
+            next((reason for reason in (LIMITED, ERRORS_MIX) if reason in row.notes), LIMITED if row.bound else ""),
+        )
+        if reason and not bounds.metrics and row.decision is Decision.NOT_JUDGED and row.relative:
+            # another metric is judged instead: CPU per request for a rate that the generator limited, …
+            metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: reason})
             place = row.point, row.pair, metric
-            others = (other for other in comparison.rows if (other.point, other.pair, other.metric) == place)
-            kept = next((other for other in others if metric != row.metric and other.estimate is not None), row)
-        if kept is not row:
-            why = UNBOUNDED if row.bound else why
-            stands = "" if why == LIMITED else f"; {about(kept.metric).title} stands for it"
-            left_out.append(f"{row.place}: {row.title}: {why}{stands}")
-        if kept not in found:
-            found.append(kept)
-    return found, left_out
+            candidates = (
+                candidate
+                for candidate in comparison.rows
+                if (candidate.point, candidate.pair, candidate.metric) == place
+            )
+            gated = next(
+                (candidate for candidate in candidates if metric != row.metric and candidate.estimate is not None),
+                row,
+            )
+        if gated is not row:
+            reason = UNBOUNDED if row.bound else reason
+            stands = "" if reason == LIMITED else f"; {about(gated.metric).title} stands for it"
+            left_out.append(f"{row.place}: {row.title}: {reason}{stands}")
+        if gated not in selected:
+            selected.append(gated)
+    return selected, left_out
 
 
 def detectable(comparison: Comparison, judged: Sequence[Gated], bounds: Bounds) -> tuple[tuple[Gated, ...], list[str]]:
-    """(the rows with what decides, a line for each metric that does not): what cannot be told apart from its bound in the planned time.
+    """Return (the rows, marked with whether they decide; a line for each metric that does not decide).
 
-    Of each row that nobody can tell the minimum detectable effect is asked for, as its own blocks show it. Rate and CPU per request of
-    closed loops, and metrics that were named, always decide, and where nothing else is known all rows do: no gate passes on nothing.
+    An inconclusive row does not decide if its minimum detectable effect, by its own blocks, is above the bound. Rate and
+    CPU per request of closed loops always decide, as do metrics that were named. If all rows are inconclusive, all
+    decide: no gate passes on nothing.
     """
     level = SURE_P / max(1, sum(comparison.family))
     noisy: dict[str, list[tuple[Gated, float]]] = {}
-    for one in judged:
-        estimate = one.row.estimate
-        if one.verdict != "cannot-tell" or one.close or not one.row.relative or one.row.fell or bounds.metrics:
+    for gated in judged:
+        estimate = gated.row.estimate
+        if gated.verdict != "cannot-tell" or gated.close or not gated.row.relative or gated.row.fell or bounds.metrics:
             continue
-        if one.row.metric not in GIVEN or estimate is None or estimate.sd is None or not estimate.has_interval:
+        if gated.row.metric not in GIVEN or estimate is None or estimate.sd is None or not estimate.has_interval:
             continue
         effect = resolvable(estimate.sd, estimate.n, level)
-        if effect is not None and effect > one.limit:
-            noisy.setdefault(one.row.metric, []).append((one, effect))
-    aside = [one for rows in noisy.values() for one, _ in rows]
-    if all(one.verdict == "cannot-tell" for one in judged):
+        if effect is not None and effect > gated.limit:
+            noisy.setdefault(gated.row.metric, []).append((gated, effect))
+    aside = [gated for rows in noisy.values() for gated, _ in rows]
+    if all(gated.verdict == "cannot-tell" for gated in judged):
         return tuple(judged), []
     lines = [
         f"{about(metric).title} does not decide: its minimum detectable effect in the blocks that were planned is above the bound of"
-        f" {rows[0][0].bound} ({', '.join(f'{effect:.0%} for {one.row.place}' for one, effect in rows)})"
+        f" {rows[0][0].bound} ({', '.join(f'{effect:.0%} for {gated.row.place}' for gated, effect in rows)})"
         for metric, rows in noisy.items()
     ]
-    return tuple(replace(one, decides=one not in aside) for one in judged), lines
+    return tuple(replace(gated, decides=gated not in aside) for gated in judged), lines

@@ -1,7 +1,7 @@
-"""Two runs that meet: which of their loads are the same, and what may never stand side by side. One run meets itself.
+"""The meeting of two runs: which of their loads are the same, and what must never be compared.
 
-Each run is taken apart into its cells, each arm at each point with the generator that made its load. Refuses runs of different targets,
-runs without a load in common, and systems that do different work.
+Each run is taken apart into its cells: each arm at each point, with the generator that made its load. One run meets itself. Refused are
+runs of different targets, runs without a load in common, and systems that do different work.
 """
 
 from __future__ import annotations
@@ -24,30 +24,37 @@ from lab.stats import paired as stats
 from lab.stats.units import format_blocks
 
 FIRST, SECOND = "base", "other"
-"""What the two sides are called where they are two runs."""
+"""The names of the two sides where they are two runs."""
 TWO_MACHINES = "TWO MACHINES ARE COMPARED, not two settings"
 
 
 @dataclass(frozen=True, slots=True)
 class CellStats:
-    """One arm of one run at one point, in one metric; seconds, bytes, req/s or counts. `level`: the median of its blocks alone."""
+    """The numbers of an arm of one run at one point in one metric, in seconds, bytes, req/s or counts."""
 
     run: str
     arm: str
     values: Mapping[int, float]
     """Block → value, of the valid blocks."""
     level: stats.Level | None
+    """The median of its solo blocks with the interval."""
     planned_blocks: int
     invalid: Mapping[Reason, int]
     generator: str
     absolute: Absolute | None = None
-    """What may be shown of its absolute value, of the arm alone."""
+    """The absolute value of the solo arm, as people see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The generator that made a load. `version` None: it did not tell. `rows`: what k6 wrote of every request beside, which
-    cost it CPU (csv, json); None = nothing.
+    """The generator that made a load.
+
+    Attributes:
+        name: Its name.
+        version: Its version; None: it did not report one.
+        stand_in_for: The generator it stood in for; None: it is the sweep's generator.
+        rows: The format (csv, json) in which k6 also wrote a row for every request, which cost it CPU; None: it wrote none.
+
     """
 
     name: str
@@ -60,15 +67,18 @@ class Tool:
         name = " ".join(filter(None, [self.name, self.version, f"--out {self.rows}" if self.rows else ""]))
         return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
 
-    def differs(self, other: Tool) -> bool:
-        """Whether their numbers may not stand side by side. A version that nobody told is no other version."""
-        mine, theirs = (self.name, self.stand_in_for, self.rows), (other.name, other.stand_in_for, other.rows)
-        return mine != theirs or len({self.version, other.version} - {None}) > 1
+    def differs(self, second: Tool) -> bool:
+        """Return whether the numbers of the two must not be compared; an unreported version equals any version."""
+        identity, second_identity = (
+            (self.name, self.stand_in_for, self.rows),
+            (second.name, second.stand_in_for, second.rows),
+        )
+        return identity != second_identity or len({self.version, second.version} - {None}) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class RunCells:
-    """A run, taken apart. UsageError for a damaged run, MeasuringError where its samples do not belong together."""
+    """A run, taken apart into its cells."""
 
     record: RunRecord
     samples: Sequence[Sample]
@@ -76,31 +86,46 @@ class RunCells:
 
     @staticmethod
     def of(run: RunStore) -> RunCells:
+        """Read a stored run.
+
+        Raises:
+            UsageError: The run is damaged.
+            MeasuringError: Its samples do not belong together.
+
+        """
         samples = run.samples()
         return RunCells(run.record, samples, cells_of(run.record.plan(), samples, run.histogram))
 
     @property
     def arms(self) -> Mapping[str, Arm]:
+        """The run's arms by name."""
         return {arm.name: arm for arm in self.record.arms}
 
     @property
     def points(self) -> list[Point]:
-        """Of loads; control runs are none."""
+        """The points of loads, without control runs."""
         return [point for point in self.record.points if not point.control]
 
     def at(self, arm: str, point: str) -> Cell | None:
-        """None where nothing was planned, and of control runs."""
+        """Return the solo cell of an arm at a point; None if none was planned, and for control runs."""
         cell = self.cells.cells.get((arm, point))
         return cell if cell and cell.planned and not cell.point.control else None
 
     @property
     def complete(self) -> bool:
-        """Whether every block was begun."""
+        """True if every block was begun."""
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
     def stats(self, cell: Cell, metric: str, side: Cell) -> CellStats:
-        """Levels are the arm's alone; blocks and what does not count are the compared side's, where that was a pair's."""
+        """Return the numbers of an arm at a point in one metric.
+
+        Args:
+            cell: The solo cell, which has the absolute values.
+            metric: The metric's name in the catalogue.
+            side: The cell that is compared, which has the blocks and the invalid samples: that of a pair, or the solo one.
+
+        """
         return CellStats(
             run=self.record.id,
             arm=cell.arm.name,
@@ -113,13 +138,13 @@ class RunCells:
         )
 
     def tool(self, cell: Cell) -> Tool:
-        """What the samples say; where there is none, what the run was going to use."""
+        """Return the generator by the cell's samples; without any, the one that the run was going to use."""
         used = [sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED]
-        kept = self.record.k6_out(cell.point.name)
-        rows = kept if kept != "summary" else None  # the summary costs nothing
+        output = self.record.k6_out(cell.point.name)
+        rows = output if output != "summary" else None  # the summary costs nothing
         if used:
-            one = min(used, key=lambda sample: sample.generator_version is None)
-            return Tool(one.generator, one.generator_version, one.stand_in_for, rows)
+            sample = min(used, key=lambda sample: sample.generator_version is None)
+            return Tool(sample.generator, sample.generator_version, sample.stand_in_for, rows)
         planned = self.record.generators.get(cell.point.name, {})
         name = planned.get("name") or cell.point.generator
         return Tool(name, planned.get("version"), planned.get("stand_in_for"), rows)
@@ -127,48 +152,58 @@ class RunCells:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """`points`: name of a load in `base` → the same load as `other` has it. `paired`: both are one run."""
+    """Two runs and the loads that they have in common.
+
+    Attributes:
+        base: The first run.
+        other: The second run; the same as `base` if one run meets itself.
+        points: Name of a load in `base` → the same load as `other` has it.
+        paired: Whether both are one run.
+
+    """
 
     base: RunCells
     other: RunCells
     points: Mapping[str, Point]
     paired: bool
     worth: float = WORTH
-    """The share from which on an effect is worth knowing."""
+    """The equivalence margin, as a share."""
 
     @property
     def loads(self) -> list[Point]:
-        """What says how a metric is judged: inside a run its steady loads, of two runs what they have in common."""
+        """The loads that decide how a metric is judged: a run's steady loads, or those common to two runs."""
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if point.disturbance is None]
 
     def name(self, cell: Cell, base: Cell) -> str:
-        """What a side is called in a note."""
+        """Return the name of a side in a note."""
         if self.paired:
             return cell.arm.name
         return FIRST if cell is base else SECOND
 
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
+        """Return the variants of two arms, one of each run."""
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
     def same_settings(self, base: Arm, other: Arm) -> bool:
+        """Return whether two arms have the same manifests."""
         before, after = self.variants(base, other)
         return before.manifests_sha256 == after.manifests_sha256
 
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
-        """The baseline of either arm that both runs have with the same manifests; None inside a run."""
+        """Return the baseline of either arm that both runs have with the same manifests; None inside a run."""
         for name in () if self.paired else (base.baseline or base.name, other.baseline or other.name):
-            mine, theirs = self.base.arms.get(name), self.other.arms.get(name)
-            known = mine and theirs and "reference" not in (mine.role, theirs.role)
-            if mine and theirs and known and self.same_settings(mine, theirs):
+            first, second = self.base.arms.get(name), self.other.arms.get(name)
+            comparable = first and second and "reference" not in (first.role, second.role)
+            if first and second and comparable and self.same_settings(first, second):
                 return name
         return None
 
     def remarks(self, base: Cell, other: Cell) -> Iterator[str]:
-        """What of two sides a reader has to know, whatever the metric."""
+        """Yield what a reader must know about two sides, whatever the metric."""
         for cell in (base, other):
-            if remark := _remark(cell):
+            if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
             if (failed := sum(cell.errors.values())) and cell.point.disturbance is None:
                 yield f"{self.name(cell, base)}: {failed:,} requests failed"
@@ -179,14 +214,14 @@ class Meeting:
         if self.paired or base.arm.name != other.arm.name or self.same_settings(base.arm, other.arm):
             return
         before, after = self.variants(base.arm, other.arm)
-        gone, come = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
-        knobs = " ".join([*(f"−{knob}" for knob in sorted(gone)), *(f"+{knob}" for knob in sorted(come))])
+        removed, added = set(before.knobs) - set(after.knobs), set(after.knobs) - set(before.knobs)
+        knobs = " ".join([*(f"−{knob}" for knob in sorted(removed)), *(f"+{knob}" for knob in sorted(added))])
         changed = f"knobs {knobs}" if knobs else f"compare manifests/{before.name}.yaml in the runs' folders"
         yield f"{base.arm.name}: the manifests differ, so that is what is compared: {changed}"
 
 
-def _remark(cell: Cell) -> str:
-    """What is missing of its blocks: `4 of 6 blocks: 3 invalid (steal 2, other-processes 1), 1 block not measured`."""
+def _describe_missing(cell: Cell) -> str:
+    """Describe a cell's missing blocks: `4 of 6 blocks: 3 invalid (steal 2, dropped 1), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
     parts = [
@@ -200,19 +235,22 @@ def _remark(cell: Cell) -> str:
 
 
 def refuse_apart(first: RunCells, second: RunCells) -> None:
-    """UsageError for runs that have nothing to say about each other."""
-    one, two = first.record, second.record
-    if one.target != two.target:
-        fault = f"is of target '{one.target}', {two.id} of '{two.target}'"
-        raise UsageError(one.id, fault, "results of different targets are never pooled: measure both on one target")
+    """Refuse, with UsageError, runs of different targets and runs without a load in common."""
+    base, other = first.record, second.record
+    if base.target != other.target:
+        fault = f"is of target '{base.target}', {other.id} of '{other.target}'"
+        raise UsageError(base.id, fault, "results of different targets are never pooled: measure both on one target")
     if not common_points(first, second):
         apart = "; ".join(points_apart(first, second)) or "no load but of control runs"
-        remedy = f"measure both with the same load: {rerun.measure(one, 'VARIANT')}"
-        raise UsageError(one.id, f"and {two.id} have no load in common: {apart}", remedy)
+        remedy = f"measure both with the same load: {rerun.measure(base, 'VARIANT')}"
+        raise UsageError(base.id, f"and {other.id} have no load in common: {apart}", remedy)
 
 
 def refuse_families(meeting: Meeting, base: Arm, other: Arm) -> None:
-    """UsageError for a system as it is shipped beside one made to do the same work as others; what has no proxy is of neither."""
+    """Refuse, with UsageError, to compare a system as it is shipped with one made to do the same work as others.
+
+    An arm without a proxy belongs to neither family.
+    """
     before, after = meeting.variants(base, other)
     if "reference" not in {base.role, other.role} and before.family != after.family:
         fault = f"'{after.name}' is of the family '{after.family}', '{before.name}' of '{before.family}'"
@@ -220,30 +258,39 @@ def refuse_families(meeting: Meeting, base: Arm, other: Arm) -> None:
 
 
 def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
-    """Name in the first run → the second's point of the same load, of the same name if it can be. Control runs are left out."""
-    found: dict[str, Point] = {}
+    """Return name in the first run → the second run's point of the same load, without control runs.
+
+    Of several such points the one with the same name is taken.
+    """
+    points: dict[str, Point] = {}
     for point in first.points:
-        same = [other for other in second.points if _load(other) == _load(point)]
+        same = [candidate for candidate in second.points if _strip_load(candidate) == _strip_load(point)]
         if same:
-            found[point.name] = next((other for other in same if other.name == point.name), same[0])
-    return found
+            points[point.name] = next((candidate for candidate in same if candidate.name == point.name), same[0])
+    return points
 
 
-def _load(point: Point) -> Point:
-    """Every key of a load. Who makes it is looked at sample by sample; that no pair bears it, and how often it is tried, is none of the load."""
+def _strip_load(point: Point) -> Point:
+    """Return a point with only those keys that make its load.
+
+    The generator is compared sample by sample. That the point supports no pairing, and how often it is tried, is no part of the load.
+    """
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 
 
 def points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
-    """Loads that only one run has: `ceiling: duration_s 5.0 / 2.0`."""
-    mine, theirs = ({point.name: point for point in run.points} for run in (first, second))
+    """Yield a phrase for each load that only one run has: `ceiling is another load: duration_s 5.0 / 2.0`."""
+    first_points, second_points = ({point.name: point for point in run.points} for run in (first, second))
     common = common_points(first, second)
     met = {point.name for point in common.values()}
-    for name in (name for name in mine if name not in common):
-        if name in theirs and name not in met:
-            one, two = _load(mine[name]).model_dump(mode="json"), _load(theirs[name]).model_dump(mode="json")
-            keys = [f"{key} {one[key]} / {two[key]}" for key in one if one[key] != two[key]]
+    for name in (name for name in first_points if name not in common):
+        if name in second_points and name not in met:
+            load, second_load = (
+                _strip_load(first_points[name]).model_dump(mode="json"),
+                _strip_load(second_points[name]).model_dump(mode="json"),
+            )
+            keys = [f"{key} {load[key]} / {second_load[key]}" for key in load if load[key] != second_load[key]]
             yield f"{name} is another load: {', '.join(keys)}"
         else:
             yield f"{name} is in {FIRST} only"
-    yield from (f"{name} is in {SECOND} only" for name in theirs if name not in met and name not in mine)
+    yield from (f"{name} is in {SECOND} only" for name in second_points if name not in met and name not in first_points)

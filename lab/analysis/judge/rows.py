@@ -1,7 +1,7 @@
-"""A run's rows, one for each arm at each point: its cell, the effects against its baseline, and where absolute values mislead.
+"""The rows of a run, one for each arm at each point: its cell, its effects, and where absolute values mislead.
 
-Table, Markdown, JSON, HTML and exhibits render these rows. Refuses to decide (`effects`), and to word anything: `notes` come from
-`lab.analysis.explain.notes`.
+Table, Markdown, JSON, HTML and exhibits render these rows. The module does not decide (`effects` does), and it words nothing: `notes` come
+from `lab.analysis.explain.notes`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,22 @@ from lab.stats import paired as stats
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
 LIMIT = 0.05
-"""A ratio of absolute values contradicts a pair's interval where it lies outside by more than that: smaller gaps do not show in two digits."""
+"""The distance from a pair's interval at which a ratio of absolute values contradicts it, as a share.
+
+Smaller gaps do not show in two digits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm at one point, which may be a control run. `base`: the cell that it is compared with; None = it is compared with nothing.
-    `pair`: the two as a pair; None = they were none.
+    """The results of one arm at one point, which may be a control run.
+
+    Attributes:
+        cell: The arm's solo cell.
+        base: The cell that it is compared with; None: it is compared with nothing.
+        effects: Its effects against the baseline, metric by metric.
+        pair: The two as a pair; None: they were none.
+
     """
 
     cell: Cell
@@ -41,54 +50,64 @@ class Row:
     effects: tuple[Effect, ...]
     pair: Pair | None = None
     exhaustion: Exhaustion | None = None
-    """Where this load would use up the proxy's local ports: how soon."""
+    """The time until this load would use up the proxy's local ports; None: it would not."""
     thirds: Thirds | None = None
-    """Of a sustained load: its effects within the sample."""
+    """The effects within the sample, for a sustained load."""
     missing: MissingByOrder | None = None
-    """Where samples of the arm or its baseline are invalid by what was measured before: this is the row's outcome."""
+    """The dependence of invalid samples of the arm or its baseline on what was measured before.
+
+    If there is one, it is the row's outcome.
+    """
     notes: tuple[str, ...] = ()
-    """What has to be said with it."""
+    """The notes to print with the row."""
 
     @property
     def arm(self) -> Arm:
+        """The arm."""
         return self.cell.arm
 
     @property
     def point(self) -> Point:
+        """The load point."""
         return self.cell.point
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """What makes an effect here impossible: that this arm, or what it is compared with, is not steady; None: both are."""
+        """The unsteadiness of the arm, or of its baseline, that rules out an effect; None: both are steady."""
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of a steady load that count: of the arm alone, or where there are none, of its pair."""
+        """The samples of a steady load that count: the arm's solo ones, or without any, those of its pair."""
         cells = [self.cell, *([self.pair.own] if self.pair else [])]
         counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
         return next((samples for samples in counted if samples), [])
 
     @property
     def change(self) -> UnsteadyArm | None:
-        """How the arm's sustained samples, which count all the same, change for good; None where they do not, or are not sustained."""
+        """The lasting change of the arm's sustained samples, which count all the same.
+
+        None where they do not change, or are not sustained.
+        """
         return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
 
     @property
     def shown(self) -> tuple[Effect, ...]:
-        """What the effect column carries: the primary metric's effect, or the baseline against itself."""
+        """The effects in the effect column: that of the primary metric, or the baseline against itself."""
         return tuple(effect for effect in self.effects if effect.primary)
 
     @property
     def generator_limited(self) -> bool:
-        """At a closed loop: whether any valid sample of the arm or its baseline was."""
+        """True if the generator was the limit of any valid closed-loop sample of the arm or its baseline."""
         return any(True in limited(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run's steady loads, or its `disturbed` ones. Rows are grouped by point in plan order, control runs last; inside, reference,
-    baselines with their A/A, variants.
+    """The rows of a run's steady loads, or of its disrupted ones, with what is printed around them.
+
+    Rows are grouped by point in plan order, control runs last. Inside a point come the reference, the baselines each with its A/A arm, and the
+    variants.
     """
 
     target: str | None
@@ -97,26 +116,33 @@ class Summary:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     snippets: Mapping[str, str]
+    """Arm → what to apply."""
     disturbed: bool = False
+    """True for the disrupted loads, False for the steady ones."""
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     """Arm → its primary metric, as these rows call it; None or left out where it has none here."""
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arm → the sweep that its hypothesis names, where this run's is another: its load may not be able to show the effect."""
+    """Arm → the sweep that its hypothesis names, if this run's is another.
+
+    This run's load may not be able to show the effect then.
+    """
     not_measurable: tuple[NotMeasured, ...] = ()
-    """What was asked for and cannot be shown here. It counts against nothing."""
+    """The variants that were asked for and cannot be shown here; they count against nothing."""
     systems: frozenset[str] = frozenset()
-    """Arms that are another system than what they are compared with: there is nothing to apply."""
+    """The arms that are another system than what they are compared with: there is nothing to apply."""
     nulls: frozenset[str] = frozenset()
-    """Arms that are compared with their own variant: there is no effect, and what is claimed of them is false."""
+    """The arms that are compared with their own variant: there is no effect, and any claim about them is false."""
     instruments: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arms that are only to measure by → why: nobody should apply them."""
+    """Arm that only serves to measure → why: nobody should apply it."""
     resume: str = ""
-    """The command that measures what an interruption left out; empty = everything planned was begun."""
+    """The command that measures what an interruption left out; empty: everything planned was begun."""
 
     @property
     def complete(self) -> bool:
-        """Return whether every verdict has its samples: every cell all its valid blocks, or an outcome instead (it is not steady, or
-        which samples are invalid depends on what was measured before). No verdict rests on the direct reference.
+        """True if every verdict has its samples.
+
+        Then each cell has all its valid blocks, or an outcome instead: it is not steady, or its invalid samples depend on what was measured
+        before. No verdict rests on the direct reference.
         """
         return all(
             row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
@@ -126,29 +152,45 @@ class Summary:
 
     @property
     def points(self) -> list[Point]:
+        """The points of the rows, each once."""
         return list({row.point.name: row.point for row in self.rows}.values())
 
     def at(self, point: Point) -> list[Row]:
+        """Return the rows of a point."""
         return [row for row in self.rows if row.point.name == point.name]
 
     def control_of(self, row: Row) -> Row | None:
-        """The same arm with the same load and nothing done."""
+        """Return the control run of a row: the same arm with the same load and no disruption; None without one."""
         control = control_of(self.points, row.point)
-        return next((other for other in self.rows if other.arm == row.arm and other.point == control), None)
+        return next(
+            (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None
+        )
 
 
 def slowed_by(rows: Sequence[Row]) -> str | None:
-    """p99, or p50 where an arm has too few answers for it: what is compared with before the disturbance. None in control runs."""
-    told = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
-    return next((name for name in reversed(WINDOWED) if told and all(name in names for names in told)), None)
+    """Return the percentile that is compared with its value before the disruption.
+
+    It is p99, or p50 where an arm has too few answers. None in control runs, and if not even p50 is known.
+    """
+    slowdowns = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
+    return next((name for name in reversed(WINDOWED) if slowdowns and all(name in names for names in slowdowns)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SoloRatio:
-    """Absolute values of an arm and its baseline in one metric, their log-ratio, and the pair's effect whose interval that leaves.
+    """The ratio of two arms' absolute values in one metric, where it leaves the interval of their pair.
 
-    Solo samples of two arms lie minutes apart, and where few blocks have them they vary by more than a pair does: the columns of a table
-    then invite a conclusion that its effect column denies.
+    Solo samples of two arms lie minutes apart, and where few blocks have them they vary by more than a pair does. The columns of a table then
+    invite a conclusion that its effect column denies.
+
+    Attributes:
+        metric: The metric.
+        against: The arm that is compared with.
+        own: The absolute value of the arm.
+        base: That of its baseline.
+        ratio: Their log-ratio.
+        pair: The pair's effect.
+
     """
 
     metric: str
@@ -160,25 +202,30 @@ class SoloRatio:
 
 
 def misleading_ratios(row: Row) -> tuple[SoloRatio, ...]:
-    """Return the metrics of a row in which the ratio of the absolute values leaves the pair's 95 % interval by more than 5 %."""
+    """Return the ratios of a row's absolute values that leave the pair's 95 % interval by more than 5 %."""
     if row.base is None:
         return ()
-    found = (misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
-    return tuple(each for each in found if each is not None)
+    ratios = (misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
+    return tuple(ratio for ratio in ratios if ratio is not None)
 
 
-def misleading_ratio(own: Cell, base: Cell, effect: Effect) -> SoloRatio | None:
-    """Return the ratio of what two arms show alone where it leaves the interval of their pair; None where it does not, or nothing tells.
+def misleading_ratio(arm: Cell, base: Cell, effect: Effect) -> SoloRatio | None:
+    """Return the ratio of two arms' absolute values where it leaves the interval of their pair.
 
-    `own`, `base`: the solo samples of the arm and of what it is compared with. `effect`: of the two in one metric, whose pair either is
-    the effect or stands beside it.
+    None where it does not, and where a value or the interval is missing.
+
+    Args:
+        arm: The solo cell of the arm.
+        base: The solo cell of what it is compared with.
+        effect: The effect between the two in one metric. Their pair is the effect itself, or is reported with it.
+
     """
     pair = effect.estimate if effect.scheme is not None else effect.beside
-    values = own.shown(effect.metric), base.shown(effect.metric)
+    values = arm.shown(effect.metric), base.shown(effect.metric)
     if pair is None or pair.interval is None or not values[0] or not values[1]:
         return None
     ratio, (low, high) = log(values[0] / values[1]), pair.interval
-    shown = own.absolute(effect.metric), base.absolute(effect.metric)
-    if low - log1p(LIMIT) <= ratio <= high + log1p(LIMIT) or shown[0] is None or shown[1] is None:
+    absolutes = arm.absolute(effect.metric), base.absolute(effect.metric)
+    if low - log1p(LIMIT) <= ratio <= high + log1p(LIMIT) or absolutes[0] is None or absolutes[1] is None:
         return None
-    return SoloRatio(effect.metric, effect.against, shown[0], shown[1], ratio, pair)
+    return SoloRatio(effect.metric, effect.against, absolutes[0], absolutes[1], ratio, pair)

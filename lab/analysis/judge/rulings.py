@@ -1,29 +1,29 @@
-"""May an effect be judged at all? Who was the limit, what failed, what pairs recover → why not, or what has to be said with it.
+"""Rulings on whether an effect may be judged at all: why it may not, or which note goes with it.
 
-One metric is chosen beforehand. Which it is may depend on who was the limit and, where one side's number is a bound, on
-which side of the other it lies, but not on how far: that leaves the odds of a false claim as they were.
+They depend on who was the limit, on what failed, and on what pairs recover. The metric is chosen beforehand. It may depend on who was the
+limit and, where one side's number is a bound, on which side of the other it lies. It never depends on how far: so the odds of a false claim
+stay as they were.
 
-- A generator that was the limit at a closed loop is part of the number. Where it was for one side in some block and for
-  the other in none, and that other is the slower, the difference is real and at least that large: the faster
-  side could only be faster without it.
-- A percentile of a closed loop counts whatever the generator's load, where that side counted connections dropped at a
-  full queue in every block and its percentile lies beyond the kernel's first retransmission (1 s), the other's below
-  half of it: no generator's own work makes that difference.
-- Where errors are the subject and a hundredth or more failed in any sample, only the rate of good answers is judged:
-  latencies are of what was answered. Fewer lie beyond p99 whatever they would have taken, and the answers' own p99 is lower
-  only by their share of the ranks; for p99.9 it is a thousandth.
-- Latency is judged at points with a rate, if the sweep has any: a closed loop's follows from its throughput.
+- A generator that was the limit of a closed loop is part of the number. Where it limited one side in some block and the other side in none,
+  and that other side is the slower one, the difference is real and at least that large: without the limit the faster side could only be
+  faster.
+- A percentile of a closed loop counts whatever the generator's load, if the slower side dropped connections at a full queue in every block,
+  its percentile lies beyond the kernel's first retransmission (1 s), and the other's lies below half of it. No generator's own work makes
+  that difference.
+- Where errors are the subject and a hundredth or more failed in any sample, only the rate of good answers is judged: latencies are those of
+  answered requests. Fewer lie beyond p99 whatever they would have taken, and the answers' own p99 is lower only by their share of the
+  ranks. For p99.9 the bound is a thousandth.
+- Latency is judged at points with a rate, if the sweep has any: that of a closed loop follows from its throughput.
 - The rate is judged at closed loops, where it is not given.
-- Whether a metric is a latency its entry in the catalogue says. Any other ratio that is read off a sample is judged at any load,
-  but not where the generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged
-  there, too: it is of each request, however many there are.
+- The catalogue says whether a metric is a latency. Any other ratio that is read off a sample is judged at any load, but not where the
+  generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged there, too: it is a property of each
+  request, however many there are.
 
-`carrier` says which metric stands for the primary one where that one is not judged. Nothing stands for a latency that the
-generator limits: the proxy's CPU per request says what more requests would cost, not how long a backend takes. A
-sweep with rates judges it.
+`carrier` chooses the metric that stands for the primary one where that is not judged. Nothing stands for a latency that the generator limits:
+the proxy's CPU per request shows what more requests would cost, not how long a backend takes. A sweep with rates judges it.
 
-What pairs showed of known costs and of nothing, as committed, says whether a pair may say *same*, and what a plan may promise elsewhere:
-a metric and a scheme without known costs recover nothing.
+The last section reads what committed pairs showed of known costs, and of a variant against itself. It decides whether a pair can be
+*equivalent*, and what a plan may promise elsewhere. A metric and a scheme without known costs recover nothing.
 """
 
 from __future__ import annotations
@@ -51,18 +51,29 @@ ERRORS_MIX = "requests failed, as is this load's subject: only the rate of good 
 GIVEN_RATE = "the rate is given here, not measured"
 FOLLOWS = "latency is judged at the points with a rate; a closed loop's follows from its throughput"
 FAILED_BEYOND_P999 = 0.001
+"""The share of failed requests from which on p99.9 is not judged, where errors are the subject."""
 RETRANSMISSION_S = 1.0
-"""RFC 6298: the first retransmission of a SYN."""
+"""The seconds until the first retransmission of a SYN (RFC 6298)."""
 DROPS = ("ListenOverflows", "ListenDrops")
-"""What a full accept queue always counts. Retransmission timeouts are counted for any connection, a backend's too."""
+"""The counters that a full accept queue always raises.
+
+Retransmission timeouts are counted for any connection, also for one to a backend.
+"""
 LEAST_SLOPE = 0.8
-"""The lower 95 % limit of what is paired on what is injected, from which on a pair may say *same*."""
+"""The least lower 95 % limit of paired cost per injected cost at which a pair can be *equivalent*."""
 DRAWS, SEED = 2000, 2511
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """`why` it is not judged, empty if it is; `note` goes with it. `bound`: it can be claimed, but bounds nothing from above."""
+    """The answer to whether an effect is judged.
+
+    Attributes:
+        why: Why it is not judged; empty if it is.
+        note: A note that goes with the effect.
+        bound: Whether it can be claimed, but has no bound from above.
+
+    """
 
     why: str = ""
     note: str = ""
@@ -70,44 +81,60 @@ class Ruling:
 
 
 def limited(samples: Iterable[Sample]) -> set[bool]:
-    """For each closed-loop sample: whether the generator was its limit."""
+    """Return the set of answers, over all closed-loop samples, to whether the generator was the limit."""
     return {sample.limited_by == "generator" for sample in samples if sample.point.rate_rps is None}
 
 
-def ruling(metric: str, own: Cell, base: Cell, points: Sequence[Point], pairs: bool = True) -> Ruling:
-    """Whether the effect of `own` against `base` in a metric is judged at their point of the sweep's `points`. `pairs`: of blocks."""
+def ruling(metric: str, arm: Cell, base: Cell, points: Sequence[Point], pairs: bool = True) -> Ruling:
+    """Return whether the effect of an arm against its base in a metric is judged at their point.
+
+    Args:
+        metric: The metric's name in the catalogue.
+        arm: The cell of the arm.
+        base: The cell that it is compared with.
+        points: The points of the sweep.
+        pairs: Whether the blocks of the two cells are pairs; not those of two runs.
+
+    """
     point = base.point
     errors = "errors" in point.subject
     if metric == "rate" and point.rate_rps is not None and not errors:
         return Ruling(GIVEN_RATE)
     mixing = FAILED_BEYOND_P999 if metric == "p99.9" else FAILED
-    for sample in (*own.counted.values(), *base.counted.values()) if metric != "rate" and errors else ():
+    for sample in (*arm.counted.values(), *base.counted.values()) if metric != "rate" and errors else ():
         unanswered = sum(count for kind, count in sample.errors.items() if kind != "status")
         tried = (sample.requests or 0) + unanswered
         if tried and sum(sample.errors.values()) / tried >= mixing:
             return Ruling(ERRORS_MIX)
     if metric == "cpu_per_request":
-        same = None in (own.cpu_of, base.cpu_of) or own.cpu_of == base.cpu_of
+        same = None in (arm.cpu_of, base.cpu_of) or arm.cpu_of == base.cpu_of
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
-    known = about(metric)
-    if known.latency and point.rate_rps is None and any(other.rate_rps is not None for other in points):
+    entry = about(metric)
+    if entry.latency and point.rate_rps is None and any(candidate.rate_rps is not None for candidate in points):
         return Ruling(FOLLOWS)
-    ours, theirs = limited(own.counted.values()), limited(base.counted.values())
-    if True not in ours | theirs:
+    arm_limited, base_limited = limited(arm.counted.values()), limited(base.counted.values())
+    if True not in arm_limited | base_limited:
         return Ruling()
-    if middles := _middles(metric, own, base, pairs) if known.latency or metric == "rate" else None:
-        slower = ours if (middles[0] > middles[1]) == (known.better == "less") else theirs
+    if middles := _find_middles(metric, arm, base, pairs) if entry.latency or metric == "rate" else None:
+        slower = arm_limited if (middles[0] > middles[1]) == (entry.better == "less") else base_limited
         if slower == {False} and middles[0] != middles[1]:
             return Ruling(note=AT_LEAST, bound=True)
-        if known.latency and resent(own.counted.values(), base.counted.values(), middles):
-            said = "connections were dropped and sent again after 1 s: no doing of the generator's"
-            return Ruling(note=said, bound=True)
+        if entry.latency and resent(arm.counted.values(), base.counted.values(), middles):
+            note = "connections were dropped and sent again after 1 s: no doing of the generator's"
+            return Ruling(note=note, bound=True)
     return Ruling(LIMITED)
 
 
-def resent(own: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
-    """Whether dropped connections make the difference of two times (`middles`, s; own first), whatever limited the loop."""
-    slower = own if middles[0] > middles[1] else base
+def resent(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
+    """Return whether dropped connections make the difference of two times, whatever limited the loop.
+
+    Args:
+        arm: The samples of the arm.
+        base: The samples of what it is compared with.
+        middles: The times of the two sides in seconds, the arm's first.
+
+    """
+    slower = arm if middles[0] > middles[1] else base
     beyond = max(middles) >= RETRANSMISSION_S and min(middles) < RETRANSMISSION_S / 2
     return beyond and all(
         any(value > 0 and name.rpartition("/")[2] in DROPS for name, value in sample.counters.items())
@@ -115,46 +142,65 @@ def resent(own: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, 
     )
 
 
-def carrier(metric: str, point: Point, points: Sequence[Point], why: Mapping[str, str]) -> str:
-    """The metric that carries the effect of a variant whose primary one is `metric`. `why`: metric → why it is not judged.
+def carrier(metric: str, point: Point, points: Sequence[Point], reasons: Mapping[str, str]) -> str:
+    """Return the metric that carries the effect of a variant whose primary metric is `metric`.
 
-    rate → p99              at a given rate, in a sweep that has no closed loop to measure a rate
+    rate → p99              with an offered rate, in a sweep that has no closed loop to measure a rate
     rate → CPU per request  at a closed loop that the generator limited
-    any → rate              of good answers, where errors are the subject and too many failed for any other
-    So it follows from the load, who was the limit and whether requests failed, never from how large an effect looks.
+    any → rate              of good answers, where errors are the subject and too many failed for any other metric
+
+    So it follows from the load, from who was the limit and from whether requests failed. It never follows from how large an effect looks.
+
+    Args:
+        metric: The primary metric.
+        point: The load point.
+        points: The points of the sweep.
+        reasons: Metric → why it is not judged.
+
     """
     given = point.rate_rps is not None and "errors" not in point.subject
-    if metric == "rate" and given and all(other.rate_rps is not None for other in points):
+    if metric == "rate" and given and all(candidate.rate_rps is not None for candidate in points):
         return "p99"
-    if why.get(metric) == ERRORS_MIX:
+    if reasons.get(metric) == ERRORS_MIX:
         return "rate"
-    return "cpu_per_request" if metric == "rate" and why.get(metric) == LIMITED else metric
+    return "cpu_per_request" if metric == "rate" and reasons.get(metric) == LIMITED else metric
 
 
 def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
-    """Of the samples that do not count, by reason: those in which the system did not do its work."""
+    """Return the number of invalid samples in which the system did not do its work, by reason."""
     return {reason: count for reason, count in invalid.items() if reason.broken}
 
 
-def fell(own: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
-    """How `own` did not do its work in more samples than `base`: what `counted`, and why not the others; empty: it did.
+def fell(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
+    """Describe how an arm did not do its work in more samples than its base; empty if it did not fail more often.
 
-    What is left of it is no fair sample then: the blocks that are missing may have been its worst. `own`, `base`: invalid samples by reason.
+    Then the rest of its blocks is no fair sample: the missing blocks may have been its worst.
+
+    Args:
+        arm: The arm's invalid samples by reason.
+        base: The same of what it is compared with.
+        counted: How many of its blocks count, in words.
+
     """
-    failed = failures(own)
+    failed = failures(arm)
     if sum(failed.values()) <= sum(failures(base).values()):
         return ""
     return ", ".join([counted, *(f"{reason} {count}" for reason, count in failed.items())])
 
 
-def _middles(metric: str, own: Cell, base: Cell, pairs: bool) -> tuple[float, float] | None:
-    """What the estimate is the ratio of: both geometric means over the blocks that both have; where they are no pairs, both medians."""
-    mine, theirs = own.known(metric), base.known(metric)
+def _find_middles(metric: str, arm: Cell, base: Cell, pairs: bool) -> tuple[float, float] | None:
+    """Return the two values that the estimate is the ratio of; None if there is no common block, or no value.
+
+    They are the geometric means over the blocks that both have, or the medians if the blocks are no pairs.
+    """
+    arm_values, base_values = arm.known(metric), base.known(metric)
     if not pairs:
-        levels = own.level(metric), base.level(metric)
+        levels = arm.level(metric), base.level(metric)
         return (levels[0].value, levels[1].value) if levels[0] and levels[1] else None
-    both = mine.keys() & theirs.keys()
-    means = [exp(sum(log(side[block]) for block in both) / len(both)) for side in (mine, theirs) if both]
+    common = arm_values.keys() & base_values.keys()
+    means = [
+        exp(sum(log(side[block]) for block in common) / len(common)) for side in (arm_values, base_values) if common
+    ]
     return (means[0], means[1]) if means else None
 
 
@@ -163,9 +209,15 @@ def _middles(metric: str, own: Cell, base: Cell, pairs: bool) -> tuple[float, fl
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """One metric's scatter of a baseline against itself, as one block has it; a log-ratio's standard deviation.
+    """The standard deviation of one metric of a baseline against itself, in the committed pairs.
 
-    `scheme`: how it was a pair, None: each alone; `load`: how a pair is loaded there.
+    Attributes:
+        metric: The metric.
+        scheme: How the two were a pair; None: each was solo.
+        load: How a pair is loaded at the same point.
+        sd: The standard deviation of one block's log-ratio.
+        rounds: The number of rounds behind it.
+
     """
 
     metric: str
@@ -177,58 +229,83 @@ class Elsewhere:
 
 @cache
 def recovers(metric: str, scheme: Scheme) -> bool:
-    """Whether effects in the metric are recovered where both ran by turns, or at once."""
+    """Return whether pairs of this scheme, interleaved or concurrent, recover known costs in a metric."""
     least = least_slope(committed_pairs(), metric, scheme)
     return least is not None and least >= LEAST_SLOPE
 
 
-def least_slope(found: Sequence[Compared], metric: str, way: Way) -> float | None:
-    """Of known costs: what pairs show of them at least, 1 = all; None without pairs and arms alone of two rounds or more.
+def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> float | None:
+    """Return the share of known costs that pairs show at least: 1 = all of it.
 
-    Cost per unit of dose (least squares through nothing) as the pairs have it, over that of the arms alone: the lower end of its 95 %
-    interval over rounds that are drawn anew.
+    It is the cost per unit of dose (least squares through the origin) that pairs show, over that of solo samples: the lower end of its 95 %
+    interval over resampled rounds. None unless both pairs and solo samples have two rounds or more.
     """
-    points = {one.point for one in found if one.way == way}
-    lots, slopes = np.random.default_rng(SEED), list[Floats]()
-    for each in (way, "plain"):
+    points = {measurement.point for measurement in measurements if measurement.way == way}
+    rng, slopes = np.random.default_rng(SEED), list[Floats]()
+    for method in (way, "plain"):
         doses: dict[float, dict[int, list[float]]] = {}
-        for one in found:
-            if one.way == each and one.point in points and one.valid and one.dose and metric in one.log_ratios:
-                doses.setdefault(one.dose, {}).setdefault(one.round, []).append(one.log_ratios[metric])
-        drawn: dict[float, Floats] = {}
+        for measurement in measurements:
+            if (
+                measurement.way == method
+                and measurement.point in points
+                and measurement.valid
+                and measurement.dose
+                and metric in measurement.log_ratios
+            ):
+                doses.setdefault(measurement.dose, {}).setdefault(measurement.round, []).append(
+                    measurement.log_ratios[metric]
+                )
+        resampled: dict[float, Floats] = {}
         for dose, rounds in doses.items():
             if len(rounds) > 1:
                 effects = [expm1(fmean(logs)) for logs in rounds.values()]
-                drawn[dose] = lots.choice(effects, (DRAWS, len(effects))).mean(axis=1)
-        if not drawn:
+                resampled[dose] = rng.choice(effects, (DRAWS, len(effects))).mean(axis=1)
+        if not resampled:
             return None
-        slopes.append(np.sum([dose * mean for dose, mean in drawn.items()], axis=0) / sum(dose**2 for dose in drawn))
+        slopes.append(
+            np.sum([dose * mean for dose, mean in resampled.items()], axis=0) / sum(dose**2 for dose in resampled)
+        )
     return float(np.quantile(slopes[0] / slopes[1], 0.025))
 
 
 @cache
 def usual_gap() -> float | None:
-    """What of the CPUs' busy time is usually nobody's: more had one in twenty of the committed pairs; None without any."""
-    found = [one.unexplained for one in committed_pairs() if one.valid and one.unexplained is not None]
-    return float(np.quantile(found, 0.95)) if found else None
+    """Return the largest usual share of the CPUs' busy time that no process used.
+
+    One in twenty of the committed pairs had more. None without committed pairs.
+    """
+    gaps = [
+        measurement.unexplained
+        for measurement in committed_pairs()
+        if measurement.valid and measurement.unexplained is not None
+    ]
+    return float(np.quantile(gaps, 0.95)) if gaps else None
 
 
 def scatter_elsewhere() -> list[Elsewhere]:
-    """Of what was compared with itself, of every way, over the rounds whose every repeat counted."""
-    itself = [one for one in committed_pairs() if one.variant == one.baseline]
-    loads: dict[str, Scheme] = {one.point: one.way for one in itself if one.way != "plain"}
+    """Return how much a baseline against itself varied in the committed pairs, by metric and by how it was measured.
+
+    Only rounds of which every repeat counted are used.
+    """
+    against_itself = [measurement for measurement in committed_pairs() if measurement.variant == measurement.baseline]
+    loads: dict[str, Scheme] = {
+        measurement.point: measurement.way for measurement in against_itself if measurement.way != "plain"
+    }
     groups: dict[tuple[str, str, Way, str], dict[int, list[float]]] = {}
-    for one in sorted(itself, key=lambda one: (one.variant, one.point, WAYS.index(one.way))):
-        for metric, value in one.log_ratios.items():
-            rounds = groups.setdefault((one.variant, one.point, one.way, metric), {})
-            rounds.setdefault(one.round, []).extend([value] if one.valid else [])
-    found: list[Elsewhere] = []
+    for measurement in sorted(
+        against_itself,
+        key=lambda measurement: (measurement.variant, measurement.point, WAYS.index(measurement.way)),
+    ):
+        for metric, value in measurement.log_ratios.items():
+            rounds = groups.setdefault((measurement.variant, measurement.point, measurement.way, metric), {})
+            rounds.setdefault(measurement.round, []).extend([value] if measurement.valid else [])
+    results: list[Elsewhere] = []
     for (_, point, way, metric), rounds in groups.items():
-        whole = [values for values in rounds.values() if len(values) == (1 if way == "plain" else REPEATS)]
-        if len(whole) < 2 or point not in loads:
+        complete = [values for values in rounds.values() if len(values) == (1 if way == "plain" else REPEATS)]
+        if len(complete) < 2 or point not in loads:
             continue
-        # a round's mean is of REPEATS of one pair, and a block's pair is measured once
-        within = 0.0 if way == "plain" else fmean((first - second) ** 2 / 2 for first, second in whole)
-        sd = (stdev([fmean(values) for values in whole]) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
-        found.append(Elsewhere(metric, None if way == "plain" else way, loads[point], sd, len(whole)))
-    return found
+        # a round's mean is over REPEATS of one pair, and a block's pair is measured once
+        within = 0.0 if way == "plain" else fmean((first - second) ** 2 / 2 for first, second in complete)
+        sd = (stdev([fmean(values) for values in complete]) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
+        results.append(Elsewhere(metric, None if way == "plain" else way, loads[point], sd, len(complete)))
+    return results

@@ -1,7 +1,7 @@
-"""An effect in each third of a sustained sample: what holds for minutes, and what only for the first seconds.
+"""The effect in each third of a sustained sample: what holds for minutes, and what only for the first seconds.
 
-Takes what was counted second by second and returns rates, CPU seconds per request, and effects of any stretch of the sample. Where
-requests were not counted by the second, the bytes that the backend sent stand for them, or in older samples its CPU time, and every text says so.
+It takes what was counted second by second, and returns rates, CPU seconds per request and effects of any stretch of the sample. If requests
+were not counted by the second, the bytes that the backend sent stand for them, or in older samples its CPU time. Every text has a note then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from lab.records.store import RunStore
 from lab.stats import paired as stats
 
 BURST_S = 2.0
-"""The first seconds, which are shown beside the thirds: in the committed port-wait samples the ports were used up after them."""
+"""The first seconds, which are shown in addition to the thirds.
+
+In the committed samples with waiting ports, the ports were used up after them.
+"""
 THIRDS = 3
 Source = Literal["requests", "sent-bytes", "backend-cpu"]
 STAND_IN: Mapping[Source, str] = {
@@ -38,9 +41,14 @@ SecondsOf = Callable[[Sample], "Seconds | None"]
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What a sample did until each moment that was looked at: arrays of shape (n,), `t_s` ascends from the load's begin.
+    """The running totals of a sample at each moment that was looked at, as arrays of shape (n,).
 
-    `requests`: answered until then, as `source` says; `cpu_s`: CPU seconds that the proxy (without one, the backend) had used.
+    Attributes:
+        t_s: The moments in seconds since the load began, ascending.
+        requests: Requests answered until then, counted as `source` describes.
+        cpu_s: CPU seconds used until then by the proxy, or by the backend where there is no proxy.
+        source: What the requests were counted by.
+
     """
 
     t_s: Sequence[float]
@@ -49,12 +57,15 @@ class Seconds:
     source: Source
 
     def between(self, begin_s: float, end_s: float) -> dict[str, float]:
-        """Return `rate` (requests per second) and `cpu_per_request` (seconds) of a stretch; a metric that would be no number is left out."""
+        """Return `rate` (requests per second) and `cpu_per_request` (seconds) of a stretch.
+
+        A metric that would be no number is left out.
+        """
         requests, cpu_s = (
             float(np.diff(np.interp([begin_s, end_s], self.t_s, values))[0]) for values in (self.requests, self.cpu_s)
         )
-        found = {"rate": requests / (end_s - begin_s)} if requests > 0 else {}
-        return found | ({"cpu_per_request": cpu_s / requests} if requests > 0 and cpu_s > 0 else {})
+        metrics = {"rate": requests / (end_s - begin_s)} if requests > 0 else {}
+        return metrics | ({"cpu_per_request": cpu_s / requests} if requests > 0 and cpu_s > 0 else {})
 
     def thirds(self) -> list[dict[str, float]]:
         """Return `between` of each third of the sample."""
@@ -67,25 +78,30 @@ class Seconds:
 
 
 def seconds_of(sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None) -> Seconds | None:
-    """Return what a sample did second by second, by its processes' `usage`; None where looks at them are too few or its requests unknown.
+    """Return what a sample did second by second; None with too few looks at its processes, or unknown requests.
 
-    `counts`: requests answered in each whole second from the load's begin; None: not counted, what the backend sent or used stands for them.
+    Args:
+        sample: The sample.
+        usage: The usage table of its processes.
+        counts: Requests answered in each whole second since the load began. None: they were not counted, and what the backend
+            sent or used stands for them.
+
     """
-    used = {role: _used(usage, role, "cpu_s") for role in ("proxy", "backend")}
-    own = used["proxy"] or used["backend"]
-    if len(own) <= THIRDS or not sample.requests:
+    used = {role: _sum_usage(usage, role, "cpu_s") for role in ("proxy", "backend")}
+    totals = used["proxy"] or used["backend"]
+    if len(totals) <= THIRDS or not sample.requests:
         return None
-    t_s, cpu_s = zip(*own.items(), strict=True)
+    t_s, cpu_s = zip(*totals.items(), strict=True)
     if counts is not None:
         sums = [0.0, *np.cumsum(counts)]
-        return Seconds(t_s, [float(each) for each in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
-    sent = _used(usage, "backend", "sent_bytes") if "sent_bytes" in usage.columns else {}
+        return Seconds(t_s, [float(count) for count in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
+    sent = _sum_usage(usage, "backend", "sent_bytes") if "sent_bytes" in usage.columns else {}
     work, source = (sent, "sent-bytes") if any(sent.values()) else (used["backend"], "backend-cpu")
     total = next(reversed(work.values()), 0.0)
     if total <= 0:
         return None
     requests = np.interp(t_s, list(work), list(work.values())) * (sample.requests / total)
-    return Seconds(t_s, [float(each) for each in requests], cpu_s, source)
+    return Seconds(t_s, [float(count) for count in requests], cpu_s, source)
 
 
 def seconds_in(run: RunStore) -> SecondsOf:
@@ -93,20 +109,27 @@ def seconds_in(run: RunStore) -> SecondsOf:
     return lambda sample: seconds_of(sample, run.usage(sample))
 
 
-def _used(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
-    """Moment of a look → what all processes of a role together had used (CPU seconds) or sent (bytes) since the first look."""
-    whole = (pl.col("role") == role) & pl.col("tid").is_null() & pl.col(column).is_not_null()
-    processes = usage.filter(whole).sort("t_s")
-    more = pl.col(column).cast(pl.Float64).diff().over("pid").fill_null(0.0)
-    sums = processes.with_columns(more=more).group_by("t_s").agg(pl.col("more").sum()).sort("t_s")
+def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
+    """Return the moment of a look → what all processes of a role had used since the first look.
+
+    It is CPU seconds, or bytes sent.
+    """
+    selected = (pl.col("role") == role) & pl.col("tid").is_null() & pl.col(column).is_not_null()
+    processes = usage.filter(selected).sort("t_s")
+    increase = pl.col(column).cast(pl.Float64).diff().over("pid").fill_null(0.0)
+    sums = processes.with_columns(more=increase).group_by("t_s").agg(pl.col("more").sum()).sort("t_s")
     return dict(zip(sums["t_s"].to_list(), sums["more"].cum_sum().to_list(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """One arm against its baseline within their sustained samples: metric → its effect in each third, and in the first `BURST_S` seconds.
+    """The effects of one arm against its baseline within their sustained samples.
 
-    `source`: as `Seconds.source`, the weakest of all samples.
+    Attributes:
+        parts: Metric → the effect in each third.
+        burst: Metric → the effect in the first `BURST_S` seconds.
+        source: What the requests were counted by, as `Seconds.source`: the weakest of all samples.
+
     """
 
     parts: Mapping[str, tuple[stats.Estimate, ...]]
@@ -114,56 +137,66 @@ class Thirds:
     source: Source
 
     def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
-        """Return whether an effect (a log-ratio) is shown by each third; None where the metric is not known by the second.
+        """Return whether each third shows an effect (a log-ratio); None where the metric is not known by the second.
 
-        "holds": each third's interval lies on its side of 0. "changes": a third's effect has the other sign. "open": neither.
+        "holds": each third's interval lies on the effect's side of 0. "changes": a third's effect has the other sign. "open": neither.
         """
         parts = self.parts.get(metric)
         if parts is None:
             return None
         if any(part.effect * effect < 0 for part in parts):
             return "changes"
-        shown = all(part.interval and part.interval[0] * part.interval[1] > 0 for part in parts)
-        return "holds" if shown else "open"
+        significant = all(part.interval and part.interval[0] * part.interval[1] > 0 for part in parts)
+        return "holds" if significant else "open"
 
     def settle(self, effect: Effect) -> Effect:
-        """Return the effect as it may be decided: not resolved where it is, over the whole sample, but not in each third."""
+        """Return the effect with its final decision.
+
+        It is inconclusive if it is resolved over the sample but not in each third.
+        """
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.CANNOT_TELL) if taken else effect
 
     def unsettled(self, effect: Effect) -> bool:
-        """Return whether `settle` took the decision from an effect: surer than chance, and not so in each third."""
-        sure = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
-        return sure and self._fails(effect)
+        """Return whether `settle` took the decision from an effect: it is significant, but not in each third."""
+        significant = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
+        return significant and self._fails(effect)
 
     def _fails(self, effect: Effect) -> bool:
         state = self.holds(effect.metric, effect.estimate.effect) if effect.estimate else None
         return state in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
-        """Return what the thirds show of an effect, with their numbers; empty where the metric is not known by the second."""
+        """Describe what the thirds show of an effect, with numbers; empty if it is not known by the second."""
         state = self.holds(metric, effect)
         if state is None:
             return ""
-        said = {"holds": "it holds in each third", "changes": CHANGES, "open": "it is not shown by each third"}[state]
-        each = ", ".join(
+        text = {"holds": "it holds in each third", "changes": CHANGES, "open": "it is not shown by each third"}[state]
+        effects = ", ".join(
             about(metric).change(part.effect) + (about(metric).ends(*part.interval) if part.interval else "")
             for part in self.parts[metric]
         )
         burst = self.burst.get(metric)
         first = f"×{burst.ratio:.3g} in the first {BURST_S:g} s, " if burst else ""
-        return f"{said} ({first}by thirds {each}{STAND_IN[self.source]})"
+        return f"{text} ({first}by thirds {effects}{STAND_IN[self.source]})"
 
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
-    """Return how the sustained samples of one arm at one point change for good; None where none does."""
-    return unsteady_arm([each.steadiness.change if each.steadiness else None for each in samples])
+    """Return how the sustained samples of one arm at one point change for good; None if none does."""
+    return unsteady_arm([sample.steadiness.change if sample.steadiness else None for sample in samples])
 
 
-def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Return the effects of `own` against `base` by thirds, over the blocks that both have; None where nothing is known by the second."""
+def thirds_of(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
+    """Return the effects of an arm against its base by thirds; None if nothing is known by the second.
+
+    Args:
+        arm: Block → the sample of the arm that counts.
+        base: The same of what it is compared with; only blocks that both have are used.
+        seconds: What a sample did second by second.
+
+    """
     sides = [
-        {block: found for block, sample in counted.items() if (found := seconds(sample))} for counted in (own, base)
+        {block: values for block, sample in counted.items() if (values := seconds(sample))} for counted in (arm, base)
     ]
     blocks = sorted(sides[0].keys() & sides[1].keys())
     if not blocks:
@@ -173,8 +206,8 @@ def thirds_of(own: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
     burst: dict[str, stats.Estimate] = {}
     for metric in ("rate", "cpu_per_request"):
         if all(metric in stretch for side in stretches for block in side for stretch in block):
-            ours, theirs = ([[stretch[metric] for stretch in block] for block in side] for side in stretches)
-            *found, first = map(stats.paired, zip(*ours, strict=True), zip(*theirs, strict=True))
-            parts[metric], burst[metric] = tuple(found), first
+            arm_values, base_values = ([[stretch[metric] for stretch in block] for block in side] for side in stretches)
+            *values, first = map(stats.paired, zip(*arm_values, strict=True), zip(*base_values, strict=True))
+            parts[metric], burst[metric] = tuple(values), first
     sources = {side[block].source for side in sides for block in blocks}
     return Thirds(parts, burst, next(source for source in reversed(list(STAND_IN)) if source in sources))

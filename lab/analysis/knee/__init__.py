@@ -1,1 +1,1 @@
-"""A search's trials → the highest rate that was served as it should be, and who was the limit."""
+"""The knee: a search's trials → the highest rate that was served as it should be, and who was the limit."""

@@ -1,7 +1,7 @@
-"""A search's trials → what each shows, each variant's knee, who was the limit there, and every rate that was tried: `knee.json`.
+"""The report of a search (`knee.json`): what each trial shows, each variant's knee, its limit, every rate tried.
 
-Pure but for reading the run's own files: it is made anew from the samples whenever it is asked for. Where the generator or the
-backend was the limit, or the generator did not end well, a knee is "at least" what was found.
+It reads nothing but the run's own files, and is computed from the samples each time. Where the generator or the backend
+was the limit, or the generator did not end well, a knee is *at least* the rate found.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, next_step
 from lab.stats.units import format_rate, format_seconds
 
 SWEEP = "knee"
-"""What a search is recorded as, where other runs have their sweep's name."""
+"""The name that a search is recorded with, where other runs have their sweep's name."""
 CONTRADICT = "contradict each other"
-"""Of a search that did not end: what it knows stays known, so that resuming it would tell nothing more."""
+"""The words for a search whose trials contradict each other.
+
+Its trials stay as they are, so resuming it would show nothing more.
+"""
 SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit")
-"""What a knee's load and a point placed at it must have in common: another page has another knee."""
+"""The keys that a knee's load and a point placed at it must have in common: another page has another knee."""
 QUANTILE = 0.99
 SILENT = {
     Reason.GENERATOR_FAILED,
@@ -43,10 +46,11 @@ SILENT = {
     Reason.GENERATOR_TIME,
     Reason.GENERATOR_COUNT,
 }
+"""The faults with which the generator did not end well."""
 NEVER = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT_NOT_APPLIED, Reason.RESUMPTION}
-"""Faults that no other rate would mend: they end the search."""
+"""The faults that no other rate would mend: they end the search."""
 SICK = SILENT | {Reason.WRONG_BACKEND, Reason.WRONG_SIZE, Reason.TOO_SHORT}
-"""Faults that may be an overload's doing once a rate has passed; before that they end the search, too."""
+"""The faults that an overload may cause once a rate has passed; before that they end the search, too."""
 Outcome = Literal["pass", "fail", "unclear", "broken"]
 Limiter = Literal["proxy", "generator", "backend", "p99", "unknown"]
 Word = TypeVar("Word")
@@ -54,7 +58,17 @@ Word = TypeVar("Word")
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One trial and what it shows. `why`: empty where it passed; `limiter`: of one that failed."""
+    """A trial and what it shows.
+
+    Attributes:
+        slot: The planned measurement.
+        sample: Its sample.
+        histogram: The sample's latencies; None without any.
+        outcome: What it shows.
+        why: Why it did not pass; empty where it passed.
+        limiter: Who was the limit, if it failed.
+
+    """
 
     slot: Slot
     sample: Sample
@@ -65,34 +79,42 @@ class Tried:
 
     @property
     def told(self) -> bool:
+        """True if it passed or failed."""
         return self.outcome in ("pass", "fail")
 
     @property
     def rate_rps(self) -> int:
+        """The rate of the trial, in whole requests per second."""
         return round(self.slot.point.rate_rps or 0)
 
 
 def tried(slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRecord, passed_before: bool) -> Tried:
-    """What a settled sample shows. `passed_before`: some rate of this arm has passed already."""
+    """Return what a settled sample shows; `passed_before` means that some rate of this arm has passed already."""
     assert record.knee is not None
     if sample.reason is not None and sample.reason.environmental:
         return Tried(slot, sample, histogram, "unclear", str(sample.reason))
     if sample.reason in NEVER or (sample.reason in SICK and not passed_before):
-        why = sample.detail.splitlines()[0] if sample.detail else str(sample.reason)
-        return Tried(slot, sample, histogram, "broken", why)
-    late = _late(histogram, record.knee.p99_s) if sample.valid else ""
+        reason = sample.detail.splitlines()[0] if sample.detail else str(sample.reason)
+        return Tried(slot, sample, histogram, "broken", reason)
+    late = _explain_late(histogram, record.knee.p99_s) if sample.valid else ""
     if sample.valid and not late:
         return Tried(slot, sample, histogram, "pass")
-    own, others = (cpus_of(record, role) for role in ("backend", "generator"))
-    limiter = limiter_of(sample, () if own & others else [str(cpu) for cpu in sorted(own)])
+    backend, generator = (cpus_of(record, role) for role in ("backend", "generator"))
+    limiter = limiter_of(sample, () if backend & generator else [str(cpu) for cpu in sorted(backend)])
     return Tried(slot, sample, histogram, "fail", late or str(sample.reason), limiter)
 
 
 def limiter_of(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
-    """Who was full when this rate failed. `backend_cpus`: those it has for itself.
+    """Return who was the limit when a rate failed.
 
-    The proxy, as at a closed loop (lab/model/bottleneck.py): its CPUs 95 % busy, the generator's less. Else the generator, if its own were
-    80 % busy, or it did not end well. Else the backend; else only the p99 was too high, or nobody knows.
+    It is the generator if it did not end well, or was too busy for the rate. Else it is the proxy, as at a closed loop
+    (lab/model/bottleneck.py), if its CPUs were 95 % busy and the generator's less. Else it is the generator if its CPUs
+    were 80 % busy, then the backend. Else only the p99 was too high, or the limit is unknown.
+
+    Args:
+        sample: The sample that failed.
+        backend_cpus: The CPUs that the backend has to itself.
+
     """
     generator, proxy = sample.generator_core, sample.proxy_core
     if sample.reason in SILENT or sample.reason is Reason.GENERATOR_SATURATED:
@@ -107,13 +129,16 @@ def limiter_of(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
     return "p99" if sample.valid else "unknown"
 
 
-def _late(histogram: Histogram | None, p99_s: float) -> str:
-    """Why its p99 is too high; empty = it is not. Where too few requests lie beyond it to show it, their share decides."""
+def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
+    """Return why the p99 is too high; empty if it is not.
+
+    If too few requests lie beyond it to show it, the share of slow requests decides.
+    """
     if histogram is None:
         return "no latency was recorded"
-    found_s = histogram.quantile_s(QUANTILE)
-    if found_s is not None:
-        return f"p99 {format_seconds(found_s)}, more than {format_seconds(p99_s)}" if found_s > p99_s else ""
+    quantile_s = histogram.quantile_s(QUANTILE)
+    if quantile_s is not None:
+        return f"p99 {format_seconds(quantile_s)}, more than {format_seconds(p99_s)}" if quantile_s > p99_s else ""
     slow = int(histogram.counts[int(bucket_of([p99_s * 1e6])[0]) + 1 :].sum())
     if slow <= (1 - QUANTILE) * histogram.total:
         return ""
@@ -121,7 +146,7 @@ def _late(histogram: Histogram | None, p99_s: float) -> str:
 
 
 class Rate(Record):
-    """What became of one rate, over all its trials."""
+    """The results of one rate over all its trials."""
 
     rate_rps: float
     passed: int
@@ -136,7 +161,7 @@ class Rate(Record):
 
 
 class Knee(Record):
-    """One variant's. `rate_rps` null: none was found, `why` says why."""
+    """The knee of one variant; without `rate_rps` none was found, and `why` has the reason."""
 
     variant: str
     rate_rps: float | None = Field(description="the highest rate that met every condition, confirmed; null = not found")
@@ -157,7 +182,7 @@ class Knee(Record):
 
 
 class KneeReport(Record):
-    """`knee.json`, and what `knee --json` prints. Seconds, requests per second, fractions."""
+    """The contents of `knee.json`, which `knee --json` prints too, in seconds, requests per second and fractions."""
 
     schema_version: int = 1
     run: str
@@ -170,40 +195,41 @@ class KneeReport(Record):
 
 
 def search_of(conditions: KneeSearch) -> Search:
+    """Return the search that a run's conditions describe."""
     return Search(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
 def trials_of(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[Tried]:
-    """An arm's trials in the plan's order, up to the first that was not measured to its end."""
-    done, found = {cell(sample): sample for sample in samples if settled(sample)}, list[Tried]()
+    """Return an arm's trials in the plan's order, up to the first that was not measured completely."""
+    done, trials = {cell(sample): sample for sample in samples if settled(sample)}, list[Tried]()
     for slot in (slot for slot in record.plan().slots if slot.arm.name == arm):
         sample = done.get(cell(slot))
         if sample is None:
             break
-        passed = any(each.outcome == "pass" for each in found)
-        found.append(tried(slot, sample, histogram_of(sample), record, passed))
-    return found
+        passed = any(trial.outcome == "pass" for trial in trials)
+        trials.append(tried(slot, sample, histogram_of(sample), record, passed))
+    return trials
 
 
 def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
-    """What the search does after these trials of one arm; a trial: it was broken, and there is nothing more to do."""
+    """Return what the search does after these trials of one arm; a broken trial: there is nothing more to do."""
     assert record.knee is not None
-    kept = trials
-    if record.resumed:  # what told nothing before that is tried again: whoever resumes a run wants it
+    current = trials
+    if record.resumed:  # trials that showed nothing before the resumption are tried again
         since = datetime.fromisoformat(record.resumed[-1]["at"])
-        kept = [each for each in trials if each.told or datetime.fromisoformat(each.sample.started_at) >= since]
-    told = [Trial(each.rate_rps, each.outcome) for each in kept if each.outcome != "broken"]
-    broken = next((each for each in kept if each.outcome == "broken"), None)
-    return broken or next_step(search_of(record.knee), told)
+        current = [trial for trial in trials if trial.told or datetime.fromisoformat(trial.sample.started_at) >= since]
+    results = [Trial(trial.rate_rps, trial.outcome) for trial in current if trial.outcome != "broken"]
+    broken = next((trial for trial in current if trial.outcome == "broken"), None)
+    return broken or next_step(search_of(record.knee), results)
 
 
 def report_of(run: RunStore) -> KneeReport:
-    """What a search found, from its samples. UsageError for damaged ones."""
+    """Return what a search found, computed from its samples; UsageError if they are damaged."""
     record = run.record
     assert record.knee is not None, "only of a search"
     samples = run.samples()
     knees = tuple(
-        _knee(record, arm.variant, trials_of(record, arm.name, samples, run.histogram)) for arm in record.arms
+        _build_knee(record, arm.variant, trials_of(record, arm.name, samples, run.histogram)) for arm in record.arms
     )
     return KneeReport(
         run=record.id,
@@ -216,55 +242,59 @@ def report_of(run: RunStore) -> KneeReport:
     )
 
 
-def _knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
-    step, by_rate = step_of(record, trials), sorted({each.rate_rps for each in trials})
-    rates = tuple(_rate(rate, [each for each in trials if each.rate_rps == rate]) for rate in by_rate)
+def _build_knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
+    step, by_rate = step_of(record, trials), sorted({trial.rate_rps for trial in trials})
+    rates = tuple(_build_rate(rate, [trial for trial in trials if trial.rate_rps == rate]) for rate in by_rate)
     if isinstance(step, (Found, Stuck)):
         low, high = step.passes_rps, step.fails_rps
-    else:  # it did not end: the highest rate that passed, and the lowest above it that failed
-        low = max((each.rate_rps for each in rates if each.passed and not each.failed), default=None)
-        failing = (each.rate_rps for each in rates if each.failed > each.passed and each.rate_rps > (low or 0))
+    else:  # the search did not end: the highest rate that passed, and the lowest above it that failed
+        low = max((rate.rate_rps for rate in rates if rate.passed and not rate.failed), default=None)
+        failing = (rate.rate_rps for rate in rates if rate.failed > rate.passed and rate.rate_rps > (low or 0))
         high = min(failing, default=None)
-    failed = [each for each in trials if each.rate_rps == high and each.outcome == "fail"]
-    limiters: list[Limiter] = [each.limiter for each in failed if each.limiter is not None]
-    limited = _most(limiters)
-    last, found = trials[-1].sample if trials else None, isinstance(step, Found)
-    at = next((rate for rate in rates if found and rate.rate_rps == low), None)
+    failed = [trial for trial in trials if trial.rate_rps == high and trial.outcome == "fail"]
+    limiters: list[Limiter] = [trial.limiter for trial in failed if trial.limiter is not None]
+    limited = _find_commonest(limiters)
+    last, ended = trials[-1].sample if trials else None, isinstance(step, Found)
+    knee_rate = next((rate for rate in rates if ended and rate.rate_rps == low), None)
     return Knee(
         variant=variant,
-        rate_rps=low if found else None,
+        rate_rps=low if ended else None,
         passes_rps=low,
         fails_rps=high,
-        at_least=found and (limited in ("generator", "backend") or high is None),
+        at_least=ended and (limited in ("generator", "backend") or high is None),
         limited_by=limited,
-        why=_most([each.why for each in failed]) or "" if found else _why_not(record, step, trials, low, high),
+        why=_find_commonest([trial.why for trial in failed]) or ""
+        if ended
+        else _explain_unfinished(record, step, trials, low, high),
         generator=last.generator if last else None,
         generator_version=last.generator_version if last else None,
         stand_in_for=last.stand_in_for if last else None,
-        p99_s=at.p99_s if at else None,
-        cpu_per_request_s=at.cpu_per_request_s if at else None,
-        proxy_core=at.proxy_core if at else None,
-        generator_core=at.generator_core if at else None,
+        p99_s=knee_rate.p99_s if knee_rate else None,
+        cpu_per_request_s=knee_rate.cpu_per_request_s if knee_rate else None,
+        proxy_core=knee_rate.proxy_core if knee_rate else None,
+        generator_core=knee_rate.generator_core if knee_rate else None,
         trials=len(trials),
         rates=rates,
     )
 
 
-def _why_not(
+def _explain_unfinished(
     record: RunRecord, step: Step | Tried, trials: Sequence[Tried], low: float | None, high: float | None
 ) -> str:
+    """Return why no knee was found."""
     if isinstance(step, Tried):
         return step.why
     if not isinstance(step, Stuck) or not trials:
         return f"not finished: go on with `{rerun.resume(record)}`"
     if step.why == "nothing":
         return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
-    unclear = [each.why for each in trials if each.outcome == "unclear"]
-    why = _most(unclear[-3:]) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
-    return f"{between(low, high)}: not resolved: {why}"
+    unclear = [trial.why for trial in trials if trial.outcome == "unclear"]
+    reason = _find_commonest(unclear[-3:]) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
+    return f"{between(low, high)}: not resolved: {reason}"
 
 
 def between(low: float | None, high: float | None) -> str:
+    """Describe the interval that a knee lies in: `between 1,600 and 3,200 req/s`; None: no limit on that side."""
     if low is not None and high is not None:
         return f"between {format_rate(low)} and {format_rate(high)} req/s"
     if low is None and high is None:
@@ -272,41 +302,41 @@ def between(low: float | None, high: float | None) -> str:
     return f"below {format_rate(high)}" if low is None else f"above {format_rate(low)}"
 
 
-def _rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
-    told = [each for each in trials if each.told] or trials
-    histograms = [each.histogram for each in told if each.histogram is not None]
+def _build_rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
+    clear = [trial for trial in trials if trial.told] or trials
+    histograms = [trial.histogram for trial in clear if trial.histogram is not None]
     merged = reduce(Histogram.merge, histograms) if histograms else None
-    outcomes, samples = Counter(each.outcome for each in trials), [each.sample for each in told]
+    outcomes, samples = Counter(trial.outcome for trial in trials), [trial.sample for trial in clear]
     return Rate(
         rate_rps=rate_rps,
         passed=outcomes["pass"],
         failed=outcomes["fail"],
         unclear=outcomes["unclear"] + outcomes["broken"],
-        achieved_rps=_median(sample.goodput_rps for sample in samples),
+        achieved_rps=_compute_median(sample.goodput_rps for sample in samples),
         p99_s=merged.quantile_s(QUANTILE) if merged else None,
-        cpu_per_request_s=_median(sample.cpu_per_request_s for sample in samples),
-        proxy_core=_median(sample.proxy_core for sample in samples),
-        generator_core=_median(sample.generator_core for sample in samples),
-        why=tuple(dict.fromkeys(each.why for each in trials if each.why)),
+        cpu_per_request_s=_compute_median(sample.cpu_per_request_s for sample in samples),
+        proxy_core=_compute_median(sample.proxy_core for sample in samples),
+        generator_core=_compute_median(sample.generator_core for sample in samples),
+        why=tuple(dict.fromkeys(trial.why for trial in trials if trial.why)),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return median(found) if found else None
+def _compute_median(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return median(present) if present else None
 
 
-def _most(words: Sequence[Word]) -> Word | None:
-    """The commonest, of several the first."""
-    return Counter(words).most_common(1)[0][0] if words else None
+def _find_commonest(values: Sequence[Word]) -> Word | None:
+    """Return the most frequent value, of several the first; None without any."""
+    return Counter(values).most_common(1)[0][0] if values else None
 
 
-def differs(of_knee: Point, wanted: Sequence[Point]) -> str:
-    """In words, what a search's load has that a point has otherwise; empty = nothing."""
-    said = [
+def differs(of_knee: Point, points: Sequence[Point]) -> str:
+    """Describe how the load of a search differs from points to be placed at its knee; empty if it does not."""
+    differences = [
         f"{name} {getattr(of_knee, name)}, the sweep's {getattr(point, name)}"
-        for point in wanted
+        for point in points
         for name in SAME
         if getattr(of_knee, name) != getattr(point, name)
     ]
-    return "; ".join(dict.fromkeys(said))
+    return "; ".join(dict.fromkeys(differences))

@@ -1,1 +1,4 @@
-"""ingress-nginx's settings → what a successor has in their place, and the traps in between. Pure but for reading the tables."""
+"""The migration from ingress-nginx: what a successor has in place of its settings, and the traps in between.
+
+Except for reading the tables, the package does no I/O.
+"""

@@ -1,7 +1,7 @@
-"""A file's keys, and the annotations of Ingresses → per successor: what stands in their place, and which traps lie in between.
+"""The migration of a file's keys and of Ingresses' annotations: each one's counterpart on a successor, and the traps.
 
-A trap is what would be otherwise after the move, the heaviest first. Most come from what the file does NOT say, where the
-successor's default is another one than ingress-nginx's.
+A trap is what would be otherwise after the move; traps are listed with the heaviest first. Most come from keys that the
+file does NOT have, where the successor's default differs from ingress-nginx's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from lab.systems.ingress_nginx.counterparts import hint
 from lab.systems.manifests.routes import PREFIX
 
 Standing = Literal["same", "set", "hand", "lost", "off"]
-"""The successor does it by itself; a setting that can be written; one that must be made by hand; there is none; it does nothing in this file."""
+"""The standing of a key on a successor.
+
+same  already equivalent
+set   a setting that can be written
+hand  manual
+lost  unsupported
+off   the key does nothing in this file
+"""
 
 STANDINGS: tuple[Standing, ...] = ("off", "same", "set", "hand", "lost")
 
@@ -29,7 +36,15 @@ _NONE_THERE = {"", "off", "false", "none", "not sent", "all may", "refused"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key's value in ingress-nginx: as the controller takes it. `text`: as the file has it, None where it does not."""
+    """A key's value in ingress-nginx.
+
+    Attributes:
+        name: The key.
+        text: The value as the file has it; None if the file does not have the key.
+        value: The value as the controller takes it.
+        told: What is to be known about the value.
+
+    """
 
     name: str
     text: str | None
@@ -39,7 +54,24 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One key, or an annotation of `ingress`, on one successor. `to`: the value there; `default`: the successor's own."""
+    """A key, or an annotation of `ingress`, on one successor.
+
+    Attributes:
+        key: The key, or the annotation with its prefix.
+        text: Its value as the file has it.
+        value: Its value as the controller takes it.
+        standing: Whether and how the successor has it.
+        how: How the successor's setting is set.
+        setting: The successor's setting.
+        to: The successor's value.
+        default: The successor's own default.
+        weight: How much a difference weighs.
+        what: What the key does.
+        note: What else is to be known.
+        source: Where this is from.
+        ingress: The Ingress as `namespace/name`; empty for a key.
+
+    """
 
     key: str
     text: str
@@ -55,16 +87,25 @@ class Line:
     source: str
     ingress: str = ""
     readback: str = ""
-    """How to see that `to` took, where its table says it: a check's YAML text."""
+    """The read-back of `to`, where its table has one: a check's YAML text."""
 
     @property
     def is_trap(self) -> bool:
+        """True if something would be otherwise after the move."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """What is otherwise. `keys`: with the same counterpart; none where ingress-nginx has no such setting. `in_file`: set there."""
+    """A difference after the move.
+
+    Attributes:
+        weight: How much it weighs.
+        keys: The keys with the same counterpart; empty if ingress-nginx has no such setting.
+        in_file: Whether it is set in the file.
+        line: The first of its lines.
+
+    """
 
     weight: Weight
     keys: tuple[str, ...]
@@ -74,7 +115,14 @@ class Trap:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """Of one Ingress, `namespace/name`. `name`: without the prefix."""
+    """An annotation of one Ingress.
+
+    Attributes:
+        ingress: The Ingress as `namespace/name`.
+        name: The annotation without its prefix.
+        text: Its value.
+
+    """
 
     ingress: str
     name: str
@@ -83,7 +131,16 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """To one successor. `settings`: every key of the file in its order; `defaults`: what else would be otherwise, file or not."""
+    """The migration to one successor.
+
+    Attributes:
+        system: The successor.
+        settings: Every key of the file, in its order.
+        annotations: Every annotation of the Ingresses.
+        defaults: The keys that the file does not have.
+        extras: Settings of the successor for which ingress-nginx has no key.
+
+    """
 
     system: str
     settings: tuple[Line, ...]
@@ -93,7 +150,7 @@ class Migration:
 
     @property
     def standings(self) -> dict[Standing, int]:
-        """How many of the file's own settings stand so; a key with several rows counts as its heaviest."""
+        """The number of the file's settings by standing; a key with several rows counts as its heaviest."""
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
             before = heaviest.get((line.ingress, line.key), "off")
@@ -102,12 +159,12 @@ class Migration:
 
     @property
     def traps(self) -> list[Trap]:
-        """The heaviest first; of the same weight what is in the file first."""
-        found: dict[tuple[bool, str, str, str, str], list[Line]] = {}
+        """The traps, the heaviest first; of the same weight those in the file first."""
+        groups: dict[tuple[bool, str, str, str, str], list[Line]] = {}
         for line in (*self.settings, *self.annotations, *self.defaults, *self.extras):
             if line.is_trap:
                 in_file = line not in self.defaults and line not in self.extras
-                found.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
+                groups.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
         traps = [
             Trap(
                 WEIGHTS[min(WEIGHTS.index(line.weight) for line in lines)],
@@ -115,13 +172,13 @@ class Migration:
                 in_file,
                 lines[0],
             )
-            for (in_file, *_), lines in found.items()
+            for (in_file, *_), lines in groups.items()
         ]
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
 
 
 Beside: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
-"""(kind, name) of an object → what is in it."""
+"""A mapping of (kind, name) of an object → its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +190,27 @@ class Unknown:
     hint: str
 
 
-def keys_of(data: Mapping[str, str], beside: Beside | None = None) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
-    """Every key that ingress-nginx has, with the file's value or its default; and those of the file that it has not.
+def keys_of(data: Mapping[str, str], objects: Beside | None = None) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
+    """Return (every key of ingress-nginx with the file's value or its default, the unknown names in the file).
 
-    `beside`: the objects of the file that keys may name, whose content is told with the key.
+    Args:
+        data: The file's keys and values.
+        objects: The other objects of the file that keys may name; their content is added to the key's notes.
+
     """
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for name, key in KEYS.items():
-        found[name] = Key(name, None, key.default)
+        keys[name] = Key(name, None, key.default)
         if name in data:
             _, value = look_up(name, data[name])
-            of_file = (beside or {}) if key.names == "ConfigMap" else {}
-            named = of_file.get((key.names, data[name].rpartition("/")[2]), {})
-            held = f"it holds {', '.join(f'{header}: {text}' for header, text in named.items())}" if named else ""
-            told = "; ".join(filter(None, (value.told, held)))
-            found[name] = Key(name, data[name], key.default if value.kept else value.value, told)
-    return found, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
+            of_file = (objects or {}) if key.names == "ConfigMap" else {}
+            content = of_file.get((key.names, data[name].rpartition("/")[2]), {})
+            content_text = (
+                f"it holds {', '.join(f'{header}: {text}' for header, text in content.items())}" if content else ""
+            )
+            note = "; ".join(filter(None, (value.told, content_text)))
+            keys[name] = Key(name, data[name], key.default if value.kept else value.value, note)
+    return keys, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
 
 
 def migration(
@@ -158,54 +220,69 @@ def migration(
     order: Sequence[str],
     annotations: Iterable[Annotation] = (),
 ) -> Migration:
-    """`order`: of the file's own keys."""
-    lines = {name: [_line(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
-    said = {line.setting for name in order for line in lines[name] if line.setting}
+    """Migrate keys and annotations to one successor.
+
+    Args:
+        table: The successor's table.
+        subjects: What each key does.
+        keys: Every key with its value.
+        order: The names of the file's own keys, in their order.
+        annotations: The annotations of the Ingresses.
+
+    """
+    lines = {name: [_map_key(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    decided = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
-        tuple(_one_each([line for name in order for line in lines[name]])),
-        tuple(line for each in annotations for line in _annotated(table, subjects, each)),
+        tuple(_resolve_conflicts([line for name in order for line in lines[name]])),
+        tuple(line for annotation in annotations for line in _map_annotation(table, subjects, annotation)),
         tuple(
-            # of a key that the file does not have: where one that it has decides the same setting, that one does
-            replace(line, standing="same") if line.setting in said and line.is_trap else line
-            for name, own in lines.items()
+            # a key that the file does not have is equivalent, if a key that it has decides the same setting
+            replace(line, standing="same") if line.setting in decided and line.is_trap else line
+            for name, key_lines in lines.items()
             if name not in order
-            for line in own
+            for line in key_lines
         ),
-        tuple(_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
+        tuple(_map_extra(row) for row in table.extras if not any(keys[name].text is not None for name in row.keys[1:])),
     )
 
 
-def _one_each(lines: Sequence[Line]) -> Iterator[Line]:
-    """Where two keys are one setting there and ask for different things, the larger is set, and of the other that is told."""
+def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines, so that each setting of the successor has one value.
+
+    If two keys are one setting there and ask for different values, the larger is set, and the line of the other becomes
+    manual with a note.
+    """
     largest: dict[str, Line] = {}
     for line in lines:
         before = largest.get(line.setting)
-        if line.standing == "set" and (before is None or _magnitude(before.to) <= _magnitude(line.to)):
+        if line.standing == "set" and (before is None or _measure_magnitude(before.to) <= _measure_magnitude(line.to)):
             largest[line.setting] = line
     for line in lines:
         chosen = largest.get(line.setting, line)
         if line.standing != "set" or chosen.to == line.to:
             yield line
             continue
-        told = f"the same setting as {chosen.key}, which asks for {_short(chosen.to)}: one of the two can be set"
-        yield replace(line, standing="hand", note="; ".join(filter(None, (told, line.note))))
+        note = f"the same setting as {chosen.key}, which asks for {_shorten(chosen.to)}: one of the two can be set"
+        yield replace(line, standing="hand", note="; ".join(filter(None, (note, line.note))))
 
 
-def _magnitude(text: str) -> tuple[float, int]:
+def _measure_magnitude(text: str) -> tuple[float, int]:
     number = re.match(r"\d+(?:\.\d+)?", text)
     return (float(number[0]) if number else 0, len(text))
 
 
-def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
-    own = key.text is not None and key.value != KEYS[key.name].default
-    standing, to, reason = _standing(row, subject, key.value, own, {name: each.value for name, each in keys.items()})
+def _map_key(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
+    changed = key.text is not None and key.value != KEYS[key.name].default
+    standing, to, reason = _find_standing(
+        row, subject, key.value, changed, {name: candidate.value for name, candidate in keys.items()}
+    )
     when = [keys[name].value == value if value else keys[name].value for name, value in subject.when]
     if when and not any(when):
         needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
         standing, reason = "off", f"does nothing without {needed}"
     weight = row.weight or subject.weight
-    if weight == "nothing" and own and standing != "lost":
+    if weight == "nothing" and changed and standing != "lost":
         weight = subject.weight
     return Line(
         key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
@@ -213,52 +290,66 @@ def _line(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line
     )  # fmt: skip
 
 
-def _standing(
-    row: Row, subject: Subject, value: str, own: bool, others: Mapping[str, str]
+def _find_standing(
+    row: Row, subject: Subject, value: str, changed: bool, values: Mapping[str, str]
 ) -> tuple[Standing, str, str]:
-    """(standing, the value there, why it has none)."""
+    """Return (standing, the successor's value, why it has none).
+
+    Args:
+        row: The row of the successor's table.
+        subject: What the key does.
+        value: The value in ingress-nginx.
+        changed: Whether the file sets another value than ingress-nginx's default.
+        values: The values of all keys.
+
+    """
     if row.how == "read":
         return "same", value, ""
     if row.how == "none":
-        silent = not own and row.weight in (None, "nothing")
-        kept = not value or value == row.default or silent or _left(row, value, others)
-        return "same" if kept or (row.weight or subject.weight) == "nothing" else "lost", "", ""
+        silent = not changed and row.weight in (None, "nothing")
+        equal = not value or value == row.default or silent or _is_left(row, value, values)
+        return "same" if equal or (row.weight or subject.weight) == "nothing" else "lost", "", ""
     if not value or (value == "false" and not conversions(row.value)):
         return "same", "", ""
     try:
-        to = translated(row.value, value, others)
+        to = translated(row.value, value, values)
     except LeaveError:
         return "same", row.default, ""
     except UntranslatableError as error:
-        return ("hand" if own else "same"), "", f"{_short(value)} {error}"
+        return ("hand" if changed else "same"), "", f"{_shorten(value)} {error}"
     if to == row.default or (to in _NOTHING and row.default in _NONE_THERE):
         return "same", to, ""
-    if not own and row.weight == "nothing":
+    if not changed and row.weight == "nothing":
         return "same", to, ""
     return ("hand" if row.how == "hand" else "set"), to, ""
 
 
-def _left(row: Row, value: str, others: Mapping[str, str]) -> bool:
-    """Whether the row says of this value that nothing is lost by it."""
+def _is_left(row: Row, value: str, values: Mapping[str, str]) -> bool:
+    """Return whether the row's template leaves the successor's default for this value, so that nothing is lost."""
     try:
-        translated(row.value, value, others)
+        translated(row.value, value, values)
     except (LeaveError, UntranslatableError) as error:
         return isinstance(error, LeaveError)
     return False
 
 
-def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation) -> list[Line]:
-    """Of one Ingress: the annotation's own rows, else those of the key that does the same for all."""
-    name = f"{ANNOTATION}{given.name}"
-    subject = subjects.get(name) or subjects.get(given.name)
-    rows = table.rows.get(name) or table.rows.get(given.name, ())
-    key, text = f"{PREFIX}{given.name}", given.text
+def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: Annotation) -> list[Line]:
+    """Return the lines of one Ingress' annotation.
+
+    Its own rows are used, or else those of the key that does the same for all Ingresses.
+    """
+    name = f"{ANNOTATION}{annotation.name}"
+    subject = subjects.get(name) or subjects.get(annotation.name)
+    rows = table.rows.get(name) or table.rows.get(annotation.name, ())
+    key, text = f"{PREFIX}{annotation.name}", annotation.text
     if not subject or not rows:
-        told = "the table has no row for this annotation: look it up by hand"
-        return [Line(key, text, text, "hand", "hand", "", "", "", "fails", "", told, "", given.ingress)]
+        message = "the table has no row for this annotation: look it up by hand"
+        return [Line(key, text, text, "hand", "hand", "", "", "", "fails", "", message, "", annotation.ingress)]
     lines: list[Line] = []
     for row in rows:
-        standing, to, reason = _standing(row, subject, text, True, {each.name: each.default for each in KEYS.values()})
+        standing, to, reason = _find_standing(
+            row, subject, text, True, {shipped.name: shipped.default for shipped in KEYS.values()}
+        )
         if not row.keys[0].startswith(ANNOTATION) and standing == "set":
             standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
         weight = subject.weight if row.weight in (None, "nothing") else row.weight
@@ -266,13 +357,13 @@ def _annotated(table: Table, subjects: Mapping[str, Subject], given: Annotation)
         lines.append(
             Line(
                 key, text, text, standing, row.how, row.setting, to, row.default, weight, subject.what, note,
-                row.source, given.ingress,
+                row.source, annotation.ingress,
             )
         )  # fmt: skip
     return lines
 
 
-def _extra(row: Row) -> Line:
+def _map_extra(row: Row) -> Line:
     standing: Standing = "set" if row.how in ("arg", "key", "field") else "hand" if row.how == "hand" else "lost"
     to = translated(row.value, "")
     return Line(
@@ -281,6 +372,6 @@ def _extra(row: Row) -> Line:
     )  # fmt: skip
 
 
-def _short(value: str) -> str:
+def _shorten(value: str) -> str:
     line = " ".join(value.split())
     return f"{line[:40]}…" if len(line) > 40 else line

@@ -1,21 +1,23 @@
-"""What each successor has in the place of ingress-nginx's keys: tables that a person can check, beside each system's code.
+"""The tables of what each successor has in place of ingress-nginx's keys.
 
-    lab/systems/ingress_nginx/leaving.tsv        per key: what it does, how much its loss weighs, what it depends on; and what is said
-                                                of every successor that does not say otherwise (`elsewhere`)
-    lab/systems/SYSTEM/migrate.tsv               per key: the setting, how the value is translated, the successor's own default
+They lie next to each system's code, so that a person can check them.
 
-A row is for all `keys` of its first column; a name with @ is an annotation's. A row without a key (`-`) is what ingress-nginx has no
-key for, and is told unless the file sets one of those after it; `*  like  SYSTEM` takes over that one's rows
-(those without a key: if it has none itself). The first word of `setting` says how it is set:
+    lab/systems/ingress_nginx/leaving.tsv       per key: what it does, how much its loss weighs, what it depends on, and
+                                                what holds for every successor without a row for it (`elsewhere`)
+    lab/systems/SYSTEM/migrate.tsv              per key: the setting, how the value is translated, the successor's own default
 
-    arg NAME        an argument of the container            hand TEXT   not by the lab: what to look at
-    key NAME        a key of the system's ConfigMap         none        not at all: `default` says what happens instead
-    KIND PATH       a field of an object of that kind       read        it reads the annotation as it stands
+A row is for all `keys` of its first column; a name with @ is an annotation's. A row without a key (`-`) is what
+ingress-nginx has no key for. It is reported unless the file sets one of the keys after the `-`. `*  like  SYSTEM` takes over
+the rows of that system (those without a key only if the table has none itself). The first word of `setting` is how it is set:
 
-`default` as `value` would be written, so that both can be compared; of `none`, = means that nothing is lost by ingress-nginx's default, and
-so does a `value` that leaves it. A table may have a column `readback`: how to see that the setting took, a check as a component's, in
-which {to} stands for the value there. What is wrong in a table a test finds (`tests/analysis/migration/test_table.py`): a key without a row or with two,
-and anything that is not known.
+    arg NAME        an argument of the container            hand TEXT   manually: what to look at
+    key NAME        a key of the system's ConfigMap         none        unsupported: `default` is what happens instead
+    KIND PATH       a field of an object of that kind       read        the successor reads the annotation as it stands
+
+`default` is written as `value` would be, so that both can be compared. For `none`, = means that nothing is lost by
+ingress-nginx's default, as does a `value` that leaves the successor's default. A table may have a column `readback`: how to
+see that the setting took, a check as in a component, in which {to} stands for the successor's value. A test refuses a
+wrong table (`tests/analysis/migration/test_table.py`): a key without a row or with two, and any unknown name.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ from lab.base.errors import refuse_unknown
 from lab.systems.table import SYSTEMS
 
 Weight = Literal["fails", "guards", "answers", "costs", "seen", "nothing"]
-"""The heaviest first: requests fail; something open that was guarded; other answers; CPU, memory, time; logs; nothing."""
+"""The weight of a difference, the heaviest first.
+
+Requests fail; something open that was guarded; other answers; CPU, memory or time; logs; nothing.
+"""
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 
 How = Literal["arg", "key", "field", "hand", "none", "read"]
@@ -41,13 +46,20 @@ FOLDER = Path(lab.systems.__file__).parent
 FILES = {
     name: f"{system.name.replace('-', '_')}/{file}" for system in SYSTEMS for name, file in system.migrations.items()
 }
-"""Successor → its table in `FOLDER`."""
+"""The name of each successor → its table in `FOLDER`."""
 LEAVING = "ingress_nginx/leaving.tsv"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A key of ingress-nginx's. `when`: (key, value) of which one must be so, or it does nothing; an empty value: any but an empty one."""
+    """A key of ingress-nginx, or an annotation.
+
+    Attributes:
+        what: What it does.
+        weight: How much its loss weighs.
+        when: (key, value) pairs of which one must hold for it to do anything. An empty value: any but an empty one.
+
+    """
 
     what: str
     weight: Weight
@@ -56,7 +68,20 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What stands in the place of `keys`. `weight`: where it is not the key's own."""
+    """The counterpart that a successor has for some keys.
+
+    Attributes:
+        keys: The keys.
+        how: How it is set.
+        setting: What is set.
+        value: The template of its value.
+        default: The successor's own default.
+        weight: How much a difference weighs; None: as much as the key's loss.
+        note: What else is to be known.
+        source: Where this is from.
+        readback: A check's YAML text.
+
+    """
 
     keys: tuple[str, ...]
     how: How
@@ -67,12 +92,18 @@ class Row:
     note: str
     source: str
     readback: str = ""
-    """A check's YAML text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One successor: rows of each key, which all keys have, and of annotations, as far as they are known; `extras`: rows without a key."""
+    """The table of one successor.
+
+    Attributes:
+        system: The successor.
+        rows: The rows of each key (every key has some), and of those annotations that are known.
+        extras: The rows without a key.
+
+    """
 
     system: str
     rows: Mapping[str, tuple[Row, ...]]
@@ -80,39 +111,39 @@ class Table:
 
 
 def systems() -> list[str]:
-    """The successors that have a table."""
+    """Return the successors that have a table."""
     return sorted(FILES)
 
 
 @cache
 def subjects() -> Mapping[str, Subject]:
-    """Every key, and the annotations that are known."""
-    return {name: subject for name, subject, _ in _leaving()}
+    """Return every key, and the annotations that are known, by name."""
+    return {name: subject for name, subject, _ in _read_leaving()}
 
 
 @cache
 def load(system: str) -> Table:
-    """UsageError for a system without a table."""
+    """Load the table of a successor; UsageError for a system without one."""
     refuse_unknown(system, systems(), "--to", f"there is no successor {system!r}")
-    rows, extras = _merged(system)
-    elsewhere = {name: (row,) for name, _, row in _leaving() if row}
+    rows, extras = _merge_rows(system)
+    elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
     return Table(system, {**elsewhere, **rows}, tuple(extras))
 
 
-def _merged(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
-    """Its own rows over those of the system that it is like."""
+def _merge_rows(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
+    """Return (rows by key, extra rows): the system's rows over those of the system that it is like."""
     rows, like = dict[str, tuple[Row, ...]](), dict[str, tuple[Row, ...]]()
     extras, inherited = list[Row](), list[Row]()
     for cells in lines(FILES[system]):
         if cells["keys"] == ALL:
-            like, inherited = _merged(cells["value"])
+            like, inherited = _merge_rows(cells["value"])
             continue
-        first, _, rest = cells["setting"].partition(" ")
+        first, _, remainder = cells["setting"].partition(" ")
         field = first[:1].isupper()
         row = Row(
             tuple(cells["keys"].split()),
             cast("How", "field" if field else first),
-            cells["setting"] if field else rest,
+            cells["setting"] if field else remainder,
             cells["value"],
             cells["default"],
             cast("Weight | None", cells["weight"] or None),
@@ -126,19 +157,20 @@ def _merged(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
 
 
 @cache
-def _leaving() -> tuple[tuple[str, Subject, Row | None], ...]:
-    found: list[tuple[str, Subject, Row | None]] = []
+def _read_leaving() -> tuple[tuple[str, Subject, Row | None], ...]:
+    """Return (key, what it does, the row for successors without a row for it), of every key."""
+    entries: list[tuple[str, Subject, Row | None]] = []
     for cells in lines(LEAVING):
         keys = tuple(cells["keys"].split())
-        when = tuple((other, value) for other, _, value in (each.partition("=") for each in cells["when"].split()))
+        when = tuple((key, value) for key, _, value in (pair.partition("=") for pair in cells["when"].split()))
         subject = Subject(cells["what"], cast("Weight", cells["weight"]), when)
         note = cells["elsewhere"]
         row = Row(keys, "none", "", "", cells["default"], None, note, "") if note else None
-        found += [(key, subject, row) for key in keys]
-    return tuple(found)
+        entries += [(key, subject, row) for key in keys]
+    return tuple(entries)
 
 
 def lines(name: str) -> Iterator[Mapping[str, str]]:
-    """Column → text of every row of one of these tables."""
+    """Yield column → text for every row of one of these tables."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")

@@ -1,12 +1,12 @@
-"""A value of ingress-nginx's → as a successor writes it, by a template of a table's column `value`.
+"""The translation of ingress-nginx's values into a successor's, by a template of a table's column `value`.
 
     {seconds}s                     1h        3600s
-    {value:true=Allow false=}      true      Allow      words become words, to none: it is left as it is by itself
-    {tls_min:1.2=TLSv1_2}          TLSv1.2   TLSv1_2    what a conversion gives may be put into words, too
-    {value:0=-1 *=*}               320       320        all others stay as they are
+    {value:true=Allow false=}      true      Allow      words become words, or nothing: the successor's default is left
+    {tls_min:1.2=TLSv1_2}          TLSv1.2   TLSv1_2    the result of a conversion may be mapped to words, too
+    {value:0=-1 *=*}               320       320        all other values stay as they are
     {truth:true="" false=}         true                 two quotes: an empty text, by which some turn a thing off
 
-Refuses what has no translation, with the reason: nothing is guessed.
+A value without a translation is refused with the reason: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -25,48 +25,63 @@ _CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY130
 
 
 class UntranslatableError(ValueError):
-    """With the reason, which follows the value."""
+    """A value without a translation; the message is the reason, to be printed after the value."""
 
 
 class LeaveError(Exception):
-    """The successor's own default is what is meant."""
+    """A value for which the successor's own default is meant, so that nothing is to be set."""
 
 
-def translated(template: str, value: str, others: Mapping[str, str] | None = None) -> str:
-    """UntranslatableError, or LeaveError where nothing is to be set. A template without braces is what is set, whatever the value.
+def translated(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:
+    """Translate a value by a template; a template without braces is the result, whatever the value.
 
-    `others`: values of other keys, by which `{proxy-buffer-size}` stands for one, and `{proxy-buffer-size|size}` for what becomes of it.
+    Args:
+        template: The template.
+        value: The value in ingress-nginx.
+        key_values: The values of other keys: `{proxy-buffer-size}` stands for one, and `{proxy-buffer-size|size}` for
+            its conversion.
+
+    Raises:
+        UntranslatableError: The value has no translation.
+        LeaveError: Nothing is to be set.
+
     """
     parts: list[str] = []
-    for literal, name, words, _ in Formatter().parse(template):
+    for literal, name, mapping, _ in Formatter().parse(template):
         parts.append(literal)
-        if name is not None:  # of a conversion, of another key, or `key|conversion`
+        if name is not None:  # the name of a conversion, of another key, or `key|conversion`
             key, _, conversion = ("", "", name) if name in CONVERSIONS else name.partition("|")
-            given = (others or {})[key] if key else value
-            parts.append(_word(CONVERSIONS[conversion](given) if conversion else given, words or ""))
+            given = (key_values or {})[key] if key else value
+            parts.append(_map_text(CONVERSIONS[conversion](given) if conversion else given, mapping or ""))
     return "".join(parts)
 
 
 def conversions(template: str) -> set[str]:
-    """The names that a template uses: of conversions, and of other keys."""
+    """Return the names that a template uses: of conversions, and of other keys."""
     return {part for _, name, _, _ in Formatter().parse(template) if name is not None for part in name.split("|")}
 
 
-def _word(text: str, words: str) -> str:
-    if not words:
+def _map_text(text: str, mapping: str) -> str:
+    """Return what a text is mapped to, by `text=result` pairs; the text itself without any."""
+    if not mapping:
         return text
-    known = dict(pair.split("=", 1) for pair in words.split())
-    below = (said for limit, said in known.items() if limit[0] == "<" and text.isdigit() and int(text) < int(limit[1:]))
-    found = known[text] if text in known else next(below, known.get("*"))
-    if found is None:
-        raise UntranslatableError(f"is none of {', '.join(known)}")
-    if not found:
+    results = dict(pair.split("=", 1) for pair in mapping.split())
+    limits = (
+        result for limit, result in results.items() if limit[0] == "<" and text.isdigit() and int(text) < int(limit[1:])
+    )
+    match = results[text] if text in results else next(limits, results.get("*"))
+    if match is None:
+        raise UntranslatableError(f"is none of {', '.join(results)}")
+    if not match:
         raise LeaveError
-    return {"*": text, '""': ""}.get(found, found)
+    return {"*": text, '""': ""}.get(match, match)
 
 
-def _seconds(value: str) -> str:
-    """Of nginx's times and of plain seconds; 0 is another thing everywhere (no limit, instead of none at all)."""
+def _convert_seconds(value: str) -> str:
+    """Return the seconds of one of nginx's times, or of plain seconds.
+
+    0 is refused: it means something else everywhere (no limit, or nothing at all).
+    """
     pieces = re.findall(r"(\d+)(ms|[smhdwMy]?)", value)
     if "".join(number + unit for number, unit in pieces) != value.replace(" ", "") or not pieces:
         raise UntranslatableError("is no time")
@@ -76,9 +91,12 @@ def _seconds(value: str) -> str:
     return f"{total:g}" if total < 1e6 else str(int(total))
 
 
-def _duration(value: str) -> str:
-    """Of at most four digits and one unit, as Gateway API and NGINX Gateway Fabric take them; what does not come out even is longer by a part."""
-    ms = ceil(float(_seconds(value)) * 1000)
+def _convert_duration(value: str) -> str:
+    """Return a time of at most four digits and one unit, as Gateway API and NGINX Gateway Fabric take it.
+
+    A time that does not come out even is rounded up.
+    """
+    ms = ceil(float(_convert_seconds(value)) * 1000)
     units = [(1000, "s"), (60_000, "m"), (3_600_000, "h")] if ms % 1000 == 0 else [(1, "ms"), (1000, "s")]
     for even in (True, False):
         for per, unit in units:
@@ -87,36 +105,36 @@ def _duration(value: str) -> str:
     raise UntranslatableError("is longer than can be written there")
 
 
-def _bytes(value: str) -> str:
-    found = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
-    if not found:
+def _convert_bytes(value: str) -> str:
+    match = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
+    if not match:
         raise UntranslatableError("is no size")
-    return str(int(found[1]) * _SIZE[found[2]])
+    return str(int(match[1]) * _SIZE[match[2]])
 
 
-def _size(value: str) -> str:
-    """nginx's, of at most four digits."""
-    total = int(_bytes(value))
+def _convert_size(value: str) -> str:
+    """Return one of nginx's sizes, of at most four digits."""
+    total = int(_convert_bytes(value))
     even = next((unit for unit in ("g", "m", "k") if total % _SIZE[unit] == 0 and (total or unit == "k")), "")
     if total > 9999 * _SIZE[even]:
         raise UntranslatableError("cannot be written there in four digits and a unit")
     return f"{total // _SIZE[even]}{even}"
 
 
-def _buffers(value: str) -> str:
-    """Bytes of `4 8k`, and of `8k`."""
+def _convert_buffers(value: str) -> str:
+    """Return the bytes of `4 8k`, or of `8k`."""
     number, _, size = value.rpartition(" ")
-    return str(int(number or 1) * int(_bytes(size))) if (number or "1").isdigit() else _bytes(value)
+    return str(int(number or 1) * int(_convert_bytes(size))) if (number or "1").isdigit() else _convert_bytes(value)
 
 
-def _unless(refused: str, value: str, why: str) -> str:
-    """The value, unless that is what `refused` matches."""
+def _refuse_matches(refused: str, value: str, reason: str) -> str:
+    """Return the value, unless the pattern `refused` matches it."""
     if re.fullmatch(refused, value):
-        raise UntranslatableError(why)
+        raise UntranslatableError(reason)
     return value
 
 
-def _count(value: str) -> str:
+def _convert_count(value: str) -> str:
     if value == "auto":
         raise LeaveError
     if not value.isdigit():
@@ -124,74 +142,76 @@ def _count(value: str) -> str:
     return value
 
 
-def _truth(value: str) -> bool:
+def _convert_truth(value: str) -> bool:
     if value.lower() not in _TRUTH:
         raise UntranslatableError("is neither true nor false")
     return _TRUTH[value.lower()]
 
 
-def _versions(value: str) -> list[str]:
-    if not value.split() or not all(_VERSION.fullmatch(word) for word in value.split()):
+def _list_versions(value: str) -> list[str]:
+    if not value.split() or not all(_VERSION.fullmatch(version) for version in value.split()):
         raise UntranslatableError("names versions older than TLS 1.0, or none")
-    return sorted(word.removeprefix("TLSv") if "." in word else "1.0" for word in value.split())
+    return sorted(version.removeprefix("TLSv") if "." in version else "1.0" for version in value.split())
 
 
-def _items(value: str) -> list[str]:
+def _list_items(value: str) -> list[str]:
     if value == "auto":
         raise LeaveError
     if re.search(r"[!+@]|(^|:)(HIGH|ALL|DEFAULT)", value):
         raise UntranslatableError("is an expression of OpenSSL's, not a list of names")
-    return [word for word in re.split(r"[,:\s]+", value) if word]
+    return [item for item in re.split(r"[,:\s]+", value) if item]
 
 
-def _ciphers(value: str) -> list[re.Match[str]]:
-    """Those that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20."""
-    found = [match for name in _items(value) if (match := _CIPHER.fullmatch(name))]
-    if not found:
+def _list_ciphers(value: str) -> list[re.Match[str]]:
+    """Return the ciphers that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20."""
+    matches = [match for name in _list_items(value) if (match := _CIPHER.fullmatch(name))]
+    if not matches:
         raise UntranslatableError("names none that it has")
-    return found
+    return matches
 
 
-def _log_buffer(value: str) -> str:
-    found = re.search(r"\bbuffer=(\S+)", value)
-    if not found:
+def _convert_log_buffer(value: str) -> str:
+    match = re.search(r"\bbuffer=(\S+)", value)
+    if not match:
         raise UntranslatableError("says nothing of a buffer")
-    return str(max(int(_bytes(found[1])) // 1024, 1))
+    return str(max(int(_convert_bytes(match[1])) // 1024, 1))
 
 
 CONVERSIONS: dict[str, Callable[[str], str]] = {
     "value": str,
-    "seconds": _seconds,
-    "whole_seconds": lambda value: str(ceil(float(_seconds(value)))),  # for those that take no part of a second
-    "bytes": _bytes,
-    "limit": lambda value: "no limit" if _bytes(value) == "0" else _bytes(value),
-    "header_bytes": _buffers,
-    "header_kb": lambda value: str(max(int(_buffers(value)) // 1024, 1)),
-    "line_bytes": lambda value: _bytes(value.rpartition(" ")[2]),  # one buffer of `4 8k`: what a single header may fill
-    "size": _size,
-    "duration": _duration,
-    "nginx_time": lambda value: "0s" if value == "0" else _duration(value),
-    "connections": lambda value: _unless(
+    "seconds": _convert_seconds,
+    "whole_seconds": lambda value: str(ceil(float(_convert_seconds(value)))),  # for settings without parts of a second
+    "bytes": _convert_bytes,
+    "limit": lambda value: "no limit" if _convert_bytes(value) == "0" else _convert_bytes(value),
+    "header_bytes": _convert_buffers,
+    "header_kb": lambda value: str(max(int(_convert_buffers(value)) // 1024, 1)),
+    "line_bytes": lambda value: _convert_bytes(
+        value.rpartition(" ")[2]
+    ),  # one buffer of `4 8k`: the most of one header
+    "size": _convert_size,
+    "duration": _convert_duration,
+    "nginx_time": lambda value: "0s" if value == "0" else _convert_duration(value),
+    "connections": lambda value: _refuse_matches(
         NO_NUMBER, value, "means as many as open files allow: a number is to be chosen there"
     ),
-    "idle": lambda value: _unless("0", value, "keeps no idle connections: turned off there by another setting"),
-    "count": _count,
-    "truth": lambda value: str(_truth(value)).lower(),
-    "inverse": lambda value: str(not _truth(value)).lower(),
-    "onoff": lambda value: "on" if _truth(value) else "off",
-    "tls_min": lambda value: _versions(value)[0],
-    "tls_max": lambda value: _versions(value)[-1],
-    "tls_plus": lambda value: " ".join(f"+TLSv{version.removesuffix('.0')}" for version in _versions(value)),
+    "idle": lambda value: _refuse_matches("0", value, "keeps no idle connections: turned off there by another setting"),
+    "count": _convert_count,
+    "truth": lambda value: str(_convert_truth(value)).lower(),
+    "inverse": lambda value: str(not _convert_truth(value)).lower(),
+    "onoff": lambda value: "on" if _convert_truth(value) else "off",
+    "tls_min": lambda value: _list_versions(value)[0],
+    "tls_max": lambda value: _list_versions(value)[-1],
+    "tls_plus": lambda value: " ".join(f"+TLSv{version.removesuffix('.0')}" for version in _list_versions(value)),
     "list": lambda value: ",".join(re.split(r"[,\s]+", value.strip(", \t\n"))),
-    "list_yaml": lambda value: f"[{', '.join(_items(value))}]",
+    "list_yaml": lambda value: f"[{', '.join(_list_items(value))}]",
     "ciphers_iana": lambda value: ",".join(
         f"TLS_{match[1].replace('-', '_')}_WITH_{match[2].replace('AES', 'AES_').replace('-', '_')}"
         f"{'_SHA256' if match[2].endswith('POLY1305') else ''}"
-        for match in _ciphers(value)
+        for match in _list_ciphers(value)
     ),
-    "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _ciphers(value))}]",
-    "log_buffer_kb": _log_buffer,
-    "reuses": lambda value: str(max(int(_count(value)) - 1, 0)),  # requests on a connection, its first not counted
-    "retries": lambda value: str(int(_unless(NO_NUMBER, value, "means as often as there are backends")) - 1),
+    "ciphers_ecdhe": lambda value: f"[{', '.join(match[0] for match in _list_ciphers(value))}]",
+    "log_buffer_kb": _convert_log_buffer,
+    "reuses": lambda value: str(max(int(_convert_count(value)) - 1, 0)),  # requests on a connection after its first
+    "retries": lambda value: str(int(_refuse_matches(NO_NUMBER, value, "means as often as there are backends")) - 1),
 }
-"""Name → what it makes of a value."""
+"""The name of each conversion → the function that converts a value."""

@@ -1,1 +1,1 @@
-"""A variant's knobs one at a time and cumulatively: which runs that takes, and their folder."""
+"""Ablations: the runs that measure the knobs of a variant one at a time and cumulatively, and their folder."""

@@ -1,9 +1,10 @@
-"""An ablation's folder, beside the runs that it is made of, each of which is a run like any other; and those runs, checked before the first begins.
+"""The folder of an ablation, next to its runs; and these runs, which are checked before the first one begins.
 
     data/runs/<ablation>/ablation.json   subject, steps, and its runs in order: sweep, variants, run or null
                          manifests/      the checkout's manifests when it began, and the overlays made for it
 
-It has a copy of the manifests so that Ctrl-C, a reboot and a changed checkout cost nothing: the runs go on from it. Nothing is measured here.
+Each run of an ablation is a run like any other. The copy of the manifests lets the runs continue after Ctrl-C, after a
+reboot, and after a change of the checkout. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -36,35 +37,44 @@ from lab.targets.survey import checked
 
 
 class AblationStore:
+    """An ablation's folder and its record, `ablation.json`."""
+
     def __init__(self, folder: Path, record: AblationRecord) -> None:
         self.folder, self.record = folder, record
 
     @classmethod
     def open(cls, name: str) -> AblationStore:
-        """UsageError when it is not there or damaged."""
+        """Open an ablation by its name, or by its folder if the name has a slash.
+
+        Raises:
+            UsageError: The ablation does not exist, or its record is damaged.
+
+        """
         folder = Path(name) if "/" in name else runs_folder() / name
         if not is_ablation(name):
-            known = sorted(path.parent.name for path in runs_folder().glob(f"*/{ABLATION}"))
-            raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, known))
+            names = sorted(path.parent.name for path in runs_folder().glob(f"*/{ABLATION}"))
+            raise UsageError("ablation", f"unknown ablation '{name}'", did_you_mean(name, names))
         return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
     def write(self, record: AblationRecord) -> None:
+        """Replace the record."""
         self.record = record
         with writing(self.folder):
             replace(self.folder / ABLATION, json_bytes(record))
 
     def note_run(self, sweep: str, run: str) -> None:
         """Record that a sweep's run begins."""
-        runs = tuple(each.model_copy(update={"run": run}) if each.sweep == sweep else each for each in self.record.runs)
+        runs = tuple(item.model_copy(update={"run": run}) if item.sweep == sweep else item for item in self.record.runs)
         self.write(self.record.model_copy(update={"runs": runs}))
 
 
 def is_ablation(name: str) -> bool:
+    """Return whether there is an ablation of this name, or in this folder if the name has a slash."""
     return has(Path(name) if "/" in name else runs_folder() / name, ABLATION)
 
 
 def copy_manifests(folder: Path) -> None:
-    """Copy the checkout's manifests to `folder`, which is new."""
+    """Copy the checkout's manifests to `folder`, which must not exist."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(MANIFESTS, folder)
@@ -72,7 +82,12 @@ def copy_manifests(folder: Path) -> None:
 
 @contextmanager
 def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
-    """Copy the checkout's manifests into a new folder beside the runs; yield them, and what keeps them: else nothing of it stays."""
+    """Copy the checkout's manifests into a new folder next to the runs, and remove it at the end unless it is kept.
+
+    Yields:
+        The copied manifests, and a function that keeps the folder.
+
+    """
     folder = runs_folder() / new_id(label)
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -81,9 +96,9 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
 
 
 def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
-    """Why this variant, or what it is compared with, cannot be on this target or under this sweep's disturbances; None if it can.
+    """Return why a variant or its baseline is impossible on a target or under a sweep's disruptions, or None.
 
-    What only this machine cannot show is no refusal.
+    A variant that this machine merely cannot measure is not impossible.
     """
     points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
     fixtures = fixtures_of(points)
@@ -100,18 +115,21 @@ def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = N
     return None
 
 
-def write_overlays(manifests: Path, wanted: Sequence[Cumulative]) -> None:
-    """An overlay for each that has no other name, all at once: each render then is made once. Those of an earlier call go."""
+def write_overlays(manifests: Path, variants: Sequence[Cumulative]) -> None:
+    """Write an overlay for each variant that needs one, and remove those of an earlier call.
+
+    All are written at once, so that each variant is rendered only once.
+    """
     for folder in (manifests / "overlays").glob("*-upto-*"):
         if not (MANIFESTS / "overlays" / folder.name).exists():
             shutil.rmtree(folder)
-    for each in wanted:
-        if "+" not in each.name and not (manifests / "overlays" / each.name).exists():
-            write_overlay(manifests, each.name, " + ".join(each.knobs), each.root, each.knobs)
+    for variant in variants:
+        if "+" not in variant.name and not (manifests / "overlays" / variant.name).exists():
+            write_overlay(manifests, variant.name, " + ".join(variant.knobs), variant.root, variant.knobs)
 
 
 def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequence[str]) -> None:
-    """One that adds these knobs to `root`."""
+    """Write an overlay that adds these knobs to the root."""
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -125,12 +143,19 @@ def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequ
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-# -- its steps planned on a target, and every run of theirs prepared -----------------------------------------
+# -- the plan of an ablation's steps on a target, and the preparation of its runs ----------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """One sweep's run, prepared; None where nothing of it is measurable. `run` is the one to go on with."""
+    """The run of one sweep, ready to begin or to continue.
+
+    Attributes:
+        planned: The run in the ablation's record.
+        prepared: The prepared run; None where nothing of it is measurable.
+        run: The run to continue; None for a new run.
+
+    """
 
     planned: AblationRun
     prepared: bench.Prepared | None
@@ -139,7 +164,7 @@ class Ready:
 
 def planned(
     folder: Path,
-    found: Sequence[Owned],
+    knobs: Sequence[Owned],
     notes: Sequence[str],
     target: Target,
     subject: str,
@@ -147,16 +172,31 @@ def planned(
     blocks: int | None,
     seed: int,
 ) -> AblationStore:
-    """A new ablation, not written yet. `folder`: its own, with its manifests; `found`: its knobs."""
+    """Plan a new ablation; its record is not written yet.
+
+    Args:
+        folder: The folder of the ablation, with its manifests.
+        knobs: The knobs to measure.
+        notes: Notes for the record.
+        target: The target.
+        subject: The name of the variant or study.
+        command: The command line for the record.
+        blocks: The number of blocks; None for that of each sweep.
+        seed: The seed of the order.
+
+    """
     manifests = folder / "manifests"
     refusal, unable = partial(refusal_in, manifests, target), partial(unmeasurable, target, manifests)
 
-    def first_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
-        write_overlays(manifests, wanted)
-        told = ((each.name, refusal(each.name, each.sweep) or unable(each.name, each.sweep)) for each in wanted)
-        return next(((name, why) for name, why in told if why), None)
+    def first_refused(variants: Sequence[Cumulative]) -> tuple[str, str] | None:
+        write_overlays(manifests, variants)
+        reasons = (
+            (variant.name, refusal(variant.name, variant.sweep) or unable(variant.name, variant.sweep))
+            for variant in variants
+        )
+        return next(((name, reason) for name, reason in reasons if reason), None)
 
-    steps = plan_steps(found, overlays_of(manifests), refusal, unable, first_refused)
+    steps = plan_steps(knobs, overlays_of(manifests), refusal, unable, first_refused)
     record = AblationRecord(
         id=folder.name,
         created_at=now(),
@@ -173,37 +213,47 @@ def planned(
 
 
 def prepared(store: AblationStore, target: Target, trials: Trials | None = None) -> list[Ready]:
-    """Prepare every run. `trials` as `bench.prepare` has it. NothingMeasurableError if none of them has anything to measure."""
+    """Prepare every run of an ablation; return them in order.
+
+    Args:
+        store: The ablation; its record receives what is not measurable.
+        target: The target.
+        trials: The function that probes concurrent loads, as in `bench.prepare`.
+
+    Raises:
+        NothingMeasurableError: No run has anything to measure.
+
+    """
     record, begun, ready = store.record, set(run_names()), list[Ready]()
-    for each in record.runs:
-        if each.run is not None and each.run in begun:
-            ready.append(Ready(each, *bench.resume(each.run, target)))
+    for item in record.runs:
+        if item.run is not None and item.run in begun:
+            ready.append(Ready(item, *bench.resume(item.run, target)))
             continue
         request = bench.Request(
-            each.variants,
-            each.sweep,
+            item.variants,
+            item.sweep,
             record.blocks,
             record.seed,
             label=record.id[16:],
             manifests=store.folder / "manifests",
         )
         try:
-            made = bench.prepare(request, target, record.command, trials)
+            new = bench.prepare(request, target, record.command, trials)
         except NothingMeasurableError as error:
             skipped = {"skipped": True, "not_measurable": error.missing}
-            ready.append(Ready(each.model_copy(update=skipped), None))
+            ready.append(Ready(item.model_copy(update=skipped), None))
         else:
-            ready.append(Ready(each.model_copy(update={"not_measurable": made.record.not_measurable}), made))
-    if not any(each.prepared for each in ready):
-        missing = [item for each in ready for item in each.planned.not_measurable]
+            ready.append(Ready(item.model_copy(update={"not_measurable": new.record.not_measurable}), new))
+    if not any(run.prepared for run in ready):
+        missing = [item for run in ready for item in run.planned.not_measurable]
         refused = (NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in record.steps)
         raise NothingMeasurableError(missing or list(refused), record.notes)
-    store.record = record.model_copy(update={"runs": tuple(each.planned for each in ready)})
+    store.record = record.model_copy(update={"runs": tuple(run.planned for run in ready)})
     return ready
 
 
 def unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
-    """Why this variant cannot be measured here in this sweep, None if it can."""
+    """Return why a variant is not measurable here in a sweep; None if it is."""
     points = load_sweep(sweep)[1].expanded()
     try:
         checked(load_variant(variant, manifests, fixtures_of(points)), target, points)

@@ -1,15 +1,18 @@
-"""Ablation: which knobs of a variant or a study are measured one at a time, which cumulatively, and in which runs.
+"""The plan of an ablation: which knobs of a subject are measured one at a time or cumulatively, and in which runs.
 
-Every knob is measured in the sweep that its hypothesis names, against what its hypothesis is about:
+The subject is a variant or a study. Every knob is measured in the sweep that its hypothesis names, against the baseline
+of its hypothesis:
 
-- one at a time: in the overlay that adds this knob and no other, else on the root alone. An overlay of the subject comes
-  first; of the others the nearest to the root counts, if at most one knob lies between (`backlog` on `backlog-128`);
-- cumulatively: the root with all knobs up to this one, in the overlays' own order. Measured one at a time only is what adds
-  nothing there or is not measurable here; what a study has only to compare its own knobs with (a slow disk); and knobs that
-  set the same thing to different values (their read-backs have one subject), but for one that is compared with the other:
-  it stays, the other leaves.
+- one at a time: in the overlay that adds this knob and no other, or else on the root alone. An overlay of the subject
+  comes first. Among the other overlays the nearest to the root counts, if at most one knob lies between (`backlog` on
+  `backlog-128`);
+- cumulatively: the root with all knobs up to this one, in the order of the overlays. Some knobs are measured only one
+  at a time: those that add nothing there, or are not measurable here; those that a study has only for comparison with
+  its own (a slow disk); and those that set the same thing to different values (their read-backs have one subject). If
+  one of the latter is compared with the other, it stays and the other leaves.
 
-One run per sweep. Pure but for reading overlays and knobs: what a variant needs and whether it can be is asked of its caller.
+There is one run per sweep. The module is pure except for reading overlays and knobs: its caller decides whether a
+variant is possible and measurable.
 """
 
 from __future__ import annotations
@@ -32,14 +35,14 @@ class Owned:
     root: str
     owners: tuple[Overlay, ...] = ()
     beside: bool = False
-    """Whether it is there for others to be compared with, and no part of what adds up."""
+    """The mark of a knob that is only present for comparison with others, and excluded from cumulative variants."""
     cumulative: bool = True
-    """Whether it is measured with those before it, too, and other overlays may say what it is compared with."""
+    """The mark of a knob that is also measured cumulatively; overlays besides its owners may then be its baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """A variant that has these knobs on its root, and the sweep of the last."""
+    """A variant with several knobs on its root, and the sweep of the last knob."""
 
     name: str
     root: str
@@ -48,73 +51,100 @@ class Cumulative:
 
 
 Refusal = Callable[[str, str], str | None]
-"""(variant, sweep) → why it cannot be there, or be measured here; None if it can."""
+"""The type of functions that return why a variant is impossible or not measurable in a sweep, or None."""
 FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
-"""Of all these together: the first that cannot be or be measured here, and why. It makes them, where they have no folder."""
+"""The type of functions that return the first variant that is impossible or not measurable, and why; None for none.
+
+Such a function writes the overlays of the variants that have no folder.
+"""
 
 
 def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[Owned]:
-    """Every knob in the chains of these variants once per root, in the chains' order. UsageError if there is none.
+    """Return every knob in the chains of these variants once per root, in the order of the chains.
 
-    `study`: knobs that belong to none are only there for its own to be compared with.
+    Args:
+        names: The variants.
+        manifests: The folder of manifests.
+        study: Whether the subject is a study; knobs that belong to no study are then only present for comparison.
+
+    Raises:
+        UsageError: The variants have no knobs.
+
     """
-    found: dict[tuple[str, str], Owned] = {}
-    asked = list(names)
-    for name in asked:
+    knobs: dict[tuple[str, str], Owned] = {}
+    subjects = list(names)
+    for name in subjects:
         overlays = chain(name, manifests)
         for overlay in overlays:
             for knob in overlay.own_knobs:
                 key = (overlays[0].name, knob)
-                known = found.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
-                owners = {owner.name: owner for owner in (*known.owners, overlay)}
-                beside = study and known.knob.study is None
-                found[key] = Owned(known.knob, known.root, tuple(owners.values()), beside=beside)
-    if not found:
-        raise UsageError("ablate", f"no knobs: {', '.join(asked)}", "name a variant that has some: `just list`")
-    return list(found.values())
+                owned = knobs.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
+                owners = {owner.name: owner for owner in (*owned.owners, overlay)}
+                for_comparison = study and owned.knob.study is None
+                knobs[key] = Owned(owned.knob, owned.root, tuple(owners.values()), beside=for_comparison)
+    if not knobs:
+        raise UsageError("ablate", f"no knobs: {', '.join(subjects)}", "name a variant that has some: `just list`")
+    return list(knobs.values())
 
 
 def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
-    """The overlay that adds this knob and no other: the subject's first, else the nearest to its root; None = put it on the root."""
+    """Return the overlay that adds this knob and no other; None where the knob must be put on the root.
+
+    The first such overlay of the subject counts, or else the one nearest to the root.
+
+    Args:
+        owned: The knob.
+        overlays: All overlays.
+
+    """
     for overlay in owned.owners:
         if overlay.own_knobs == (owned.knob.name,):
             return overlay
-    known = {each.name: each for each in overlays}
+    by_name = {overlay.name: overlay for overlay in overlays}
     ranked: list[tuple[int, Overlay]] = []
     for overlay in overlays if owned.cumulative else ():
-        between, name = 0, overlay.baseline or overlay.name  # knobs on the way down to its root
-        while (parent := known.get(name)) is not None and parent.baseline is not None:
-            between += len(parent.own_knobs)
+        count, name = 0, overlay.baseline or overlay.name  # the number of knobs between the overlay and its root
+        while (parent := by_name.get(name)) is not None and parent.baseline is not None:
+            count += len(parent.own_knobs)
             name = parent.baseline
-        if overlay.own_knobs == (owned.knob.name,) and name == owned.root and between <= 1:
-            ranked.append((between, overlay))
+        if overlay.own_knobs == (owned.knob.name,) and name == owned.root and count <= 1:
+            ranked.append((count, overlay))
     return min(ranked, key=lambda item: item[0], default=(0, None))[1]
 
 
 def plan_steps(
-    found: Sequence[Owned],
+    knobs: Sequence[Owned],
     overlays: Sequence[Overlay],
     refusal: Refusal,
     unmeasurable: Refusal,
     first_refused: FirstRefused,
 ) -> tuple[Step, ...]:
-    """Every knob's two measurements, in order; `overlays` are all there are."""
-    clashes = _contradictions(found, overlays)
+    """Return both measurements of every knob, in order.
+
+    Args:
+        knobs: The knobs of the subject.
+        overlays: All overlays.
+        refusal: Returns why a variant is impossible.
+        unmeasurable: Returns why a variant is not measurable here.
+        first_refused: Returns the first cumulative variant that is one of them, and why.
+
+    """
+    clashes = _find_clashes(knobs, overlays)
     steps: list[Step] = []
-    for owned in found:
-        knob, root, why = owned.knob, owned.root, list[str]()
+    for owned in knobs:
+        knob, root, reasons = owned.knob, owned.root, list[str]()
         overlay = alone_in(owned, overlays)
         alone = overlay.name if overlay else f"{root}+{knob.name}"
-        told = refusal(alone, knob.sweep)
-        if told:
-            why.append(f"alone: {told}")
-        only = "one at a time only: " if owned.cumulative else ""
+        refused = refusal(alone, knob.sweep)
+        if refused:
+            reasons.append(f"alone: {refused}")
+        prefix = "one at a time only: " if owned.cumulative else ""
         if owned.beside:
-            why.append(f"{only}it is there for others to be compared with")
-        elif owned.cumulative and (others := clashes.get((root, knob.name))):
-            why.append(f"{only}the same thing is set by {', '.join(others)}")
-        elif not told and (cannot := unmeasurable(alone, knob.sweep)):
-            why.append(f"{only}{cannot}")
+            reasons.append(f"{prefix}it is there for others to be compared with")
+        elif owned.cumulative and (rivals := clashes.get((root, knob.name))):
+            reasons.append(f"{prefix}the same thing is set by {', '.join(rivals)}")
+        elif not refused and (reason := unmeasurable(alone, knob.sweep)):
+            reasons.append(f"{prefix}{reason}")
         step = Step(
             knob=knob.name,
             title=knob.title,
@@ -122,73 +152,85 @@ def plan_steps(
             metric=(overlay.primary_metric if overlay else None) or knob.primary_metric,
             root=root,
             against=overlay.baseline if overlay and overlay.baseline else root,
-            alone=None if told else alone,
+            alone=None if refused else alone,
             cumulative=None,
-            why=tuple(why),
+            why=tuple(reasons),
         )
         steps.append(step)
-    return _together(steps, first_refused, {(owned.root, owned.knob.name) for owned in found if not owned.cumulative})
+    return _add_cumulative(
+        steps, first_refused, {(owned.root, owned.knob.name) for owned in knobs if not owned.cumulative}
+    )
 
 
-def _together(
-    steps: Sequence[Step], first_refused: FirstRefused, apart: Collection[tuple[str, str]]
+def _add_cumulative(
+    steps: Sequence[Step], first_refused: FirstRefused, excluded: Collection[tuple[str, str]]
 ) -> tuple[Step, ...]:
-    """With the cumulative variants; a knob that is refused among the others is left out of all of them, as those `apart` are."""
+    """Return the steps with their cumulative variants.
+
+    A knob whose cumulative variant is refused leaves all of them, as the excluded knobs do.
+    """
     out: dict[tuple[str, str], tuple[str, ...]] = {
         (step.root, step.knob): step.why
         for step in steps
-        if (step.root, step.knob) in apart or any("one at a time only" in text for text in step.why)
+        if (step.root, step.knob) in excluded or any("one at a time only" in text for text in step.why)
     }
     while True:
         grown: dict[str, tuple[str, ...]] = {}
-        wanted: dict[tuple[str, str], Cumulative] = {}
+        planned: dict[tuple[str, str], Cumulative] = {}
         for step in (step for step in steps if (step.root, step.knob) not in out):
             knobs = grown[step.root] = (*grown.get(step.root, ()), step.knob)
             alone = step.alone if step.alone and step.against == step.root else f"{step.root}+{step.knob}"
             name = f"{step.root}-upto-{step.knob}" if len(knobs) > 1 else alone
-            wanted[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
-        refused = first_refused(list(wanted.values()))
+            planned[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
+        refused = first_refused(list(planned.values()))
         if refused is None:
             break
-        name, why = refused
-        step = next(step for step in steps if (made := wanted.get((step.root, step.knob))) and made.name == name)
-        out[step.root, step.knob] = (*step.why, f"{'one at a time only' if step.alone else 'nor with others'}: {why}")
+        name, reason = refused
+        step = next(step for step in steps if (variant := planned.get((step.root, step.knob))) and variant.name == name)
+        out[step.root, step.knob] = (
+            *step.why,
+            f"{'one at a time only' if step.alone else 'nor with others'}: {reason}",
+        )
     return tuple(
-        step.model_copy(update={"cumulative": wanted[step.root, step.knob].name})
-        if (step.root, step.knob) in wanted
+        step.model_copy(update={"cumulative": planned[step.root, step.knob].name})
+        if (step.root, step.knob) in planned
         else step.model_copy(update={"why": out[step.root, step.knob]})
         for step in steps
     )
 
 
 def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """Sweep → the variants of its run: those measured alone, then the cumulative ones that end in such a knob."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the variants of each sweep's run: those of single knobs, then the cumulative ones."""
+    runs: dict[str, dict[str, None]] = {}
     for step in steps:
         if step.alone:
-            found.setdefault(step.sweep, {})[step.alone] = None
+            runs.setdefault(step.sweep, {})[step.alone] = None
     for step in steps:
         if step.cumulative:
-            found.setdefault(step.sweep, {})[step.cumulative] = None
-    return {sweep: tuple(names) for sweep, names in found.items()}
+            runs.setdefault(step.sweep, {})[step.cumulative] = None
+    return {sweep: tuple(names) for sweep, names in runs.items()}
 
 
 def overlays_of(manifests: Path) -> list[Overlay]:
+    """Return all overlays in a folder of manifests."""
     return [load_overlay(name, manifests) for name in variant_names(manifests)]
 
 
-def _contradictions(found: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
-    """(root, knob) → the others of that root that set what it sets, to another value, and that it is not compared with."""
-    known = {overlay.name: overlay for overlay in overlays}
+def _find_clashes(knobs: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
+    """Return the knobs that set the same thing to another value, by root and knob.
+
+    Knobs that a knob is compared with do not clash with it.
+    """
+    by_name = {overlay.name: overlay for overlay in overlays}
     clashes: dict[tuple[str, str], list[str]] = {}
-    for owned in found:
-        mine = {check.subject: check.value for check in owned.knob.readback}
+    for owned in knobs:
+        values = {check.subject: check.value for check in owned.knob.readback}
         alone = alone_in(owned, overlays)
-        parent = known.get(alone.baseline) if alone and alone.baseline else None
-        below = parent.own_knobs if parent else ()
-        for other in found:
-            if other.root != owned.root or other.beside or other.knob.name in below:
+        parent = by_name.get(alone.baseline) if alone and alone.baseline else None
+        compared = parent.own_knobs if parent else ()
+        for rival in knobs:
+            if rival.root != owned.root or rival.beside or rival.knob.name in compared:
                 continue
-            if any(mine.get(check.subject, check.value) != check.value for check in other.knob.readback):
-                clashes.setdefault((owned.root, owned.knob.name), []).append(other.knob.name)
+            if any(values.get(check.subject, check.value) != check.value for check in rival.knob.readback):
+                clashes.setdefault((owned.root, owned.knob.name), []).append(rival.knob.name)
     return clashes

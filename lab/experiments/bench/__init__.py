@@ -1,8 +1,8 @@
-"""From what was asked for (variants, sweep, target) to a run that can be measured: everything is checked before anything starts.
+"""The way from a request (variants, sweep, target) to a run that can be measured; everything is checked beforehand.
 
     load → measurable → probed → design_run
 
-Each step is handed what those before it found, and asks the outside by the target's protocol only.
+Each step receives the results of the steps before it, and questions the target only through its protocol.
 """
 
 from __future__ import annotations
@@ -32,66 +32,87 @@ from lab.targets.base import Target
 from lab.targets.survey import checked, facts_of
 
 CLUSTER = "cluster"
-"""The fact by which a cluster is known again."""
+"""The fact that identifies a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A run ready to be measured: run.json as it begins, with its design."""
+    """A run that is ready to be measured: run.json as it begins, with its design."""
 
     record: RunRecord
     plan: Plan
     variants: Mapping[str, Variant]
     chosen: Mapping[str, ChosenGenerator]
     to_probe: tuple[Point, ...] = ()
-    """Points of which a probe, before the first sample, has still to find out whether the target carries them for two sides at once."""
+    """The points that a probe must try before the first sample, to see if the target carries them on two sides."""
 
     @property
     def design(self) -> Design:
+        """The design of the run."""
         return self.record.designed
 
 
 def prepare(request: Request, target: Target, command: Sequence[str], trials: Trials | None = None) -> Prepared:
-    """Load and check everything; UsageError on the first fault. Starts nothing, writes nothing, unless `trials` does.
+    """Load and check everything for a run; start and write nothing, except through `trials`.
 
-    `trials`: how it is found out what the target carries for two sides at once; None: it is not, and `Prepared.to_probe` names the points.
-    What cannot be shown here is left out and recorded; NothingMeasurableError if that leaves nothing.
+    Variants that are not measurable here are left out and recorded.
+
+    Args:
+        request: The request.
+        target: The target.
+        command: The command line for the record.
+        trials: The function that probes what the target can carry on two sides at once; None for no probe, in which
+            case `Prepared.to_probe` names the points.
+
+    Raises:
+        NothingMeasurableError: No requested variant is measurable here.
+        UsageError: Something does not work; the error is the first fault.
+
     """
     loaded = load(request)
-    shown = measurable(loaded, target, command)
-    to_probe = shown.to_probe
+    run = measurable(loaded, target, command)
+    to_probe = run.to_probe
     if to_probe and trials is not None:
         base = next(iter(loaded.baselines.values()))
-        shown, to_probe = probed(shown, target, base, request.k6_out, trials), ()
-    record, chosen = design_run(loaded, shown, target)
-    return Prepared(record, record.plan(), shown.variants, chosen, to_probe)
+        run, to_probe = probed(run, target, base, request.k6_out, trials), ()
+    record, chosen = design_run(loaded, run, target)
+    return Prepared(record, record.plan(), run.variants, chosen, to_probe)
 
 
 def resume(
-    name: str, target: Target, of_trial: Callable[[Point, Target], ChosenGenerator] | None = None
+    name: str, target: Target, choose_for_search: Callable[[Point, Target], ChosenGenerator] | None = None
 ) -> tuple[Prepared, RunStore]:
-    """An interrupted run of this target, ready to go on: the same cluster, manifests and generators, or UsageError.
+    """Return an interrupted run of this target, ready to continue on the same cluster, manifests and generators.
 
-    Nothing is pooled of two. `of_trial` chooses the generator of a search for the knee, which the run must be then; else it must be none.
+    Samples of two clusters, manifests or generators are never pooled.
+
+    Args:
+        name: The name of the run.
+        target: The target.
+        choose_for_search: The choice of the generator in a search for the knee; None where the run must not be one.
+
+    Raises:
+        UsageError: The run cannot continue here.
+
     """
     run = RunStore.open(name)
     run.refuse_packed()
     record = run.record
-    if (record.knee is None) != (of_trial is None):
-        what, verb = ("a run", "bench") if of_trial else ("a search for a knee", "knee")
-        raise UsageError(record.id, f"is {what}", f"go on with `just {verb} --resume {record.id}`")
+    if (record.knee is None) != (choose_for_search is None):
+        kind, verb = ("a run", "bench") if choose_for_search else ("a search for a knee", "knee")
+        raise UsageError(record.id, f"is {kind}", f"go on with `just {verb} --resume {record.id}`")
     manifests = run.folder.parent / record.manifests if record.manifests else MANIFESTS
     fixtures = fixtures_of(record.points)
     names = dict.fromkeys(arm.variant for arm in record.arms)
-    variants = {each: load_variant(each, manifests, fixtures) for each in names}
+    variants = {name: load_variant(name, manifests, fixtures) for name in names}
     target.check()
-    began, now_on = record.facts.get(CLUSTER), target.facts().get(CLUSTER)
-    if began != now_on:
-        fault = f"it began on another cluster ({began}; this one is {now_on})"
+    first_cluster, cluster = record.facts.get(CLUSTER), target.facts().get(CLUSTER)
+    if first_cluster != cluster:
+        fault = f"it began on another cluster ({first_cluster}; this one is {cluster})"
         raise UsageError(record.id, fault, "name the context it began with, or start a new run")
     chosen = {
-        point.name: of_trial(point, target)
-        if of_trial
+        point.name: choose_for_search(point, target)
+        if choose_for_search
         else choose(point, target, cast("Out | None", record.k6_out(point.name)))
         for point in record.points
     }
@@ -99,22 +120,22 @@ def resume(
         if variant.manifests_sha256 != record.variants[variant.name].manifests_sha256:
             fault = f"the manifests of '{variant.name}' have changed since this run began"
             raise UsageError(record.id, fault, "start a new run, or restore the manifests")
-    for point, used in record.generators.items():
-        now_used = generator_record(chosen[point])
-        if now_used != used:
-            fault = f"it measured {point} with {used['name']} {used['version']}, now there is {now_used['name']} {now_used['version']}"
+    for point, first_used in record.generators.items():
+        used = generator_record(chosen[point])
+        if used != first_used:
+            fault = f"it measured {point} with {first_used['name']} {first_used['version']}, now there is {used['name']} {used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
     endpoints = {name: checked(variant, target, record.points) for name, variant in variants.items()}
-    if of_trial is None:
+    if choose_for_search is None:
         refuse_loads(record.points, chosen, endpoints)
     check_writable(run.folder, SAMPLE_BYTES)
     return Prepared(with_design(record, target.bring_up_s), record.plan(), variants, chosen), run
 
 
 def go_on(run: RunStore, target: Target) -> None:
-    """Note in a run's folder, locked, where it goes on; what was interrupted for too long is marked to begin anew."""
-    found, commit = facts_of(target), facts.git_commit()
+    """Record in a locked run's folder that it continues, and mark blocks that paused too long to start again."""
+    current, commit = facts_of(target), facts.git_commit()
     run.clear_partial()
-    run.mark_interrupted(stale_blocks(run, found))
+    run.mark_interrupted(stale_blocks(run, current))
     lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
-    run.note_resumed(found | lab)
+    run.note_resumed(current | lab)

@@ -1,7 +1,9 @@
-"""What a target carries for two sides at once, found out before a plan is fixed: a few seconds of the load itself, on two of the baseline.
+"""The probe of what a target can carry on two sides at once, made before a plan is fixed.
 
-Two generators at a given rate share CPUs with two proxies and two backends. Where that is more than a machine has, every concurrent pair of a
-run is lost. So the rate is lowered until both sides have it, and where no rate that was tried is carried, arms are measured one after the other.
+Two generators at an offered rate share CPUs with two proxies and two backends. If that is more than a machine has,
+every concurrent pair of a run is lost. So a few seconds of the load itself run on two systems of the baseline, and the
+rate is lowered until both sides achieve it. If none of the tried rates is carried, the arms are measured one after
+the other.
 """
 
 from __future__ import annotations
@@ -31,111 +33,132 @@ from lab.targets.base import Target
 
 MOST_TRIALS = 3
 SPARE = 0.75
-"""Of what an overloaded pair achieved, the share that is tried next, where it is less than half of what was asked for."""
+"""The share of an overloaded pair's achieved rate that is tried next, where it is below half of the offered rate."""
 LEAST_RPS = 100.0
-"""Below this a proxy that is nearly idle would be measured: a load is not lowered farther."""
+"""The lowest rate that is tried: below it, the proxy would be nearly idle."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
-"""Seconds of a trial. Generators that cannot make a rate show it within the first of these."""
+"""The seconds of a trial's load and warm-up; generators that cannot make a rate fail within the first of them."""
 RECENT = 20
-"""Runs, the newest, that are looked through for a probe of the same load under the same facts."""
+"""The number of newest runs that are searched for a probe of the same load under the same facts."""
 
 TrialOf = Callable[[Point], ProbeTrial]
 Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]]
-"""Brings two of a variant up on a target, and tries loads on both."""
+"""The type of functions that bring up two systems of a variant on a target, and yield a function that tries loads."""
 
 
-def probed(shown: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
-    """Return the run with its concurrent points at rates that the target carries, or solo, and what was found out.
+def probed(run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
+    """Probe the points of a run, and return it with rates that the target carries, or with solo points.
 
-    `baseline`: the variant of which two are brought up; `out`: what k6 keeps of its own, as the run's loads will have it.
+    A recent run's probe of the same load is used again. Points whose probe fails are planned with the requested rate.
+
+    Args:
+        run: The run, whose `to_probe` lists the points.
+        target: The target.
+        baseline: The variant of which two systems are brought up.
+        out: The output of k6 to keep, as in the loads of the run.
+        trials: The function that brings them up.
+
     """
-    variant, asked = shown.variants[baseline], shown.to_probe
-    found = {point.name: probe for point in asked if (probe := _known(shown, target, variant, point)) is not None}
-    unknown = [point for point in asked if point.name not in found]
-    if unknown:
+    variant, points = run.variants[baseline], run.to_probe
+    probes = {point.name: probe for point in points if (probe := _find_probe(run, target, variant, point)) is not None}
+    missing = [point for point in points if point.name not in probes]
+    if missing:
         try:
             with trials(target, variant, out) as trial_of:
-                found |= {point.name: probe_of(point, trial_of) for point in unknown}
+                probes |= {point.name: probe_of(point, trial_of) for point in missing}
         except (LostError, StoreError):
             raise
         except LabError as error:
-            why = f"the probe could not be made ({error.fault}): the load is planned as it was asked for"
-            found |= {
-                point.name: Probe(point=point.name, rate_rps=point.rate_rps or 0.0, decided="as-asked", why=why)
-                for point in unknown
-                if point.name not in found
+            reason = f"the probe could not be made ({error.fault}): the load is planned as it was asked for"
+            probes |= {
+                point.name: Probe(point=point.name, rate_rps=point.rate_rps or 0.0, decided="as-asked", why=reason)
+                for point in missing
+                if point.name not in probes
             }
-    return _applied(shown, {point.name: found[point.name] for point in asked})
+    return _apply_probes(run, {point.name: probes[point.name] for point in points})
 
 
 def probe_of(point: Point, trial_of: TrialOf) -> Probe:
-    """Try a point's load at falling rates until both sides have it."""
+    """Try a point's load at falling rates until both sides achieve the rate, at most MOST_TRIALS times."""
     assert point.rate_rps is not None, "only given rates are probed"
-    made: list[ProbeTrial] = []
+    trials: list[ProbeTrial] = []
     rate = point.rate_rps
     while True:
-        made.append(trial := trial_of(point.model_copy(update={"rate_rps": rate})))
+        trials.append(trial := trial_of(point.model_copy(update={"rate_rps": rate})))
         if trial.carried:
-            decided = "lowered" if len(made) > 1 else "as-asked"
+            decided = "lowered" if len(trials) > 1 else "as-asked"
             return Probe(
-                point=point.name, rate_rps=point.rate_rps, carried_rps=rate, decided=decided, trials=tuple(made)
+                point=point.name, rate_rps=point.rate_rps, carried_rps=rate, decided=decided, trials=tuple(trials)
             )
         half = rate / 2
         lower = half if trial.achieved_rps is None else min(half, SPARE * trial.achieved_rps)
         lower = max(LEAST_RPS, float(f"{lower:.2g}"))
-        if len(made) == MOST_TRIALS or lower >= rate:
-            return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(made))
+        if len(trials) == MOST_TRIALS or lower >= rate:
+            return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(trials))
         rate = lower
 
 
 def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
-    """Return whether both sides of a pair had their rate: what was asked for, nothing dropped, no generator as good as full."""
+    """Return the trial that a pair's two samples show; it is carried if both sides achieved the rate.
+
+    No request may be dropped, and no generator may be nearly full.
+    """
     achieved = [sample.achieved_rps for sample in samples]
     cores = [sample.generator_core for sample in samples if sample.generator_core is not None]
     dropped = sum(sample.dropped or 0 for sample in samples)
-    least = None if None in achieved else min(rate for rate in achieved if rate is not None)
+    lowest = None if None in achieved else min(rate for rate in achieved if rate is not None)
     core = max(cores, default=None)
     faults = {
-        f"nothing was measured: {samples[0].detail}": least is None,
+        f"nothing was measured: {samples[0].detail}": lowest is None,
         f"{dropped:,} requests dropped": dropped > 0,
-        f"{least or 0:,.0f} req/s on a side": least is not None and least < MIN_ACHIEVED * rate_rps,
+        f"{lowest or 0:,.0f} req/s on a side": lowest is not None and lowest < MIN_ACHIEVED * rate_rps,
         f"generator {core or 0:.0%} busy": core is not None and core >= BUSY,
     }
-    why = ", ".join(fault for fault, holds in faults.items() if holds)
+    reason = ", ".join(fault for fault, holds in faults.items() if holds)
     return ProbeTrial(
-        rate_rps=rate_rps, achieved_rps=least, dropped=dropped, generator_core=core, carried=not why, why=why
+        rate_rps=rate_rps, achieved_rps=lowest, dropped=dropped, generator_core=core, carried=not reason, why=reason
     )
 
 
 @contextmanager
 def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-    """Bring two of a variant up, one on each side, and measure a load on both at once as a concurrent pair is; nothing is stored."""
+    """Bring up two systems of a variant, and yield a function that loads both at once, as a concurrent pair does.
+
+    Nothing is stored.
+
+    Args:
+        say: Receives a line for the user.
+        target: The target.
+        variant: The variant.
+        out: The output of k6 to keep.
+
+    """
     say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
-    own, other = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
-    with ExitStack() as up:
-        systems = [up.enter_context(target.up(variant, side=side)) for side in SIDES]
+    left_arm, right_arm = (Arm(name, variant.name, "variant", None) for name in (variant.name, f"{variant.name} too"))
+    with ExitStack() as stack:
+        systems = [stack.enter_context(target.up(variant, side=side)) for side in SIDES]
 
         def trial_of(point: Point) -> ProbeTrial:
             short = {"duration_s": min(LOAD_S, point.duration_s), "warmup_s": min(WARM_UP_S, point.warmup_s)}
             point = point.model_copy(update=short)
-            chosen, slot = choose(point, target, out), Slot(1, 1, own, point, other, Layout())
+            chosen, slot = choose(point, target, out), Slot(1, 1, left_arm, point, right_arm, Layout())
             left, right = (
-                SampleRun(target, system, each, chosen, 0, 0.0, (), variant.manifests)
-                for system, each in zip(systems, slot.sides, strict=True)
+                SampleRun(target, system, side, chosen, 0, 0.0, (), variant.manifests)
+                for system, side in zip(systems, slot.sides, strict=True)
             )
-            made = PairRun((left, right)).measure(1)
-            return trial_of_samples(point.rate_rps or 0.0, [one.sample for one in made])
+            results = PairRun((left, right)).measure(1)
+            return trial_of_samples(point.rate_rps or 0.0, [result.sample for result in results])
 
         yield trial_of
 
 
-def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
-    """Return the run with each probed point as it was decided; a lowered rate that stands in a point's name changes that, too."""
-    names = {point.name for point in shown.record.points}
+def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
+    """Return the run with the decision of each probe; a lowered rate also replaces the rate in a point's name."""
+    names = {point.name for point in run.record.points}
     points: list[Point] = []
     renamed: dict[str, str] = {}
-    for point in shown.record.points:
-        probe = found.get(point.name)
+    for point in run.record.points:
+        probe = probes.get(point.name)
         if probe is None or probe.decided == "as-asked" or point.rate_rps is None:
             points.append(point)
             continue
@@ -153,22 +176,22 @@ def _applied(shown: MeasurableRun, found: Mapping[str, Probe]) -> MeasurableRun:
         points.append(point.model_copy(update={**changes, "rate_rps": rate}))
     endpoints = {
         variant: {renamed.get(name, name): endpoint for name, endpoint in by_point.items()}
-        for variant, by_point in shown.endpoints.items()
+        for variant, by_point in run.endpoints.items()
     }
-    changed = {"points": tuple(points), "probes": tuple(found.values())}
-    return replace(shown, record=shown.record.model_copy(update=changed), endpoints=endpoints)
+    updates = {"points": tuple(points), "probes": tuple(probes.values())}
+    return replace(run, record=run.record.model_copy(update=updates), endpoints=endpoints)
 
 
-def _known(shown: MeasurableRun, target: Target, variant: Variant, point: Point) -> Probe | None:
-    """Return what a recent run found out of the same load on the same variant, target and facts; None where none did."""
+def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: Point) -> Probe | None:
+    """Return a recent run's probe of the same load on the same variant, target and facts; None if there is none."""
     for name in list(reversed(store.run_names()))[:RECENT]:
         try:
             record = RunStore.open(name).record
         except LabError:
-            continue  # a damaged run is no guide; it is reported when it is asked for
-        there = record.variants.get(variant.name)
-        same = there is not None and there.manifests_sha256 == variant.manifests_sha256
-        if same and record.target == target.name and lasting(record.facts) == lasting(shown.record.facts):
+            continue  # a damaged run is no guide; it is reported when it is used
+        recorded = record.variants.get(variant.name)
+        same = recorded is not None and recorded.manifests_sha256 == variant.manifests_sha256
+        if same and record.target == target.name and lasting(record.facts) == lasting(run.record.facts):
             for probe in record.probes:
                 if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
                     return probe.model_copy(update={"from_run": record.id})

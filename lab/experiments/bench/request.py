@@ -1,4 +1,7 @@
-"""What was asked for, and the files that it names: the sweep, the variants, what they are compared with. Knows no target yet."""
+"""The request of the command line, and the files that it names: the sweep, the variants and their baselines.
+
+Nothing here depends on a target.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,13 @@ RESOLVE = "--resolve"
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """`5%,p99`: an effect as a fraction (0.05), and the metric, None for each variant's own primary one."""
+    """The effect that a run must be able to detect, as in `--resolve 5%,p99`.
+
+    Attributes:
+        effect: The effect as a fraction (0.05).
+        metric: The metric; None for each variant's primary metric.
+
+    """
 
     effect: float
     metric: str | None = None
@@ -31,13 +40,18 @@ class Resolve:
 
 
 def parse_resolve(text: str) -> Resolve:
-    """As the command line has it: `5%`, `2.5 %,rate`; a bare number from 1 on is per cent, too. UsageError for what is neither more than 0 % nor at most 100 %."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip(), re.ASCII)
-    if not found or (not found[2] and 0 < float(found[1]) < 1):  # 0.05: a share, or per cent?
+    """Parse the text of `--resolve`: `5%`, or `2.5 %,rate`; a bare number from 1 on is a percentage, too.
+
+    Raises:
+        UsageError: The text has another form, the percentage is not in (0, 100], or the metric is unknown.
+
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+) ?(%?)(?:,(.+))?", text.strip(), re.ASCII)
+    if not match or (not match[2] and 0 < float(match[1]) < 1):  # is 0.05 a share or a percentage?
         raise UsageError(RESOLVE, f'expected a percentage, got "{text}"', "as in --resolve 5% or --resolve 5%,rate")
-    percent, metric = float(found[1]), found[3]
+    percent, metric = float(match[1]), match[3]
     if not 0 < percent <= 100:
-        raise UsageError(RESOLVE, f"expected more than 0% and at most 100%, got {found[1]}%", "as in --resolve 5%")
+        raise UsageError(RESOLVE, f"expected more than 0% and at most 100%, got {match[1]}%", "as in --resolve 5%")
     if metric is not None and metric not in RATIOS:
         raise UsageError(RESOLVE, f"unknown metric '{metric}'", did_you_mean(metric, RATIOS))
     return Resolve(percent / 100, metric)
@@ -45,71 +59,80 @@ def parse_resolve(text: str) -> Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asked for."""
+    """The request of the command line."""
 
     variants: tuple[str, ...]
     sweep: str | None = None
-    """None: the one that the variants' hypotheses name, if something is done to the system in it; else DEFAULT_SWEEP."""
+    """The name of the sweep.
+
+    None stands for the one that the variants' hypotheses name, if it has a disruption, and else for DEFAULT_SWEEP.
+    """
     blocks: int | None = None
     seed: int | None = None
     label: str | None = None
-    """What the run is called by instead of its variants."""
+    """The name of the run; None for the names of its variants."""
     study: str | None = None
     manifests: Path | None = None
-    """Another folder of manifests than the checkout's; it must lie in the runs folder, so that the run can be resumed."""
+    """A folder of manifests in place of the checkout's, within the runs folder, so that the run can be resumed."""
     k6_out: Out | None = None
-    """What k6 is to leave of its own outputs, kept beside the samples."""
+    """The output of k6 to keep with the samples."""
     resolve: Resolve | None = None
-    """Choose the blocks such that this effect is found."""
+    """The effect that determines the number of blocks."""
     nulls: int | None = None
-    """Measure the one variant against itself, under so many more names than two; None = against its baseline."""
+    """The number of A/A pairs to add to the first; None where the variants are compared with their baselines."""
     against: tuple[str, ...] = ()
-    """What the variants are compared with instead of their baselines: one for all, or one for each; empty = their baselines."""
+    """The variants to compare with: one for all, or one for each; empty for the variants' baselines."""
     primary: str | None = None
-    """The metric that may claim instead of the variants' own; where that is none, it is CPU per request beside `against`."""
+    """The primary metric with `against`; None for the variants' own, or CPU per request where they have none."""
     worth: float = WORTH
-    """The share from which on an effect is worth knowing."""
+    """The equivalence margin, as a fraction."""
     sustained: bool = False
-    """Make the samples of every load that lasts by time as long as shows what runs out over minutes."""
+    """The choice of samples long enough to show what runs out over minutes.
+
+    Loads that end after a number of requests, or have a disruption, stay as they are.
+    """
     knee: str | None = None
-    """Of a sweep whose points are placed at a knee: which one, a run or a rate."""
+    """The knee for a sweep whose points are placed at one: the name of a run, or a rate."""
     only: tuple[str, ...] = ()
-    """Names of the points that are measured, with the control runs of disturbed ones; empty = all of the sweep."""
+    """The names of the points to measure, to which control runs are added; empty for the whole sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRequest:
-    """A request with its files read."""
+    """A request whose files have been read."""
 
     request: Request
-    """With the present names of all variants."""
+    """The request with the present names of all variants."""
     manifests: Path
     sweep_name: str
     sweep: Sweep
     points: tuple[Point, ...]
     asked: Mapping[str, Variant]
-    """By name, in the order asked for."""
+    """The requested variants by name, in the order of the request."""
     against: Mapping[str, str | None]
-    """Variant that was asked for → what it is compared with; None = with nothing."""
+    """The variant that each requested variant is compared with; None for no comparison."""
     variants: Mapping[str, Variant]
-    """Those asked for, what they are compared with, and the direct reference."""
+    """The requested variants, the variants they are compared with, and the direct reference."""
     reference: str | None
-    """None: all loads are disturbed, and there is nothing in it to disturb."""
+    """The direct reference; None where all points are disrupted (it has nothing to disrupt), or some use TLS."""
 
     @property
     def baselines(self) -> dict[str, str]:
-        """Variant that was asked for → what it is compared with: itself where it has no baseline, or as a null."""
+        """The baseline of each requested variant; the variant itself where it has none, or in an A/A run."""
         itself = self.request.nulls is not None
         return {name: name if itself else base or name for name, base in self.against.items()}
 
 
 def load(request: Request) -> LoadedRequest:
-    """Read the sweep and render the variants. UsageError on the first fault.
+    """Read the sweep and render the variants.
 
-    Systems as they are shipped and some that were made to do the same work never stand in one table.
+    Raises:
+        UsageError: Something does not work; the error is the first fault. Among others, shipped systems and systems
+            configured for equal work never share a table.
+
     """
     manifests = request.manifests or MANIFESTS
-    name, sweep = load_sweep(_own_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
+    name, sweep = load_sweep(_choose_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
     points = tuple(sweep.expanded())
     for only in request.only:
         refuse_unknown(only, [point.name for point in points], "--points", f"the sweep has no point '{only}'")
@@ -127,43 +150,51 @@ def load(request: Request) -> LoadedRequest:
             "--sweep", f"'{name}' has each variant beside its twin alone", "name another, or leave --against out"
         )
     fixtures = fixtures_of(points)
-    read = {variant: load_variant(variant, manifests, fixtures) for variant in (*request.variants, *request.against)}
-    asked = {read[each].name: read[each] for each in request.variants}
-    named = tuple(read[each].name for each in request.against)
-    request = replace(request, variants=tuple(read[each].name for each in request.variants), against=named)
-    own = {each: None if sweep.itself else variant.compared_with for each, variant in asked.items()}
-    of_each = zip(request.variants, named if len(named) != 1 else named * len(request.variants), strict=False)
-    compared = own | dict(of_each)
-    if twice := next((each for each, base in compared.items() if base == each), None):
+    loaded = {name: load_variant(name, manifests, fixtures) for name in (*request.variants, *request.against)}
+    requested = {loaded[name].name: loaded[name] for name in request.variants}
+    against = tuple(loaded[name].name for name in request.against)
+    request = replace(request, variants=tuple(loaded[name].name for name in request.variants), against=against)
+    defaults = {name: None if sweep.itself else variant.compared_with for name, variant in requested.items()}
+    pairs = zip(request.variants, against if len(against) != 1 else against * len(request.variants), strict=False)
+    compared = defaults | dict(pairs)
+    if twice := next((name for name, base in compared.items() if base == name), None):
         remedy = "name another; `just aa` has a variant against itself"
         raise UsageError("--against", f"'{twice}' is what it would be compared with", remedy)
     steady = any(point.disturbance is None for point in points)
-    encrypted = any(point.tls not in ("none", "routed") for point in points)  # which the backend itself does not speak
+    encrypted = any(point.tls not in ("none", "routed") for point in points)  # the backend itself has no TLS
     reference = reference_name(manifests) if steady and not encrypted else None
     baselines = [] if request.nulls is not None else compared.values()
-    known = {variant.name: variant for variant in read.values()}
-    needed = dict.fromkeys(each for each in (*asked, *baselines, reference) if each)
-    variants = {each: known.get(each) or load_variant(each, manifests, fixtures) for each in needed}
-    families = {each.family: each.name for each in variants.values() if each.name != reference}
+    by_name = {variant.name: variant for variant in loaded.values()}
+    needed = dict.fromkeys(name for name in (*requested, *baselines, reference) if name)
+    variants = {name: by_name.get(name) or load_variant(name, manifests, fixtures) for name in needed}
+    families = {variant.family: variant.name for variant in variants.values() if variant.name != reference}
     if len(families) > 1:
-        said = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
+        message = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
         remedy = "measure each family by itself (--against names a baseline of the same one)"
-        raise UsageError("bench", f"{said}: they never stand in one table", remedy)
-    return LoadedRequest(request, manifests, name, sweep, points, asked, compared, variants, reference)
+        raise UsageError("bench", f"{message}: they never stand in one table", remedy)
+    return LoadedRequest(request, manifests, name, sweep, points, requested, compared, variants, reference)
 
 
 def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:
-    """What variants are laid over with for these points' disturbances."""
-    wanted = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
-    return tuple(dict.fromkeys(wanted))
+    """Return the fixtures that the points' disruptions add to every variant."""
+    fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
+    return tuple(dict.fromkeys(fixtures))
 
 
-def _own_sweep(variants: Sequence[str], manifests: Path) -> str:
-    """What no steady load could show is measured in the sweep that its hypothesis names. UsageError when they name several."""
-    named = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
-    if not any(point.disturbance is not None for sweep in named for point in load_sweep(sweep)[1].expanded()):
+def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
+    """Return the sweep that the hypotheses name if it has a disruption, since no steady load shows their effect.
+
+    Returns:
+        The sweep's name, or DEFAULT_SWEEP where no named sweep has a disruption.
+
+    Raises:
+        UsageError: The hypotheses name several sweeps.
+
+    """
+    sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
+    if not any(point.disturbance is not None for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
         return DEFAULT_SWEEP
-    if len(named) > 1:
-        wanted = ", ".join(f"{name} {sweep}" for sweep, name in named.items())
-        raise UsageError("bench", f"each of these has a sweep of its own: {wanted}", "name one by --sweep")
-    return next(iter(named))
+    if len(sweeps) > 1:
+        choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())
+        raise UsageError("bench", f"each of these has a sweep of its own: {choices}", "name one by --sweep")
+    return next(iter(sweeps))

@@ -1,1 +1,1 @@
-"""What generators report of a server whose answers are known: the server, the scenarios, and one measurement."""
+"""Calibration of the generators against a server with known answers: the server, the scenarios, and one measurement."""

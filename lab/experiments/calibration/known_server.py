@@ -1,15 +1,18 @@
-"""An HTTP server whose answers are known: it does one thing on purpose, and keeps its own exact record of every request.
+"""An HTTP server with known answers: it delays them as instructed, and records exactly when it answered each request.
 
     python -m lab.experiments.calibration.known_server FILE '{"delay_s": 0.01, "pause_s": 1, "pause_at_s": 5}' (a `Behaviour`)
 
-Standard library only, since it is started in the backend's place. It writes `FILE.ready` (its port) when it listens, and `FILE` on
-SIGTERM: a line of JSON, then an int64 row for every request that was answered (see `COLUMNS`).
+It uses the standard library only, since it runs where the backend would run. It writes `FILE.ready`, which has its port, when it listens,
+and `FILE` on SIGTERM: a line of JSON, then an int64 row for every request that was answered (see `COLUMNS`).
 
-What makes it exact: the kernel stamps each request's bytes when they arrive (SO_TIMESTAMPNS), so that waiting for this process
-to be scheduled is in the record; and a timerfd wakes it, because the timeouts of epoll and asyncio are rounded up to the next
-millisecond. It never spins: generator and server may share a CPU. How late each answer was for its own plan is in the record. All times
-are nanoseconds of CLOCK_REALTIME, the clock of arrivals; a step of it is seen by the lab, which marks the measurement.
-Refuses to be a web server: bodies of requests, pipelining and every header are ignored; one answer, 1024 bytes, whatever the path.
+Two means make the record exact. The kernel stamps the bytes of each request when they arrive (SO_TIMESTAMPNS), so the time that this
+process waits to be scheduled is in the record. A timerfd wakes the process, because the timeouts of epoll and asyncio are rounded up to
+the next millisecond. The server never spins, since generator and server may share a CPU. The record also shows how late each answer was
+against its plan. All times are nanoseconds of CLOCK_REALTIME, the clock of the arrivals; the lab notices a step of that clock and marks
+the measurement.
+
+It is not a general web server: it ignores bodies of requests, pipelining and every header, and has one answer, a body of 1024 bytes, for
+every path.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECOND = 1_000_000_000
-"""Nanoseconds."""
+"""The nanoseconds of a second."""
 SEED = 7
-"""Of which requests are slow: the same in every run."""
+"""The seed that decides which requests are slow, so that they are the same in every run."""
 BODY_BYTES = 1024
 ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n" % BODY_BYTES
@@ -42,20 +45,28 @@ ANSWER = (
 )
 STOPS_WITHIN_S = 0.1
 COLUMNS = ("connection", "arrived_ns", "planned_ns", "written_ns")
-"""Of a request's row: the number of its connection; when its bytes were there, when its answer was to be written, and when it
-was handed to the kernel."""
+"""The columns of a request's row.
+
+They are the number of its connection, and the times when its bytes had arrived, when its answer was to be written, and when the answer was
+handed to the kernel.
+"""
 SO_TIMESTAMPNS = 35
-"""asm-generic/socket.h; Python has no name for it."""
+"""The socket option from asm-generic/socket.h, for which Python has no name."""
 CLOCK_REALTIME, TFD_TIMER_ABSTIME, TFD_NONBLOCK = 0, 1, 0o4000
-"""time.h and sys/timerfd.h; Python knows them from 3.13 on."""
+"""The constants from time.h and sys/timerfd.h, which Python has from 3.13 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What the server does on purpose; seconds, 0 = not at all.
+    """The delays that the server adds, in seconds; 0 switches one off.
 
-    An answer is written `delay_s` after its request's bytes were there; one of every `slow_every`, at a random place among
-    them, after `slow_s`. Answers that fall into the `pause_s` that begin `pause_at_s` after the first request wait for its end.
+    Attributes:
+        delay_s: The time from the arrival of a request's bytes to its answer.
+        slow_s: The same for slow requests.
+        slow_every: The size of a group of consecutive requests in which one, at a random position, is slow.
+        pause_s: The length of the pause; an answer that is due in it waits for its end.
+        pause_at_s: The time from the first request to the beginning of the pause.
+
     """
 
     delay_s: float = 0.0
@@ -67,33 +78,37 @@ class Behaviour:
 
 @dataclass(slots=True)
 class Planner:
-    """When each answer is to be written (ns), from when its request arrived (ns), in the order of arrival."""
+    """The plan of answers: for each request, in the order of arrival, the time at which to answer it.
+
+    `began_ns` is the arrival of the first request.
+    """
 
     behaviour: Behaviour
     began_ns: int = 0
     _count: int = 0
-    _slow_one: int = -1
+    _slow_position: int = -1
     _random: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def planned_ns(self, arrived_ns: int) -> int:
-        how = self.behaviour
+        """Return when to write the answer to the next request, which arrived at `arrived_ns`; both in nanoseconds."""
+        behaviour = self.behaviour
         if not self._count:
             self.began_ns = arrived_ns
-        delay_s = how.delay_s
-        if how.slow_every:
-            place = self._count % how.slow_every
-            if place == 0:
-                self._slow_one = self._random.randrange(how.slow_every)
-            delay_s = how.slow_s if place == self._slow_one else delay_s
+        delay_s = behaviour.delay_s
+        if behaviour.slow_every:
+            position = self._count % behaviour.slow_every
+            if position == 0:
+                self._slow_position = self._random.randrange(behaviour.slow_every)
+            delay_s = behaviour.slow_s if position == self._slow_position else delay_s
         self._count += 1
         planned = arrived_ns + round(delay_s * SECOND)
-        begin = self.began_ns + round(how.pause_at_s * SECOND)
-        end = begin + round(how.pause_s * SECOND)
+        begin = self.began_ns + round(behaviour.pause_at_s * SECOND)
+        end = begin + round(behaviour.pause_s * SECOND)
         return end if begin <= planned < end else planned
 
 
 class Timer:
-    """A timerfd: readable at a moment, to the precision of the kernel's high-resolution timers."""
+    """A timerfd: it becomes readable at a moment, as precisely as the kernel's high-resolution timers."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -102,30 +117,44 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def at(self, moment_ns: int) -> None:
-        """Wake at this moment, at once where it has passed, and no longer at the one before."""
-        when = struct.pack("qqqq", 0, 0, *divmod(moment_ns, SECOND))
-        if self._libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, when, None) != 0:
+        """Set the timer to a moment, which replaces the moment before; it fires at once where the moment has passed."""
+        setting = struct.pack("qqqq", 0, 0, *divmod(moment_ns, SECOND))
+        if self._libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, setting, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def read(self) -> None:
-        with suppress(BlockingIOError):  # it was set anew meanwhile
+        """Clear the timer, so that it is no longer readable."""
+        with suppress(BlockingIOError):  # the timer was set again in the meantime
             os.read(self.fd, 8)
 
 
 @dataclass(slots=True)
 class Connection:
+    """An accepted connection: its number, its socket, and the bytes of the request that is still incomplete."""
+
     number: int
     socket: socket.socket
     seen: bytes = b""
 
 
 class Server:
-    """Serves until SIGTERM, in one thread; `rows` is its record."""
+    """The server, in one thread.
+
+    Attributes:
+        planner: The plan of its answers.
+        timer: The timer that wakes it.
+        rows: Its record, `COLUMNS` for each answered request.
+        accepted: The number of connections that it accepted.
+        broken: The number of answers that could not be written.
+        unstamped: The number of arrivals without a stamp from the kernel.
+        port: The port on which it listens.
+
+    """
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.planner, self.timer, self.rows = Planner(behaviour), Timer(), array("q")
-        self.accepted = self.broken = self.unstamped = self._asked = 0
-        self._waiting: list[tuple[int, int, int, Connection]] = []  # planned, which one it is, arrived
+        self.accepted = self.broken = self.unstamped = self._request_count = 0
+        self._waiting: list[tuple[int, int, int, Connection]] = []  # a heap: planned, number of the request, arrived
         self._connections: dict[int, Connection] = {}
         self._listener = socket.create_server(("", 0), backlog=4096)
         self._listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # the kernel begins to stamp now, not later
@@ -135,6 +164,7 @@ class Server:
         self._stopped = False
 
     def serve(self) -> None:
+        """Answer requests until SIGTERM."""
         signal.signal(signal.SIGTERM, self._stop)
         for fd in (self._listener.fileno(), self.timer.fd):
             self._epoll.register(fd, select.EPOLLIN)
@@ -157,7 +187,7 @@ class Server:
         self._stopped = True
 
     def _accept(self) -> None:
-        """Accept one: epoll tells of the next."""
+        """Accept one connection; epoll reports the listener again while more are waiting."""
         try:
             accepted, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -170,39 +200,45 @@ class Server:
         self._epoll.register(accepted.fileno(), select.EPOLLIN)
 
     def _read(self, connection: Connection) -> None:
+        """Read from a connection, and plan the answer if a request is complete; close the connection at its end."""
         try:
-            found, about, _, _ = connection.socket.recvmsg(65536, 64)
+            data, ancillary, _, _ = connection.socket.recvmsg(65536, 64)
         except BlockingIOError:
             return
         except OSError:
-            found, about = b"", []
-        if not found:
+            data, ancillary = b"", []
+        if not data:
             self._close(connection)
             return
-        connection.seen += found
+        connection.seen += data
         if b"\r\n\r\n" not in connection.seen:
             return
         connection.seen = b""
-        stamps = (struct.unpack("qq", data) for _, kind, data in about if kind == SO_TIMESTAMPNS)
+        stamps = (struct.unpack("qq", stamp) for _, kind, stamp in ancillary if kind == SO_TIMESTAMPNS)
         seconds, nanoseconds = next(stamps, (0, 0))  # a struct timespec
         arrived_ns = seconds * SECOND + nanoseconds
         if not arrived_ns:
             self.unstamped += 1
             arrived_ns = time.time_ns()
-        self._asked += 1
-        heapq.heappush(self._waiting, (self.planner.planned_ns(arrived_ns), self._asked, arrived_ns, connection))
+        self._request_count += 1
+        heapq.heappush(
+            self._waiting, (self.planner.planned_ns(arrived_ns), self._request_count, arrived_ns, connection)
+        )
 
-    def _answer(self, planned_ns: int, _which: int, arrived_ns: int, connection: Connection) -> None:
-        """Answer a request. The stamp is taken first: the generator may run, and read the bytes, before the call that hands them over returns."""
+    def _answer(self, planned_ns: int, _number: int, arrived_ns: int, connection: Connection) -> None:
+        """Answer a request and add its row.
+
+        The time is taken before the call that hands the bytes over: the generator may run and read them before that call returns.
+        """
         if connection.socket.fileno() < 0:
             self.broken += 1  # the client has gone
             return
         written_ns = time.time_ns()
         try:
-            whole = connection.socket.send(ANSWER) == len(ANSWER)
+            complete = connection.socket.send(ANSWER) == len(ANSWER)
         except OSError:
-            whole = False
-        if whole:
+            complete = False
+        if complete:
             self.rows.extend((connection.number, arrived_ns, planned_ns, written_ns))
         else:
             self.broken += 1
@@ -210,17 +246,17 @@ class Server:
 
     def _close(self, connection: Connection) -> None:
         self._connections.pop(connection.socket.fileno(), None)
-        connection.socket.close()  # epoll forgets it by itself
+        connection.socket.close()  # this also removes it from epoll
 
     def record(self) -> bytes:
-        """Return the line of JSON, and the rows."""
-        told = {
+        """Return the content of the record file: a line of JSON with the counts, then the rows."""
+        counts = {
             "connections": self.accepted,
             "broken": self.broken,
             "unstamped": self.unstamped,
             "cpu_s": time.process_time(),
         }
-        return json.dumps(told).encode() + b"\n" + self.rows.tobytes()
+        return json.dumps(counts).encode() + b"\n" + self.rows.tobytes()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -230,7 +266,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main(record: Path, behaviour: Behaviour) -> None:
-    gc.disable()  # it makes no cycles, and a collection would be a pause that nobody asked for
+    """Serve until SIGTERM; write the port when the server listens, and the record at the end."""
+    gc.disable()  # the server makes no reference cycles, and a collection would be an unplanned pause
     server = Server(behaviour)
     _write(record.with_name(f"{record.name}.ready"), str(server.port).encode())
     server.serve()

@@ -1,10 +1,10 @@
-"""Calibration: what the known server does on purpose, with what load, and one measurement of one generator against it.
+"""The measurements of a calibration: the scenarios of the known server, their loads, and a single measurement.
 
-Open loops offer 1000 requests per second over 50 connections; closed loops have as many connections as make about that rate
-of the server's delay, because a closed loop that runs as fast as it goes would measure the queue before the server.
+Open loops offer 1000 requests per second over 50 connections. Closed loops have as many connections as make about that rate with the
+server's delay, because a closed loop at full speed would measure the queue in front of the server.
 
-Generator and server have the CPUs that generator and backend have in every sample; on two CPUs that is one for both. Refuses
-to leave anything out for noise: what disturbed a measurement is written into it.
+Generator and server have the CPUs that generator and backend have in every sample; on two CPUs they share one. No measurement is left out
+because of noise: what disturbed it is recorded with it.
 """
 
 from __future__ import annotations
@@ -47,17 +47,29 @@ RATE_RPS = 1000.0
 CONNECTIONS = 50
 CEILING_S = 5.0
 OVERLOAD_RPS = 200_000.0
-"""What a generator that knows rates only is told where its ceiling is asked for: more than any here makes on one CPU."""
+"""The offered rate that finds the ceiling of a generator without a closed loop.
+
+It is more than any generator here makes on one CPU.
+"""
 STARTS_WITHIN_S = 10.0
 ENDS_WITHIN_S = 30.0
 POLL_S = 0.01
 SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experiments.calibration.known_server")
-"""-S: nothing but the standard library."""
+"""The command of the known server; with -S it imports nothing but the standard library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`behaviour` None: the real backend answers, as fast as it can. `closed`: connections of a closed loop."""
+    """A scenario of a calibration.
+
+    Attributes:
+        name: Its name.
+        says: What the server does, for people.
+        behaviour: What the known server does; None: the real backend answers, as fast as it can.
+        closed: The connections of a closed loop.
+        open: The connections of an open loop.
+
+    """
 
     name: str
     says: str
@@ -83,14 +95,21 @@ _ALL = (
     ),
     Scenario("ceiling", "the lab's own backend (nginx, 1 kB), as fast as both can", None, closed=64, open=64),
 )
-SCENARIOS = {each.name: each for each in _ALL}
+SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One generator in one scenario. `behaviour`: the server's, with the pause in the middle of what the generator records.
+    """A generator in a scenario.
 
-    `refusal`: why it cannot be measured there; empty = it can.
+    Attributes:
+        generator: The generator's name.
+        scenario: The scenario's name.
+        load: The load that it makes.
+        calibration_s: The seconds at the beginning that the generator leaves out of its latencies.
+        behaviour: The server's behaviour, with its pause in the middle of what the generator records; None: the real backend.
+        refusal: Why the generator cannot be measured in this scenario; empty if it can.
+
     """
 
     generator: str
@@ -101,57 +120,77 @@ class Cell:
     refusal: str = ""
 
 
-def cell(generator: Generator, of: Scenario, duration_s: float) -> Cell:
-    """Return the load that this generator makes there: an open loop where it has one (of a ceiling, a closed one)."""
-    ceiling = of.behaviour is None
-    models = ("closed", "open") if ceiling else ("open", "closed")
+def cell(generator: Generator, scenario: Scenario, duration_s: float) -> Cell:
+    """Return the load that a generator makes in a scenario.
+
+    It is an open loop where the generator has one, but for the ceiling a closed loop where it has one. The load lasts `duration_s` beyond
+    what the generator leaves out of its latencies, and no shorter than the generator accepts (wrk2: 30 s). For the ceiling `duration_s`
+    counts as `CEILING_S` at most.
+    """
+    is_ceiling = scenario.behaviour is None
+    models = ("closed", "open") if is_ceiling else ("open", "closed")
     is_open = next(model for model in models if model in generator.models) == "open"
     load = Load(
         url=f"http://192.0.2.1/{PAGE}",
         host="known.lab.test",
-        connections=of.open if is_open else of.closed,
-        duration_s=min(duration_s, CEILING_S) if ceiling else duration_s,
-        rate_rps=(OVERLOAD_RPS if ceiling else RATE_RPS) if is_open else None,
+        connections=scenario.open if is_open else scenario.closed,
+        duration_s=min(duration_s, CEILING_S) if is_ceiling else duration_s,
+        rate_rps=(OVERLOAD_RPS if is_ceiling else RATE_RPS) if is_open else None,
     )
-    # as long as asked for beyond what the generator leaves out, and no shorter than it takes at all (wrk2: 30 s)
+    # the requested time beyond what the generator leaves out, and no shorter than the generator accepts (wrk2: 30 s)
     first_s, last_s = (math.ceil(load.duration_s + times * generator.calibration_s(load)) for times in (1, 4))
-    longer = (replace(load, duration_s=float(seconds)) for seconds in range(first_s, last_s + 1))
-    load = next((each for each in longer if generator.refusal(each) is None), load)
-    calibration_s, how = generator.calibration_s(load), of.behaviour
-    if how is not None and how.pause_s:
-        how = replace(how, pause_at_s=calibration_s + (load.duration_s - calibration_s - how.pause_s) / 2)
-    return Cell(generator.name, of.name, load, calibration_s, how, generator.refusal(load) or "")
+    candidates = (replace(load, duration_s=float(seconds)) for seconds in range(first_s, last_s + 1))
+    load = next((candidate for candidate in candidates if generator.refusal(candidate) is None), load)
+    calibration_s, behaviour = generator.calibration_s(load), scenario.behaviour
+    if behaviour is not None and behaviour.pause_s:
+        behaviour = replace(
+            behaviour, pause_at_s=calibration_s + (load.duration_s - calibration_s - behaviour.pause_s) / 2
+        )
+    return Cell(generator.name, scenario.name, load, calibration_s, behaviour, generator.refusal(load) or "")
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
-    """Return the share of requests that a pause makes wait longer than OVER_S, of all that fall due, evenly, in `recorded_s`.
+    """Return the share of requests that a pause makes wait longer than OVER_S, if they are spread evenly.
 
-    A request due `t` before the pause ends has its answer `t` later; it waits longer than OVER_S if t > OVER_S, and is held
-    by the pause if it is due no earlier than the delay before its begin. So (pause + delay - OVER_S) / recorded: arithmetic
-    of the scenario, nothing measured. It is what a user who comes at any moment meets, whatever a generator sends.
+    A request due `t` before the pause ends gets its answer `t` later. So it waits longer than OVER_S if t > OVER_S, and the pause holds it
+    if it is due no earlier than the delay before the pause begins. The share is therefore (pause + delay - OVER_S) / recorded. It follows
+    from the scenario alone; nothing is measured. Users who come at any moment meet it, whatever a generator sends.
+
+    Args:
+        pause_s: The length of the pause, in seconds.
+        delay_s: The usual delay of an answer, in seconds.
+        recorded_s: The time that the requests are spread over, in seconds.
+
     """
     return max(0.0, pause_s + delay_s - OVER_S) / recorded_s
 
 
 def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, Cell]]:
-    """Return (repeat from 1, cell): every repeat has each measurable cell once, in an order of its own."""
+    """Return (repeat from 1, cell) in the order of measuring: each repeat has all measurable cells, newly shuffled."""
     order = random.Random(seed)
-    found: list[tuple[int, Cell]] = []
+    slots: list[tuple[int, Cell]] = []
     for repeat in range(1, repeats + 1):
-        mine = [each for each in cells if not each.refusal]
-        order.shuffle(mine)
-        found += [(repeat, each) for each in mine]
-    return found
+        measurable = [candidate for candidate in cells if not candidate.refusal]
+        order.shuffle(measurable)
+        slots += [(repeat, candidate) for candidate in measurable]
+    return slots
 
 
 def takes_s(slots: Sequence[tuple[int, Cell]]) -> float:
-    """Estimate the time: a server's start and a generator's own take a second beside each load."""
-    return sum(each.load.duration_s + 1.0 for _, each in slots)
+    """Estimate the seconds that these measurements take: each load, and a second to start server and generator."""
+    return sum(planned_cell.load.duration_s + 1.0 for _, planned_cell in slots)
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """`slots`: (repeat, cell) in the order of measuring; `installed`: by name, of those that are."""
+    """A planned calibration.
+
+    Attributes:
+        record: The record, without measurements.
+        slots: (Repeat, cell) in the order of measuring.
+        installed: Name → installed generator; generators that are not installed are absent.
+
+    """
 
     record: CalibrationRecord
     slots: Sequence[tuple[int, Cell]]
@@ -165,29 +204,44 @@ def prepare(
     duration_s: float,
     repeats: int,
     seed: int,
-    words: Sequence[str],
+    arguments: Sequence[str],
 ) -> Ready:
-    """Plan a calibration of these generators in these scenarios; what is not installed, or cannot make a load, is in the record with the reason."""
-    known = GENERATORS
-    found = {name: installed for name in names if (installed := target.installed(known[name]))}
-    cells = [cell(known[name], SCENARIOS[each], duration_s) for name in found for each in scenarios]
+    """Plan a calibration of these generators in these scenarios.
+
+    A generator that is not installed, or cannot make a load, is in the record with the reason.
+
+    Args:
+        target: The target to measure on.
+        names: The names of the generators.
+        scenarios: The names of the scenarios.
+        duration_s: The seconds of each measurement.
+        repeats: How often each cell is measured.
+        seed: The seed of the order.
+        arguments: The command line, for the record.
+
+    """
+    table = GENERATORS
+    installations = {name: installed for name in names if (installed := target.installed(table[name]))}
+    cells = [cell(table[name], SCENARIOS[scenario], duration_s) for name in installations for scenario in scenarios]
     slots = planned(cells, repeats, seed)
     generators = (
         Known(
             name=name,
-            version=found[name].version if name in found else None,
-            installed=name in found,
-            remedy=known[name].remedy,
-            models=tuple(sorted(known[name].models)),
-            latency_from=known[name].latency_from,
-            refusals={each.scenario: each.refusal for each in cells if each.generator == name and each.refusal},
+            version=installations[name].version if name in installations else None,
+            installed=name in installations,
+            remedy=table[name].remedy,
+            models=tuple(sorted(table[name].models)),
+            latency_from=table[name].latency_from,
+            refusals={
+                refused.scenario: refused.refusal for refused in cells if refused.generator == name and refused.refusal
+            },
         )
         for name in names
     )
     record = CalibrationRecord(
         id=new_id("calibration"),
         created_at=now(),
-        command=tuple(words),
+        command=tuple(arguments),
         target=target.name,
         seed=seed,
         repeats=repeats,
@@ -198,7 +252,7 @@ def prepare(
         facts=facts_of(target),
         git_commit=facts.git_commit(),
     )
-    return Ready(record, slots, found)
+    return Ready(record, slots, installations)
 
 
 # -- one measurement ------------------------------------------------------------------------------------------
@@ -207,22 +261,23 @@ def prepare(
 def measure_once(
     system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int
 ) -> tuple[Measured, str, dict[str, Histogram]]:
-    """Measure a cell while the reference system (the backend alone) is up.
-
-    MeasuringError when the server does not start or leaves no record; a generator's failure is a result.
+    """Measure a cell while the reference system (the backend alone) is up; a failure of the generator is a result.
 
     Returns:
-        The measurement, and what is stored beside it: the verbatim output, and histograms (latency, service, truth).
+        The measurement, and what is stored with it: the verbatim output, and histograms (latency, service, truth).
+
+    Raises:
+        MeasuringError: The server does not start, or leaves no record.
 
     """
     started_at = now()
     with scratch() as folder:
-        with _serving(system, cell.behaviour, folder / "record") as (url, host):
+        with _run_server(system, cell.behaviour, folder / "record") as (url, host):
             load = replace(cell.load, url=f"{url}/{PAGE}", host=host or cell.load.host)
             with system.watch() as watch:
                 ended = run_generator(system, generator, installed.path, load, folder)
-            seen = watch.observation()
-        known = read((folder / "record").read_bytes()) if cell.behaviour else None
+            observation = watch.observation()
+        server_record = read((folder / "record").read_bytes()) if cell.behaviour else None
     result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""
     if not ended.hung:
         try:
@@ -240,20 +295,26 @@ def measure_once(
         latency=latencies(result.latency),
         notes=result.notes,
     )
-    backend, truth = seen.usage.get("backend"), None
+    backend, truth = observation.usage.get("backend"), None
     server_cpu_s = backend.cpu_s if backend else None
-    if known and cell.behaviour:
-        how, windowed, server_cpu_s = cell.behaviour, known.after(cell.calibration_s), known.cpu_s
+    if server_record and cell.behaviour:
+        behaviour, windowed, server_cpu_s = (
+            cell.behaviour,
+            server_record.after(cell.calibration_s),
+            server_record.cpu_s,
+        )
         histograms["truth"] = windowed.service()
         truth = Truth(
-            answered=len(known.rows),
-            connections=known.connections,
-            broken=known.broken,
-            unstamped=known.unstamped,
+            answered=len(server_record.rows),
+            connections=server_record.connections,
+            broken=server_record.broken,
+            unstamped=server_record.unstamped,
             service=latencies(windowed.service()),
-            late_s=_quantiles(windowed.late()),
-            share_over=true_share_over(how.pause_s, how.delay_s, result.recorded_s) if how.pause_s and result else None,
-            cpu_s=known.cpu_s,
+            late_s=_list_quantiles(windowed.late()),
+            share_over=true_share_over(behaviour.pause_s, behaviour.delay_s, result.recorded_s)
+            if behaviour.pause_s and result
+            else None,
+            cpu_s=server_record.cpu_s,
         )
     measured = Measured(
         id=f"r{repeat:02d}-{cell.generator}-{cell.scenario}",
@@ -268,19 +329,22 @@ def measure_once(
         reported=reported,
         truth=truth,
         failure=failure,
-        noise=tuple(f"{reason}: {said}" for reason, said in validity.machine_faults(seen)),
+        noise=tuple(f"{reason}: {detail}" for reason, detail in validity.machine_faults(observation)),
         cpu_s=ended.cpu_s,
         server_cpu_s=server_cpu_s,
-        steal=seen.steal,
-        others=seen.others,
+        steal=observation.steal,
+        others=observation.others,
     )
     counted = {name: histogram for name, histogram in histograms.items() if histogram is not None}
     return measured, join_raw(ended.stdout, ended.stderr), counted
 
 
 @contextmanager
-def _serving(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
-    """Serve where is given: (URL, host, empty for any). The known server's record lies there once this has ended; None: the real backend."""
+def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
+    """Run the known server, or use the real backend where `behaviour` is None, and yield (URL, host).
+
+    The host is empty where the server answers for any. At the end of the block the known server is stopped and has written `record`.
+    """
     if behaviour is None:
         yield system.entry().base_url, system.entry().host
         return
@@ -308,20 +372,20 @@ def _serving(system: System, behaviour: Behaviour | None, record: Path) -> Itera
 
 
 def latencies(histogram: Histogram) -> Latencies:
-    """Return a histogram in a few numbers."""
+    """Summarise a histogram by its count, percentiles, maximum, and share of requests longer than OVER_S."""
     filled = np.flatnonzero(histogram.counts)
     low, _ = bucket_edges_s(filled)
     over = int(histogram.counts[filled[low > OVER_S]].sum()) if filled.size else 0
     return Latencies(
         kind=histogram.kind,
         count=histogram.total,
-        quantiles_s=_quantiles(histogram),
+        quantiles_s=_list_quantiles(histogram),
         max_s=histogram.maximum_s,
         share_over=over / histogram.total if histogram.total else 0.0,
     )
 
 
-def _quantiles(histogram: Histogram) -> dict[str, float | None]:
+def _list_quantiles(histogram: Histogram) -> dict[str, float | None]:
     return {name: histogram.quantile_s(QUANTILES[name]) for name in TOLD}
 
 
@@ -332,10 +396,15 @@ ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "pla
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """`rows`: int64, shape (n, 4), nanoseconds, in the order in which answers were written. Counts are of the whole run.
+    """The record that the known server wrote; its counts cover the whole run.
 
-    `broken`: answers that could not be written, since the client had gone; `unstamped`: arrivals that the kernel had not stamped, so that
-    the moment of reading stands for them.
+    Attributes:
+        rows: The answered requests, int64, shape (n, 4), nanoseconds, in the order in which the answers were written.
+        connections: The number of accepted connections.
+        broken: The number of answers that could not be written, since the client had gone.
+        unstamped: The number of arrivals that the kernel had not stamped, so that the time of reading replaces the stamp.
+        cpu_s: The server's CPU seconds.
+
     """
 
     rows: npt.NDArray[np.int64]
@@ -345,23 +414,23 @@ class ServerRecord:
     cpu_s: float
 
     def after(self, seconds: float) -> ServerRecord:
-        """Leave out the requests of the first `seconds`, which a generator leaves out of its latencies (counts stay)."""
+        """Return the record without the requests of the first `seconds`, which a generator leaves out; counts stay."""
         if not len(self.rows):
             return self
         begin = self.rows[:, ARRIVED].min() + round(seconds * SECOND)
         return replace(self, rows=self.rows[self.rows[:, ARRIVED] >= begin])
 
     def service(self) -> Histogram:
-        """Return the times from when a request's bytes were there to when its answer was handed to the kernel."""
+        """Return the times from the arrival of a request's bytes until its answer was handed to the kernel."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, ARRIVED]) / SECOND)
 
     def late(self) -> Histogram:
-        """Return by how much answers were later than they were to be: the server's own error, which is in `service`, too."""
+        """Return how late each answer was against its plan: the server's own error, which `service` includes."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
 
 
 def read(content: bytes) -> ServerRecord:
-    """Parse the record: a line of JSON, then an int64 row for every answered request."""
+    """Parse the content of the server's record file: a line of JSON, then an int64 row for every answered request."""
     line, _, rows = content.partition(b"\n")
-    told: dict[str, Any] = json.loads(line)
-    return ServerRecord(np.frombuffer(rows, dtype=np.int64).reshape(-1, len(COLUMNS)), **told)
+    counts: dict[str, Any] = json.loads(line)
+    return ServerRecord(np.frombuffer(rows, dtype=np.int64).reshape(-1, len(COLUMNS)), **counts)

@@ -1,1 +1,1 @@
-"""A user's own ingress-nginx ConfigMap → knobs: the whole file, each key that differs from what 1.15.1 ships, keys that belong together."""
+"""The way from a user's ingress-nginx ConfigMap to knobs: the whole file, each changed key, and related keys."""

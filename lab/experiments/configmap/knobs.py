@@ -1,4 +1,7 @@
-"""Settings → components and overlays in an ablation's own manifests, read back by the directives that they change."""
+"""The components and overlays for a user's settings, in an ablation's own manifests.
+
+Each setting is read back by the directives that it changes.
+"""
 
 from __future__ import annotations
 
@@ -21,73 +24,92 @@ from lab.systems.ingress_nginx.configmap import KEYS
 
 CONFIGMAP = "ingress-nginx-controller"
 PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
-"""A key, and what a load balancer has to be told with it: its ConfigMap, and the files that the component of that name has."""
+"""A key, and what it changes in the load balancer: the ConfigMap's name, and the files of the key's component."""
 
 
-def written(found: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[Owned], list[str]]:
-    """The knobs, the whole file first, and notes. What cannot be measured here by itself is left out of what is set together."""
-    singles = [_written(item, manifests) for item in found.singles]
+def written(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[Owned], list[str]]:
+    """Write the components of all settings.
+
+    A key that is not measurable alone is left out of the settings of several keys.
+
+    Args:
+        parts: The settings.
+        manifests: The folder of manifests to write into.
+        unmeasurable: Returns why a variant is not measurable in a sweep, or None.
+
+    Returns:
+        The knobs, the whole file first, and the notes.
+
+    """
+    singles = [_write_setting(item, manifests) for item in parts.singles]
     without = [
         key
-        for item, owned in zip(found.singles, singles, strict=True)
+        for item, owned in zip(parts.singles, singles, strict=True)
         for key in item.values
-        if unmeasurable(_alone(owned), owned.knob.sweep)
+        if unmeasurable(_name_variant(owned), owned.knob.sweep)
     ]
-    together = [_written(item, manifests) for item in found.together(without)]
+    together = [_write_setting(item, manifests) for item in parts.together(without)]
     notes = [f"{WHOLE}: without {', '.join(without)}, which this machine cannot show"] if without and together else []
-    return [*together, *singles], [*found.notes, *notes]
+    return [*together, *singles], [*parts.notes, *notes]
 
 
-def whole(found: Split, manifests: Path) -> str:
-    """The variant that holds the whole file, or the one key that it is; on plain HTTP, where the file can be had on that."""
-    wholes = [each for each in found.together() if each.whole]
-    item = min(wholes, key=lambda each: each.root in TLS, default=found.singles[0])
-    return _alone(_written(item, manifests))
+def whole(parts: Split, manifests: Path) -> str:
+    """Write the component of the whole file, and return the variant with it.
+
+    It is the variant on plain HTTP where there is one. If the file has only one key, the variant is that of the key.
+    """
+    candidates = [setting for setting in parts.together() if setting.whole]
+    item = min(candidates, key=lambda setting: setting.root in TLS, default=parts.singles[0])
+    return _name_variant(_write_setting(item, manifests))
 
 
-def _alone(owned: Owned) -> str:
+def _name_variant(owned: Owned) -> str:
     return owned.owners[0].name if owned.owners else f"{owned.root}+{owned.knob.name}"
 
 
-def _written(item: Setting, manifests: Path) -> Owned:
-    """Its component, shipped or new. One that needs others gets an overlay in which it is the only knob beside them."""
-    name = _component(item, manifests)
+def _write_setting(item: Setting, manifests: Path) -> Owned:
+    """Write the component of a setting, unless a shipped one fits.
+
+    A setting that needs further keys also gets an overlay that adds the setting to these keys alone.
+    """
+    name = _write_component(item, manifests)
     owners = ()
     if item.needs:
-        need = _component(Setting(item.needs, keys.checks({}, item.needs, item.root), {}, item.root), manifests)
-        parent, own = f"{item.root}-with-{need}", f"{name}-beside-{need}"
+        need = _write_component(Setting(item.needs, keys.checks({}, item.needs, item.root), {}, item.root), manifests)
+        parent, overlay = f"{item.root}-with-{need}", f"{name}-beside-{need}"
         write_overlay(manifests, parent, f"{item.root} and {need}", item.root, [need])
-        write_overlay(manifests, own, f"{parent} and {name}", parent, [name])
-        owners = (load_overlay(own, manifests),)
+        write_overlay(manifests, overlay, f"{parent} and {name}", parent, [name])
+        owners = (load_overlay(overlay, manifests),)
     return Owned(load_knob(name, manifests), item.root, owners, cumulative=False)
 
 
-def _component(item: Setting, manifests: Path) -> str:
-    """A component that sets just this, or a new one.
+def _write_component(item: Setting, manifests: Path) -> str:
+    """Return the name of a shipped component that sets exactly these keys, or write a new component.
 
-    Its cost is shared where a shipped component's is that sets one of its keys; else a directive's cost is in the process.
+    A new component has a shared-resource cost if a shipped component that sets one of its keys has one. The cost of
+    any other directive is within the process.
     """
-    shipped = {name: _literals(manifests / "components" / name) for name in knob_names(manifests)}
+    shipped = {name: _read_literals(manifests / "components" / name) for name in knob_names(manifests)}
     same = next((name for name, literals in shipped.items() if literals == dict(item.values)), None)
     if same and not item.whole:
         return same
     name = item.name
     while name in shipped:
         name = f"my-{name}"
-    alike = [other for other, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
-    cost: Cost = "shared" if any(load_knob(other, manifests).cost == "shared" for other in alike) else "process"
-    hypothesis, sweep, metric = _expected(item, shipped, manifests)
-    shown = {
+    similar = [knob for knob, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
+    cost: Cost = "shared" if any(load_knob(knob, manifests).cost == "shared" for knob in similar) else "process"
+    hypothesis, sweep, metric = _choose_hypothesis(item, shipped, manifests)
+    short_values = {
         key: " ".join((value if len(value) <= 40 else f"{value[:40]}…").split()) for key, value in item.values.items()
     }
-    title = ", ".join(f"{key} {value}" for key, value in shown.items())
+    title = ", ".join(f"{key} {value}" for key, value in short_values.items())
     if item.whole:
-        title = f"the whole file: {len(shown)} keys"
-    elif len(shown) == 1:
-        title += f" (shipped {KEYS[next(iter(shown))].default or 'empty'})"
-    named = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
-    texts = {**named, **{f"{key}.txt": value for key, value in item.values.items()}}
-    # From files, so that no quote and no line of a snippet is lost.
+        title = f"the whole file: {len(short_values)} keys"
+    elif len(short_values) == 1:
+        title += f" (shipped {KEYS[next(iter(short_values))].default or 'empty'})"
+    objects = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
+    texts = {**objects, **{f"{key}.txt": value for key, value in item.values.items()}}
+    # As files, so that no quote and no line of a snippet is lost.
     merged = {CONFIGMAP: [f"{key}={key}.txt" for key in item.values]}
     if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
         balancer, files = BALANCER
@@ -103,13 +125,13 @@ def _component(item: Setting, manifests: Path) -> str:
                 "lab/sweep": sweep,
                 "lab/primary-metric": metric,
                 "lab/cost": cost,
-                "lab/readback": _yaml([check.model_dump(exclude_none=True) for check in item.checks]),
+                "lab/readback": _dump_yaml([check.model_dump(exclude_none=True) for check in item.checks]),
             }
         },
         "configMapGenerator": [
             {"name": name, "behavior": "merge", "files": list(files)} for name, files in merged.items()
         ],
-        "resources": list(named),
+        "resources": list(objects),
     }
     folder = manifests / "components" / name
     with writing(folder):
@@ -117,32 +139,34 @@ def _component(item: Setting, manifests: Path) -> str:
         folder.mkdir()
         for file, text in texts.items():
             (folder / file).write_text(text, newline="")
-        (folder / "kustomization.yaml").write_text(_yaml(content))
+        (folder / "kustomization.yaml").write_text(_dump_yaml(content))
     return name
 
 
-def _expected(item: Setting, shipped: Mapping[str, dict[str, str] | None], manifests: Path) -> tuple[str, str, str]:
-    """(hypothesis, sweep, metric): sweep and metric as a shipped component has them that sets the first key."""
+def _choose_hypothesis(
+    item: Setting, shipped: Mapping[str, dict[str, str] | None], manifests: Path
+) -> tuple[str, str, str]:
+    """Return a setting's hypothesis, sweep and metric, as in a shipped component that sets its first key."""
     key, value = next(iter(item.values.items()))
-    found = {name: literals[key] for name, literals in shipped.items() if literals and key in literals}
+    values = {name: literals[key] for name, literals in shipped.items() if literals and key in literals}
     stated = "" if item.whole else KEYS[key].sweep or ("tls" if KEYS[key].tls else "")
-    name = None if item.whole or stated else min(found, key=lambda name: found[name] != value, default=None)
-    like = load_knob(name, manifests) if name else None
+    name = None if item.whole or stated else min(values, key=lambda name: values[name] != value, default=None)
+    similar = load_knob(name, manifests) if name else None
     sweep, metric = (
-        (like.sweep, like.primary_metric)
-        if like
+        (similar.sweep, similar.primary_metric)
+        if similar
         else (stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request")
     )
-    what = "defaults" if len(item.values) > 1 else key
-    return f"In sweep {sweep}, {about(metric).title} changes against the shipped {what}.", sweep, metric
+    subject = "defaults" if len(item.values) > 1 else key
+    return f"In sweep {sweep}, {about(metric).title} changes against the shipped {subject}.", sweep, metric
 
 
-def _literals(folder: Path) -> dict[str, str] | None:
-    """The ConfigMap keys that a component sets; None if it changes anything else."""
+def _read_literals(folder: Path) -> dict[str, str] | None:
+    """Return the ConfigMap keys that a component sets; None if it changes anything else."""
     content = kustomize.read_yaml(folder / "kustomization.yaml", str(folder))
     generators = content.get("configMapGenerator", [])
-    other = any(content.get(key) for key in ("patches", "resources", "replacements"))
-    if other or len(generators) != 1 or generators[0].get("name") != CONFIGMAP:
+    changes_more = any(content.get(key) for key in ("patches", "resources", "replacements"))
+    if changes_more or len(generators) != 1 or generators[0].get("name") != CONFIGMAP:
         return None
     if "files" in generators[0]:
         pairs = (str(entry).split("=", 1) for entry in generators[0]["files"])
@@ -150,6 +174,6 @@ def _literals(folder: Path) -> dict[str, str] | None:
     return dict(str(entry).split("=", 1) for entry in generators[0].get("literals", []))
 
 
-def _yaml(content: object) -> str:
-    """By libyaml: a snippet may have a million characters."""
+def _dump_yaml(content: object) -> str:
+    """Return content as YAML, dumped by libyaml: a snippet may have a million characters."""
     return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)

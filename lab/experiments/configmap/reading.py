@@ -1,4 +1,4 @@
-"""A file of what people have → the ConfigMap's keys and values in it.
+"""The reader of a user's file in any common form: it returns the ConfigMap's keys and values.
 
     kind: ConfigMap          or Helm values, of this chart     or the keys alone:
     data:                    or of one around it:                keep-alive: "300"
@@ -7,13 +7,15 @@
                                    config:
                                      keep-alive: "300"
 
-Where they may stand: `searching`. Refuses a file that holds none, or several, with the command that extracts one; and what has another
-form, with its name and the command that renders it, a row of `forms.tsv`:
+`searching` lists the places where they may stand. A file without any, or with several, is refused with the command
+that extracts one. A file of another form is refused with the form's name and the command that renders it, from a row of
+`forms.tsv`:
 
     resource "helm_release" "edge" {      "is Terraform (line 1)", "give what comes of it: terraform show -json | just bench --configmap -"
 
-A row's `where` says what its pattern is tried on: `file` on the whole text before it is read, `rest` on a text without settings, `value` on
-a value, `plain` on one in which no variable of nginx's stands, `number` on one that is no text either. The first row that matches is meant.
+The column `where` defines what a row's pattern is searched in: `file` is the whole text before it is parsed, `rest` is
+a text without settings, `value` is a value, `plain` is a value that cannot hold a variable of nginx, and `number` is a
+value that is not text either. The first row that matches counts.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from lab.systems.ingress_nginx.counterparts import directives_led, hint
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
 LARGEST = 1024 * 1024
-"""Bytes of all values that the API server takes in one ConfigMap."""
+"""The bytes that all values of a ConfigMap may have together in the API server."""
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 TABLE = Path(__file__).with_name("forms.tsv")
 REMEDY = "give what comes of it: "
@@ -50,51 +52,64 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a file sets; `notes`: what it says that no ConfigMap can hold."""
+    """The settings of a user's file.
+
+    Attributes:
+        data: The keys and values.
+        notes: What the file contains that no ConfigMap can hold.
+
+    """
 
     data: Mapping[str, str]
     notes: tuple[str, ...] = ()
     beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
-    """Of the file's other ConfigMaps and Secrets, which its keys may name: (kind, name) → what is in it."""
+    """The content of the file's other ConfigMaps and Secrets by kind and name; the keys may name them."""
     documents: tuple[Value, ...] = ()
-    """All that the file holds."""
+    """The documents of the file, without exception."""
 
 
-def read(place: str, content: bytes, into: str) -> Given:
-    """The keys and values of a file in any of these forms, as the controller gets them. UsageError otherwise, for all faults at once.
+def read(place: str, content: bytes, reader: str) -> Given:
+    """Return the keys and values of a file in any of these forms, as the controller gets them.
 
-    `into`: see `lab.base.handing.again`.
+    Args:
+        place: The place of the errors.
+        content: The bytes of the file.
+        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.again`).
+
+    Raises:
+        UsageError: The file has no settings, several maps of settings, too large values or another form.
+
     """
-    text = text_of(place, content, into)
+    text = text_of(place, content, reader)
     blocks = find_blocks(text)
-    docs, passed = _parse(place, blocks)
+    docs, skipped = _parse(place, blocks)
     likely = find_settings(docs)
     if not likely:
         if not blocks:
-            refuse_form(place, text, into, "file")
+            refuse_form(place, text, reader, "file")
         docs, faults = _parse(place, split_json(text))
         likely = [] if faults else find_settings(docs)
-        if not likely and passed:
-            raise passed[0]
+        if not likely and skipped:
+            raise skipped[0]
         if not likely:
-            refuse_form(place, text, into, "file", "rest")
-            raise faults[0] if faults else _nothing(place, docs, into)
-        passed = []
+            refuse_form(place, text, reader, "file", "rest")
+            raise faults[0] if faults else _build_error(place, docs, reader)
+        skipped = []
     if len(likely) > 1:
-        commands = "\n  ".join(f"{each.command} | {into}" for each in likely)
-        fault = f"holds {len(likely)} maps of settings: {'; '.join(each.where for each in likely)}"
+        commands = "\n  ".join(f"{settings.command} | {reader}" for settings in likely)
+        fault = f"holds {len(likely)} maps of settings: {'; '.join(settings.where for settings in likely)}"
         raise UsageError(place, fault, f"give one of them:\n  {commands}")
-    data, notes = _values(likely[0], into)
+    data, notes = _convert_values(likely[0], reader)
     if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
-    beside = {name: texts for doc in docs for name, texts in find_named(doc)}
-    over = [f"a block of the page is passed over: {fault.fault}" for fault in passed]
-    return Given(data, (*likely[0].notes, *over, *notes), beside, tuple(docs))
+    objects = {name: texts for doc in docs for name, texts in find_named(doc)}
+    over = [f"a block of the page is passed over: {fault.fault}" for fault in skipped]
+    return Given(data, (*likely[0].notes, *over, *notes), objects, tuple(docs))
 
 
 def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageError]]:
-    """Return the documents of all texts, and what is wrong with those that are no YAML."""
+    """Return the documents of all texts, and the faults of those that are not YAML."""
     docs: list[Value] = []
     faults: list[UsageError] = []
     for text in texts:
@@ -105,8 +120,8 @@ def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageErr
     return docs, faults
 
 
-def _nothing(place: str, docs: Sequence[Value], into: str) -> UsageError:
-    """Return what a file without settings holds instead."""
+def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
+    """Return the error for a file without settings; it names what the file holds in their place."""
     kinds = sorted({kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")})
     strays = [key for doc in docs if isinstance(doc, Mapping) for key in doc if key in KEYS]
     fault = "holds no settings"
@@ -114,43 +129,49 @@ def _nothing(place: str, docs: Sequence[Value], into: str) -> UsageError:
         fault += f": kind: expected ConfigMap, got {', '.join(map(repr, kinds))}"
     elif strays:
         fault += f": {', '.join(strays)} beside data: indent what belongs under it"
-    return UsageError(place, fault, f"expected {FORM}; the controller's: {KUBECTL} | {into}")
+    return UsageError(place, fault, f"expected {FORM}; the controller's: {KUBECTL} | {reader}")
 
 
-def _values(found: Settings, into: str) -> tuple[dict[str, str], list[str]]:
-    """As texts, with what no ConfigMap can hold left out and told."""
+def _convert_values(settings: Settings, reader: str) -> tuple[dict[str, str], list[str]]:
+    """Return the values as text, and notes about those that no ConfigMap can hold, which are left out."""
     data: dict[str, str] = {}
     notes: list[str] = []
     waiting: dict[tuple[str, str], list[str]] = {}
-    for key, value in found.content.items():
-        if key == "sops" and text_at(value, "mac"):  # what SOPS keeps of its own beside what it encrypts
+    for key, value in settings.content.items():
+        if key == "sops" and text_at(value, "mac"):  # metadata that SOPS adds to the values it encrypts
             continue
         if not _KEY.fullmatch(key):
-            meant = f": {hint(key)}" if key not in ("", NO_NAME) else ""
-            notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it{meant}")
-        elif form := _form_of(value, KEYS[key].kind if key in KEYS else ""):
+            suggestion = f": {hint(key)}" if key not in ("", NO_NAME) else ""
+            notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it{suggestion}")
+        elif form := _find_value_form(value, KEYS[key].kind if key in KEYS else ""):
             waiting.setdefault(form, []).append(key)
         elif isinstance(value, Mapping):
             notes.append(f"{key}: a mapping is no value of a ConfigMap: write it as text, after `{key}: |`")
         elif not isinstance(value, Scalar):
-            notes.append(f"{key}: a list is no value of a ConfigMap ({_listed(key, value, found.helm)}")
+            notes.append(f"{key}: a list is no value of a ConfigMap ({_describe_list(key, value, settings.helm)}")
         elif value.helm is None:
             notes.append(f"{key}: has no value, and is left out")
         else:
-            data[key] = value.helm if found.helm else value.text
-            if value.bare and not found.helm:
+            data[key] = value.helm if settings.helm else value.text
+            if value.bare and not settings.helm:
                 notes.append(f'{key}: kubectl refuses it without quotes: write "{value.text}"')
             elif data[key].lower() != value.text.lower():
                 notes.append(f"{key}: YAML makes {data[key]} of {value.text}")
     for (name, command), keys in waiting.items():
-        notes.append(f"{', '.join(keys)}: {name}: {REMEDY}{command} | {into}")
+        notes.append(f"{', '.join(keys)}: {name}: {REMEDY}{command} | {reader}")
     return data, notes
 
 
-def _form_of(value: Value, kind: str) -> tuple[str, str] | None:
-    """Return (name, command) of a value's form that a tool is to decrypt or fill in first. `kind`: of the key, empty where it is none.
+def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
+    """Return the name and command of the form of a value that a tool must decrypt or fill in first; None for no form.
 
-    The controller never sees one. nginx's own variables are none: in snippets and log formats all that starts with $ is nginx's.
+    The controller never sees such a value. Variables of nginx have no form: in snippets and log formats, everything
+    that starts with $ belongs to nginx.
+
+    Args:
+        value: The value.
+        kind: The kind of its key; empty where the controller has no such key.
+
     """
     places = ["value"]
     if kind and kind not in WRITTEN:
@@ -161,65 +182,91 @@ def _form_of(value: Value, kind: str) -> tuple[str, str] | None:
         text = f"tag:{value.tag}" if value.tag else value.text
     else:
         return None
-    found = find_form(text, *places)
-    return found and found[:2]
+    form = find_form(text, *places)
+    return form and form[:2]
 
 
-def _listed(key: str, value: Sequence[Value], helm: bool) -> str:
-    """What becomes of a list, and how its words are written: as the key's kind has them."""
-    words = [item.text for item in value if isinstance(item, Scalar)]
-    became = f"Helm prints this one as [{' '.join(words)}]" if helm else "the API server refuses it"
-    text = joined(KEYS[key].kind if key in KEYS else "list", words)
+def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
+    """Return what becomes of a list, and how to write its items: in the way of the key's kind."""
+    items = [item.text for item in value if isinstance(item, Scalar)]
+    became = f"Helm prints this one as [{' '.join(items)}]" if helm else "the API server refuses it"
+    text = joined(KEYS[key].kind if key in KEYS else "list", items)
     return f"{became}): write " + (f"the lines after `{key}: |`" if "\n" in text else f'"{text}"')
 
 
-# -- what has another form --------------------------------------------------------------------------------------
+# -- other forms ------------------------------------------------------------------------------------------------
 
 
 @cache
 def forms() -> list[dict[str, str]]:
-    """Return the table's rows in their order. A row's command prints what the lab reads."""
+    """Return the rows of the table of forms, in their order; the command of each prints what the lab reads."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
-    """Return (name, command, line in which its pattern was found) of the first form of these places that the text has."""
+    """Return the first form that a text has, or None.
+
+    Args:
+        text: The text.
+        places: The values of the column `where` that count.
+
+    Returns:
+        The form's name, its command, and the number of the line in which its pattern matches.
+
+    """
     for form in forms():
-        if form["where"] in places and (found := re.search(form["pattern"], text, re.MULTILINE)):
-            return form["name"], form["command"], text.count("\n", 0, found.start()) + 1
+        if form["where"] in places and (match := re.search(form["pattern"], text, re.MULTILINE)):
+            return form["name"], form["command"], text.count("\n", 0, match.start()) + 1
     return None
 
 
-def refuse_form(place: str, text: str, into: str, *places: str) -> None:
-    """Refuse a text that has a form of these places, with its name and command, and nginx's own configuration, with its keys."""
-    if found := find_form(text, *places):
-        name, command, line = found
-        raise UsageError(place, f"is {name} (line {line})", f"{REMEDY}{command} | {into}")
-    if "rest" in places and (told := directives_led(text)) is not None:
-        remedy = f"keys that set it: {told}" if told else "put it in a ConfigMap, after `http-snippet: |`"
+def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
+    """Refuse a text that has another form, or that is nginx's own configuration.
+
+    Args:
+        place: The place of the error.
+        text: The text.
+        reader: The command that reads the file, for the end of a pipe in a remedy.
+        places: The values of the column `where` that count.
+
+    Raises:
+        UsageError: The text has a form, or is a configuration of nginx; the remedy has the command, or the keys.
+
+    """
+    if form := find_form(text, *places):
+        name, command, line = form
+        raise UsageError(place, f"is {name} (line {line})", f"{REMEDY}{command} | {reader}")
+    if "rest" in places and (keys := directives_led(text)) is not None:
+        remedy = f"keys that set it: {keys}" if keys else "put it in a ConfigMap, after `http-snippet: |`"
         raise UsageError(place, "is nginx's own configuration, not a ConfigMap", remedy)
 
 
 def find_blocks(text: str) -> list[str]:
-    """Return the blocks of YAML and JSON between the fences of a Markdown page, each with its lines where they were; empty for no page."""
+    """Return the fenced blocks of YAML and JSON in a Markdown page; an empty list for another text.
+
+    Empty lines in front keep the line numbers of the page.
+    """
     return [
-        "\n" * text.count("\n", 0, each.start("body")) + textwrap.dedent(each["body"])
-        for each in _BLOCK.finditer(text)
-        if each["language"].lower() in ("", "yaml", "yml", "json")
+        "\n" * text.count("\n", 0, block.start("body")) + textwrap.dedent(block["body"])
+        for block in _BLOCK.finditer(text)
+        if block["language"].lower() in ("", "yaml", "yml", "json")
     ]
 
 
 def split_json(text: str) -> Iterator[str]:
-    """Yield each value of a stream of JSON with its lines where they were, or any other text as it is, less the prompt it was copied with."""
-    decoder, values, at = json.JSONDecoder(), list[str](), 0
-    while (rest := text[at:].lstrip())[:1] in ("{", "["):
-        start = len(text) - len(rest)
+    """Yield each value of a stream of JSON, or any other text as a whole without the shell prompt it was copied with.
+
+    Empty lines in front keep the line numbers of the text.
+    """
+    decoder, values, offset = json.JSONDecoder(), list[str](), 0
+    while (remaining := text[offset:].lstrip())[:1] in ("{", "["):
+        start = len(text) - len(remaining)
         try:
-            _, at = decoder.raw_decode(text, start)
+            _, offset = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             break
-        # YAML has no characters in two halves.
-        value = _PAIR.sub(lambda halves: halves[1] + json.loads(f'"\\u{halves[2]}\\u{halves[3]}"'), text[start:at])
+        # JSON may escape a character as two surrogates, which YAML does not accept.
+        value = _PAIR.sub(lambda match: match[1] + json.loads(f'"\\u{match[2]}\\u{match[3]}"'), text[start:offset])
         values.append("\n" * text.count("\n", 0, start) + value)
-    yield from values if values and not text[at:].strip() else [_PROMPT.sub("", text)]
+    yield from values if values and not text[offset:].strip() else [_PROMPT.sub("", text)]

@@ -1,7 +1,7 @@
-"""Parsed files → every mapping in them that may be the ConfigMap's settings, and the other objects that its keys may name. Pure.
+"""The search for settings in parsed files: mappings that may be them, and the other objects that keys may name. Pure.
 
-Looked through are lists, several documents, objects of Flux, Argo CD, k3s and of operators, charts around ingress-nginx's, and texts with such
-values in them. A list of maps with one key each is one map. Refuses nothing.
+It covers lists, several documents, objects of Flux, Argo CD, k3s and operators, charts around that of ingress-nginx,
+and texts that contain such values. A list of maps with one key each counts as one map. Nothing is refused.
 """
 
 from __future__ import annotations
@@ -18,28 +18,37 @@ from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_a
 from lab.systems.ingress_nginx.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
-"""Keys and places in lists; None: the text there is YAML again."""
+"""The keys and list indices that lead to a value; None stands for parsing the text there as YAML."""
 Named: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
-"""(kind, name) → what is in it."""
+"""The content of objects by kind and name."""
 HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
 FIELDS = {"apiVersion", "kind", "metadata", "data", "immutable", "sops"}
 _ELSEWHERE = re.compile(r"(?:additional)?values?(?:From|Files?|Secrets?)|fileParameters|secrets", re.IGNORECASE)
-"""Fields that name what a release takes from other files and objects, as Flux, Argo CD, k3s, Fleet and Kustomize call them."""
+"""The fields by which a release refers to values in other files and objects (Flux, Argo CD, k3s, Fleet, Kustomize)."""
 _FIELDS = ("values", "valuesObject", "valuesContent", "valuesInline", "set", "set_list", "set_sensitive", "parameters")
-"""Of one release, each over those before it."""
+"""The fields with the values of one release; a later field overrides the earlier ones."""
 _PART = re.compile(
     rf"(?P<release>.*\.)?(?P<field>{'|'.join(_FIELDS)})(?:\[\d+\])?(?P<chart>(?:\.[^.\[\]]+)*\.controller\.config)"
 )
 _CHART = ("addHeaders", "proxySetHeaders", "dhParam")
-"""Values of ingress-nginx's chart of which it makes keys and objects beside `config`."""
+"""The values of ingress-nginx's chart from which it makes keys and objects in addition to `config`."""
 _TEXTS = re.compile(r"""controller["']?:|kind["']?: *["']?ConfigMap""")
-"""What stands in a text that is worth reading as YAML."""
+"""The pattern of a text that is worth parsing as YAML."""
 _PARAMETER = re.compile(r"(?P<chart>(?:.*\.)?controller)\.config\.(?P<key>.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A mapping that may be it: where it stands, and the command that prints it alone."""
+    """A mapping that may be the settings.
+
+    Attributes:
+        where: The place of the mapping.
+        command: The command that prints the mapping alone.
+        content: The mapping.
+        helm: Whether Helm prints its values.
+        notes: Notes for the user.
+
+    """
 
     where: str
     command: str
@@ -49,14 +58,18 @@ class Settings:
 
 
 def find_settings(docs: Sequence[Value]) -> list[Settings]:
-    """Return those with keys that the controller knows, else any mapping with such keys, else what holds something."""
+    """Return the mappings that may be the settings.
+
+    These are mappings in known places that have keys of the controller. Failing that, they are any mappings with such
+    keys, or else the non-empty mappings in known places, or else documents that are mappings of unknown meaning.
+    """
     numbered = [(doc, number if len(docs) > 1 else None) for number, doc in enumerate(docs)]
-    found = [each for doc, number in numbered for each in _search(doc, (), number, {})]
-    if known := [each for each in found if each.content.keys() & KEYS.keys()]:
-        return _join_parts(known)
-    if plain := [each for doc, number in numbered for each in _search_plain(doc, (), number, {})]:
-        return plain
-    return [each for each in found if each.content] or [
+    candidates = [settings for doc, number in numbered for settings in _search(doc, (), number, {})]
+    if with_keys := [settings for settings in candidates if settings.content.keys() & KEYS.keys()]:
+        return _join_parts(with_keys)
+    if anywhere := [settings for doc, number in numbered for settings in _search_anywhere(doc, (), number, {})]:
+        return anywhere
+    return [settings for settings in candidates if settings.content] or [
         Settings("the file", "", doc, helm=True)
         for doc in docs
         if isinstance(doc, Mapping) and not {"kind", "apiVersion", "controller", "data"} & doc.keys()
@@ -64,25 +77,28 @@ def find_settings(docs: Sequence[Value]) -> list[Settings]:
     ]
 
 
-def _join_parts(found: list[Settings]) -> list[Settings]:
-    """Return what fields of one release set as one map, each over those before it, as Helm takes them; any others as they are."""
-    parts = [(match, each) for each in found if (match := _PART.fullmatch(each.where))]
+def _join_parts(candidates: list[Settings]) -> list[Settings]:
+    """Merge the mappings that fields of one release set, in the order of Helm; return any others unchanged."""
+    parts = [(match, settings) for settings in candidates if (match := _PART.fullmatch(settings.where))]
     releases = {(match["release"] or "", match["chart"]) for match, _ in parts}
-    if len(found) < 2 or len(parts) < len(found) or len(releases) > 1:
-        return found
+    if len(candidates) < 2 or len(parts) < len(candidates) or len(releases) > 1:
+        return candidates
     content: dict[str, Value] = {}
     notes: list[str] = []
-    for _, each in sorted(parts, key=lambda part: _FIELDS.index(part[0]["field"])):
-        over = [key for key in each.content if key in content]
-        notes += [*each.notes, *(f"{key}: {each.where} is taken over what stands before it" for key in over)]
-        content |= each.content
+    for _, settings in sorted(parts, key=lambda part: _FIELDS.index(part[0]["field"])):
+        over = [key for key in settings.content if key in content]
+        notes += [*settings.notes, *(f"{key}: {settings.where} is taken over what stands before it" for key in over)]
+        content |= settings.content
     return [
         Settings(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))
     ]
 
 
 def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
-    """Yield every ConfigMap and Secret of a document with its texts; what is no base64 is left out, as the API server refuses it."""
+    """Yield the kind, name and texts of every ConfigMap and Secret in a document.
+
+    Text that is not base64 is left out, because the API server refuses it.
+    """
     kind, items = text_at(value, "kind"), value.get("items") if isinstance(value, Mapping) else value
     if isinstance(value, Mapping) and kind in ("ConfigMap", "Secret"):
         texts: dict[str, str] = {}
@@ -100,44 +116,49 @@ def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str
 
 
 def _map_of(value: Value | None) -> Mapping[str, Value] | None:
-    """Return a mapping, or that of a list of maps with one key each, no two the same; None for anything else."""
+    """Return a mapping unchanged, or a list of maps with one distinct key each as one mapping; None otherwise."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, list) or not value:
         return None
-    found: dict[str, Value] = {}
+    merged: dict[str, Value] = {}
     for item in value:
-        if not isinstance(item, Mapping) or len(item) != 1 or item.keys() & found.keys():
+        if not isinstance(item, Mapping) or len(item) != 1 or item.keys() & merged.keys():
             return None
-        found |= item
-    return found
+        merged |= item
+    return merged
 
 
 def _search(
-    value: Value, path: Path, number: int | None, seen: dict[int, Value], missing: Sequence[str] = ()
+    value: Value, path: Path, number: int | None, visited: dict[int, Value], missing: Sequence[str] = ()
 ) -> Iterator[Settings]:
     """Yield every mapping that is a ConfigMap's data or a chart's controller.config.
 
-    `number`: of the document, where there are several; `seen`: what was looked through, by its id, as an anchor's value may stand in a
-    thousand places; `missing`: fields around it that name further values.
+    Args:
+        value: The value to search in.
+        path: The path to the value.
+        number: The number of the document; None where there is only one.
+        visited: The values that were searched, by id, since an anchor's value may occur in a thousand places.
+        missing: The fields around the value that refer to further values.
+
     """
-    if id(value) in seen:
+    if id(value) in visited:
         return
-    seen[id(value)] = value
+    visited[id(value)] = value
     if isinstance(value, Scalar):
         with suppress(UsageError):
-            for each in documents("", value.text) if _TEXTS.search(value.text) else ():
-                if not isinstance(each, Scalar):  # it could be itself
-                    yield from _search(each, (*path, None), number, seen, missing)
+            for doc in documents("", value.text) if _TEXTS.search(value.text) else ():
+                if not isinstance(doc, Scalar):  # a scalar could be the text itself
+                    yield from _search(doc, (*path, None), number, visited, missing)
         return
     yield from _search_parameters(value, path, missing)
     if not isinstance(value, Mapping):
-        for place, item in enumerate(value):
-            yield from _search(item, (*path, place), number, seen, missing)
+        for index, item in enumerate(value):
+            yield from _search(item, (*path, index), number, visited, missing)
         return
     kind, data, controller = text_at(value, "kind"), _map_of(value.get("data")), value.get("controller")
     if kind == "ConfigMap" or (data is not None and not kind and (not path or "metadata" in value)):
-        yield from _search_configmap(value, data or {}, path, number, seen)
+        yield from _search_configmap(value, data or {}, path, number, visited)
         return
     missing = [
         *missing,
@@ -145,33 +166,37 @@ def _search(
     ]
     config = _map_of(controller.get("config")) if isinstance(controller, Mapping) else None
     if config is not None and isinstance(controller, Mapping):
-        at = (*path, "controller", "config")
-        beside = [name for name in _CHART if controller.get(name) or value.get(name)]
-        entries = config.get("entries")  # of F5's chart
+        config_path = (*path, "controller", "config")
+        fields = [name for name in _CHART if controller.get(name) or value.get(name)]
+        entries = config.get("entries")  # the chart of F5's controller has its keys one level deeper
         content = entries if isinstance(entries, Mapping) else config
-        yield Settings(_where(at), _extract(at, number), content, True, _tell([*missing, *beside]))
+        yield Settings(
+            _format_path(config_path), _extract(config_path, number), content, True, _note_fields([*missing, *fields])
+        )
     for key, item in value.items():
-        # Metadata may hold all of it again: as last applied, as Helm was given it.
+        # Metadata may contain all of it again: as last applied, or as given to Helm.
         if key != "metadata" and not (key == "controller" and config is not None):
-            yield from _search(item, (*path, key), number, seen, missing)
+            yield from _search(item, (*path, key), number, visited, missing)
 
 
-def _tell(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for each field that sets something which is not read."""
+def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
+    """Return a note for each field that sets something that is not read."""
     return tuple(
         f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields
     )
 
 
 def _search_configmap(
-    obj: Mapping[str, Value], data: Mapping[str, Value], path: Path, number: int | None, seen: dict[int, Value]
+    obj: Mapping[str, Value], data: Mapping[str, Value], path: Path, number: int | None, visited: dict[int, Value]
 ) -> Iterator[Settings]:
     meta = obj.get("metadata")
     name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
     inner = (
         []
         if data.keys() & KEYS.keys()
-        else [each for key, item in data.items() for each in _search(item, (*path, "data", key), number, seen)]
+        else [
+            settings for key, item in data.items() for settings in _search(item, (*path, "data", key), number, visited)
+        ]
     )
     strays = [field for field in obj if field not in FIELDS and (field != "binaryData" or obj[field])]
     notes = [f"{field.strip()!r} stands beside data: the controller does not read it" for field in strays]
@@ -184,7 +209,10 @@ def _search_configmap(
 def _search_parameters(
     value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
 ) -> Iterator[Settings]:
-    """Yield what values come to that are set one by one, `{name: controller.config.x, value: 1}` or `controller.config.x: 1`, chart by chart."""
+    """Yield the settings that are set one by one, a mapping per chart.
+
+    Such a parameter is `{name: controller.config.x, value: 1}` or `controller.config.x: 1`.
+    """
     pairs = (
         value.items()
         if isinstance(value, Mapping)
@@ -192,40 +220,43 @@ def _search_parameters(
     )
     charts: dict[str, dict[str, Value]] = {}
     for name, item in pairs:
-        if found := _PARAMETER.fullmatch(name):
-            charts.setdefault(found["chart"], {})[found["key"].replace("\\", "")] = item
+        if match := _PARAMETER.fullmatch(name):
+            charts.setdefault(match["chart"], {})[match["key"].replace("\\", "")] = item
     for chart, content in charts.items():
-        yield Settings(_where((*path, *chart.split("."), "config")), HELM, content, True, _tell(missing))
+        yield Settings(_format_path((*path, *chart.split("."), "config")), HELM, content, True, _note_fields(missing))
 
 
-def _search_plain(value: Value, path: Path, number: int | None, seen: dict[int, Value]) -> Iterator[Settings]:
-    """Yield every mapping that has a key of the controller's, whatever it is called."""
-    if id(value) in seen or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
+def _search_anywhere(value: Value, path: Path, number: int | None, visited: dict[int, Value]) -> Iterator[Settings]:
+    """Yield every mapping that has a key of the controller, whatever the mapping is called."""
+    if id(value) in visited or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
         return
-    seen[id(value)] = value
+    visited[id(value)] = value
     content = _map_of(value)
     if content and any(key in KEYS and isinstance(item, Scalar) for key, item in content.items()):
-        where = _where(path)
+        where = _format_path(path)
         notes = (f"read from {where}: what makes a ConfigMap of it is not known",) if where else ()
         yield Settings(where or "the file", _extract(path, number), content, True, notes)
         return
     for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-        yield from _search_plain(item, (*path, key), number, seen)
+        yield from _search_anywhere(item, (*path, key), number, visited)
 
 
-def _where(path: Path) -> str:
+def _format_path(path: Path) -> str:
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path if part is not None)
     return "".join(parts).lstrip(".")
 
 
 def _extract(path: Path, number: int | None) -> str:
-    """Return the command of yq that prints this place of one document; aliases as what they stand for: their anchors may be outside."""
-    said = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | ."
+    """Return the yq command that prints a place of one document.
+
+    Aliases are replaced by their values, since their anchors may lie outside the place.
+    """
+    expression = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | ."
     for part in path:
         if part is None:
-            said += " | from_yaml | explode(.) | ."
+            expression += " | from_yaml | explode(.) | ."
         elif isinstance(part, int):
-            said += f"[{part}]"
+            expression += f"[{part}]"
         else:
-            said += f'["{part}"]'
-    return f"yq '{said}' FILE"
+            expression += f'["{part}"]'
+    return f"yq '{expression}' FILE"

@@ -1,12 +1,13 @@
-"""Keys and values → what is measured of them, and a note for everything else. All that is wrong with a file is found at once.
+"""The split of a user's settings into what is measured, and notes for everything else; all faults come at once.
 
-    one key          that nginx takes by itself and that changes something, or with the others that it needs for either
+    one key          that nginx accepts and that changes something, alone or with the keys that it needs for it
     keys together    that decide one directive together, or need each other
     the whole file   without what the controller ignores or nginx refuses
 
-The controller hands nginx all or nothing: one value that nginx refuses, and the old configuration stays. So the whole file is
-what would be left once that is corrected, and a note says so. Keys whose effect needs the controller itself are left out where a stock nginx
-stands for it, with the command that measures the whole file; where the controller runs they are read back from its ConfigMap.
+The controller gives nginx all or nothing: if nginx refuses one value, the old configuration stays. So the whole file
+stands for the file after that value is corrected, and a note explains it. Some keys need the controller itself for
+their effect. Where a stock nginx stands for it, they are left out, and a note has the command that measures the whole
+file. Where the controller runs, they are read back from its ConfigMap.
 """
 
 from __future__ import annotations
@@ -28,21 +29,24 @@ from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
 BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "ingress-nginx", "tls", "balancer", "balancer-tls"
 TLS = (OVER_TLS, OVER_TLS_BEHIND)
 _ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHIND, (True, True): OVER_TLS_BEHIND}
-"""(over TLS, behind a load balancer) → the variant that keys are set on."""
+"""The variant that keys are set on, by whether it uses TLS and whether it is behind a load balancer."""
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 _ELSEWHERE = re.compile(
     r"host not found in |dlopen\(|(?:open|opendir|BIO_new_file|glob)\(|cannot load certificate|SSL_\w+\(\"/"
 )
-"""How nginx tells of a name or a file that is not here, and that a controller may have (mounted, or by its cluster's DNS)."""
+"""The message of nginx about a missing name or file that a controller may have (mounted, or by its cluster's DNS)."""
 _UNDEFINED = re.compile(r"unknown (?!directive)|is unknown|zero size|host not found in upstream")
-"""How nginx tells of a variable, a zone, a format, an upstream that another part of the configuration makes."""
+"""The message of nginx about a variable, zone, format or upstream that another part of the configuration defines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Keys that are set together on a root, and what that changes; `needs`: others that must be there, which it is compared with."""
+    """Keys that are set together on a root, and the checks of what they change.
+
+    `needs` are further keys that must be set; the setting is compared with them alone.
+    """
 
     values: Mapping[str, str]
     checks: tuple[Check, ...]
@@ -50,63 +54,82 @@ class Setting:
     root: str
     whole: bool = False
     beside: tuple[str, ...] = ()
-    """Objects that its values name, as JSON."""
+    """The objects that its values name, as JSON."""
 
     @property
     def name(self) -> str:
-        """`keep-alive-300` where the value is a word; `gzip-level-and-2-more`; `your-configuration`."""
+        """A name such as `keep-alive-300` (a value that is a word), `gzip-level-and-2-more`, `your-configuration`."""
         over = "-over-tls" if self.root in TLS else ""
         if self.whole:
             return f"{WHOLE}{over}"
-        key, *others = self.values
-        if others:
-            return f"{key}-and-{len(others)}-more{over}"
-        word = self.values[key].lower().replace("_", "-")
-        return f"{key}-{word}" if _WORD.fullmatch(word) else key
+        key, *further = self.values
+        if further:
+            return f"{key}-and-{len(further)}-more{over}"
+        text = self.values[key].lower().replace("_", "-")
+        return f"{key}-{text}" if _WORD.fullmatch(text) else key
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Single keys; then what else is measured is made of those of them that can be."""
+    """The settings of single keys, from which the settings of several keys are made (`together`)."""
 
     singles: tuple[Setting, ...]
     kept: Mapping[str, str]
-    """The whole file: every key that changes something and that nginx takes beside the others."""
+    """The whole file: every key that changes something and that nginx accepts together with the others."""
     notes: tuple[str, ...]
     beside: tuple[str, ...] = ()
+    """The objects that its values name, as JSON."""
 
     def together(self, without: Sequence[str] = ()) -> list[Setting]:
-        """The whole file, over TLS too where a key wants that, and smaller groups of keys that belong together."""
-        kept = {key: value for key, value in self.kept.items() if key not in without}
-        roots = dict.fromkeys(_bearing(kept, item.root) for item in self.singles if len(kept) > 1)
-        found = [_setting(kept, {}, root, self.beside, whole=True) for root in roots]
-        for group, root in _groups(self.singles):
-            values = {key: value for key, value in kept.items() if key in group}
+        """Return the settings of several keys: the whole file, and smaller groups of related keys.
+
+        The whole file has a setting over TLS as well where a key needs TLS. `without` lists keys to leave out.
+        """
+        accepted = {key: value for key, value in self.kept.items() if key not in without}
+        roots = dict.fromkeys(_choose_root(accepted, item.root) for item in self.singles if len(accepted) > 1)
+        settings = [_build_setting(accepted, {}, root, self.beside, is_whole=True) for root in roots]
+        for group, root in _group_keys(self.singles):
+            values = {key: value for key, value in accepted.items() if key in group}
             alone = any(item.values == values and not item.needs for item in self.singles)
-            if 1 < len(values) < len(kept) and not alone:
-                found.append(_setting(values, {}, _bearing(values, root), self.beside))
-        return [item for item in found if item.checks]
+            if 1 < len(values) < len(accepted) and not alone:
+                settings.append(_build_setting(values, {}, _choose_root(values, root), self.beside))
+        return [item for item in settings if item.checks]
 
 
 def refuse_f5(place: str, given: Given) -> None:
-    """UsageError for the map of another controller."""
+    """Refuse the ConfigMap of F5's controller; the remedy has the counterparts of its keys.
+
+    Raises:
+        UsageError: It is such a ConfigMap.
+
+    """
     if is_f5(given.data):
-        named = "; ".join(map(f5_text, given.data))
+        counterparts = "; ".join(map(f5_text, given.data))
         raise UsageError(
             place,
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
-            f"their counterparts: {named}\n  written with those keys, `just bench --configmap FILE` measures it, and"
+            f"their counterparts: {counterparts}\n  written with those keys, `just bench --configmap FILE` measures it, and"
             " `just migrate --configmap FILE` tells what every successor makes of it",
         )
 
 
 def split(place: str, given: Given, elsewhere: bool = False) -> Split:
-    """UsageError where nothing is left to measure, with all notes. `elsewhere`: for a target on which the controller itself runs."""
+    """Return what is measured of the settings of a file.
+
+    Args:
+        place: The name of the file.
+        given: The settings.
+        elsewhere: Whether the target runs the controller itself.
+
+    Raises:
+        UsageError: Nothing is left to measure; the remedy has all notes.
+
+    """
     refuse_f5(place, given)
     notes = list(given.notes)
-    ours: dict[str, str] = {}
-    theirs: dict[str, str] = {}
-    beside: dict[str, None] = {}
+    of_nginx: dict[str, str] = {}
+    of_controller: dict[str, str] = {}
+    objects_named: dict[str, None] = {}
     for key, value in given.data.items():
         if key not in KEYS:
             notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key, value)}")
@@ -116,61 +139,70 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
             notes.append(f"{key}: {look.idle or look.told}")
         if look.idle:
             continue
-        (theirs if keys.is_controllers(key, value) else ours)[key] = value
+        (of_controller if keys.is_controllers(key, value) else of_nginx)[key] = value
         if elsewhere and (kind := KEYS[key].names):
-            if (named := _named(kind, value, given)) is None:
+            if (reference := _build_object(kind, value, given)) is None:
                 notes.append(
                     f"{key}: names a {kind} that the file does not hold: give both, and name it as namespace/name"
                 )
-                del theirs[key]
+                del of_controller[key]
             else:
-                theirs[key], text = named
-                beside[text] = None
-    if theirs and not elsewhere:
-        count = f"{len(theirs)} of {len(given.data)} keys {'is' if len(theirs) == 1 else 'are'} the real controller's"
+                of_controller[key], text = reference
+                objects_named[text] = None
+    if of_controller and not elsewhere:
+        count = f"{len(of_controller)} of {len(given.data)} keys {'is' if len(of_controller) == 1 else 'are'} the real controller's"
         file = shlex.quote(place) if place != "standard input" else "-"
         command = f"scripts/shell just bench --configmap {file} --target apiserver"
-        notes.append(f"{count} ({', '.join(theirs)}): left out here; measured with the whole file by: {command}")
-    tried = OVER_TLS if any(KEYS[key].tls for key in ours) else BASELINE
-    taken = _taken(ours, tried)
-    refused = _explain(ours, taken, theirs, tried)
+        notes.append(f"{count} ({', '.join(of_controller)}): left out here; measured with the whole file by: {command}")
+    tried = OVER_TLS if any(KEYS[key].tls for key in of_nginx) else BASELINE
+    accepted = _select_accepted(of_nginx, tried)
+    refused = _explain(of_nginx, accepted, of_controller, tried)
     notes += [f"{key}: {fault}" for key, fault in refused.items()]
-    answering, kept = _answering(taken, tried)
+    answering, measurable = _split_answering(accepted, tried)
     notes += [
         f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
         for key, it in answering.items()
     ]
     singles: list[Setting] = []
-    objects = tuple(beside)
-    for key in kept:
+    objects = tuple(objects_named)
+    for key in measurable:
         root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
-        needs = _needs(key, kept, root)
-        own = {key: kept[key]}
-        if needs and not keys.differs({}, needs, root):  # nothing to be compared with: both at once
-            own, needs = {**own, **needs}, {}
-        single = _setting(own, needs, _bearing({**needs, **own}, root), ()) if needs is not None else None
+        needs = _find_needs(key, measurable, root)
+        values = {key: measurable[key]}
+        if needs and not keys.differs({}, needs, root):  # the needs alone change nothing: set all at once
+            values, needs = {**values, **needs}, {}
+        single = (
+            _build_setting(values, needs, _choose_root({**needs, **values}, root), ()) if needs is not None else None
+        )
         if single is None and not any(key in item.values for item in singles):
             notes.append(f"{key}: nothing to measure: by itself it changes no directive")
         elif single and not single.checks:
             notes.append(f"{key}: not measurable: what it sets depends on the machine, or is read back by nothing")
         elif single:
             singles.append(single)
-    for key, value in theirs.items() if elsewhere else ():
+    for key, value in of_controller.items() if elsewhere else ():
         root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
-        singles.append(_setting({key: value}, {}, _bearing({key: value}, root), objects))
-        kept[key] = value
-    left = [*refused, *answering, *(() if elsewhere else theirs)]
-    if left and kept:
+        singles.append(_build_setting({key: value}, {}, _choose_root({key: value}, root), objects))
+        measurable[key] = value
+    left = [*refused, *answering, *(() if elsewhere else of_controller)]
+    if left and measurable:
         notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
     if not singles:
         raise UsageError(place, "nothing to measure", "\n  ".join(notes) or "it holds no settings")
-    if len(kept) == 1:
+    if len(measurable) == 1:
         notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
-    return Split(tuple(singles), {key: kept[key] for key in given.data if key in kept}, tuple(notes), objects)
+    return Split(
+        tuple(singles), {key: measurable[key] for key in given.data if key in measurable}, tuple(notes), objects
+    )
 
 
-def _named(kind: str, value: str, given: Given) -> tuple[str, str] | None:
-    """Return an object of the file that a key names, as the lab has it beside its own: (what names it, itself); None where it is not there."""
+def _build_object(kind: str, value: str, given: Given) -> tuple[str, str] | None:
+    """Return an object of the file that a key names, under a name of the lab; None where the file does not have it.
+
+    Returns:
+        The value that names the new object, and the object as JSON.
+
+    """
     content = given.beside.get((kind, value.rpartition("/")[2]))
     if content is None or "/" not in value:
         return None
@@ -181,100 +213,116 @@ def _named(kind: str, value: str, given: Given) -> tuple[str, str] | None:
 
 
 def _explain(
-    asked: Mapping[str, str], taken: Mapping[str, str], theirs: Mapping[str, str], variant: str
+    settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
 ) -> dict[str, str]:
-    """Key → why it is not among those that nginx takes: this place's fault, another key's, or a refusal that the controller meets, too."""
-    found: dict[str, str] = {}
-    left = [*(key for key in asked if key not in taken), *theirs]
-    for key in left[: len(left) - len(theirs)]:
-        said = keys.refusal({**taken, key: asked[key]}, variant)
-        others = ", ".join(other for other in left if other != key)
-        if _UNDEFINED.search(said) and others:
-            found[key] = f"not measurable here: it may need what {others} would define: {said}"
-        elif _ELSEWHERE.match(said):
-            found[key] = f"not measurable here: it needs what only your cluster can have: {said}"
-        elif said.startswith(keys.UNREAD):
-            found[key] = f"not measurable here: {said}"
-        elif checker.is_late(said):
-            found[key] = f"not measurable here: whether nginx takes it cannot be said: {said}"
+    """Return why nginx does not accept a key, by key.
+
+    The reason is something that this place lacks, another key, or a refusal that the controller would meet as well.
+    """
+    reasons: dict[str, str] = {}
+    left = [*(key for key in settings if key not in accepted), *of_controller]
+    for key in left[: len(left) - len(of_controller)]:
+        message = keys.refusal({**accepted, key: settings[key]}, variant)
+        missing = ", ".join(name for name in left if name != key)
+        if _UNDEFINED.search(message) and missing:
+            reasons[key] = f"not measurable here: it may need what {missing} would define: {message}"
+        elif _ELSEWHERE.match(message):
+            reasons[key] = f"not measurable here: it needs what only your cluster can have: {message}"
+        elif message.startswith(keys.UNREAD):
+            reasons[key] = f"not measurable here: {message}"
+        elif checker.is_late(message):
+            reasons[key] = f"not measurable here: whether nginx takes it cannot be said: {message}"
         else:
-            found[key] = f"nginx refuses it, and so the controller the whole file: {said}"
-    return found
+            reasons[key] = f"nginx refuses it, and so the controller the whole file: {message}"
+    return reasons
 
 
-def _answering(kept: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Keys with which no request reaches a backend, each with what is answered; and the others."""
-    left, found = dict(kept), dict[str, str]()
-    for key in list(kept) if keys.answered({}, kept, tried) else ():
-        fewer = {other: text for other, text in left.items() if other != key}
+def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the keys with which no request reaches a backend, each with nginx's answer; and the other keys."""
+    left, answers = dict(settings), dict[str, str]()
+    for key in list(settings) if keys.answered({}, settings, tried) else ():
+        fewer = {name: text for name, text in left.items() if name != key}
         answer = keys.answered(fewer, left, tried)
         if answer and not keys.refusal(fewer, tried):
-            left, found[key] = fewer, answer
-    return found, left
+            left, answers[key] = fewer, answer
+    return answers, left
 
 
-def _bearing(values: Mapping[str, str], root: str) -> str:
-    """The root on which they can be set: who expects PROXY protocol gets it, and who redirects everybody to TLS is asked over it.
+def _choose_root(values: Mapping[str, str], root: str) -> str:
+    """Return the root on which the keys can be set.
 
-    But for a load of redirects.
+    With `use-proxy-protocol` the proxy expects PROXY protocol, so the root has a load balancer. With
+    `force-ssl-redirect` the load uses TLS, except for a load of redirects.
     """
 
-    def on(key: str) -> bool:
+    def is_true(key: str) -> bool:
         return key in values and keys.look(key, values[key]).value == "true"
 
-    redirects = on("force-ssl-redirect") and any(KEYS[key].sweep != "redirects" for key in values)
-    return _ROOTS[root in TLS or redirects, root in (BEHIND, OVER_TLS_BEHIND) or on("use-proxy-protocol")]
+    redirects = is_true("force-ssl-redirect") and any(KEYS[key].sweep != "redirects" for key in values)
+    return _ROOTS[root in TLS or redirects, root in (BEHIND, OVER_TLS_BEHIND) or is_true("use-proxy-protocol")]
 
 
-def _taken(changed: Mapping[str, str], variant: str) -> dict[str, str]:
-    """As many of them as nginx takes together, in their order; of two of which one turns the other on, the other is to blame."""
+def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]:
+    """Return as many keys as nginx accepts together, in their order.
+
+    Switches are tried first: where one key turns on another that nginx refuses, the other is left out.
+    """
     if not keys.refusal(changed, variant):
         return dict(changed)
-    kept: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     left = sorted(changed, key=lambda key: KEYS[key].kind != "bool")
-    while fitting := [key for key in left if not keys.refusal({**kept, key: changed[key]}, variant)]:
+    while fitting := [key for key in left if not keys.refusal({**accepted, key: changed[key]}, variant)]:
         for key in fitting:
-            if not keys.refusal({**kept, key: changed[key]}, variant):
-                kept[key] = changed[key]
-        left = [key for key in left if key not in kept]
-    return {key: value for key, value in changed.items() if key in kept}
+            if not keys.refusal({**accepted, key: changed[key]}, variant):
+                accepted[key] = changed[key]
+        left = [key for key in left if key not in accepted]
+    return {key: value for key, value in changed.items() if key in accepted}
 
 
-def _needs(key: str, kept: Mapping[str, str], root: str) -> dict[str, str] | None:
-    """The others without which nginx refuses the key or nothing changes; None where nothing changes with all of them."""
-    others = {other: value for other, value in kept.items() if other != key}
+def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, str] | None:
+    """Return the other keys without which nginx refuses the key, or nothing changes.
+
+    Returns:
+        The fewest such keys; None where nothing changes even with all of them.
+
+    """
+    needs = {name: value for name, value in settings.items() if name != key}
 
     def fits(without: Mapping[str, str]) -> bool:
-        whole = {**without, key: kept[key]}
-        return not any(keys.refusal(each, root) for each in (whole, without)) and keys.differs(without, whole, root)
+        combined = {**without, key: settings[key]}
+        return not any(keys.refusal(values, root) for values in (combined, without)) and keys.differs(
+            without, combined, root
+        )
 
     if fits({}):
         return {}
-    if one := next((other for other, value in others.items() if fits({other: value})), None):
-        return {one: others[one]}
-    if not fits(others):
+    if single := next((name for name, value in needs.items() if fits({name: value})), None):
+        return {single: needs[single]}
+    if not fits(needs):
         return None
-    for other in list(others):
-        fewer = {name: value for name, value in others.items() if name != other}
-        others = fewer if fits(fewer) else others
-    return others
+    for candidate in list(needs):
+        fewer = {name: value for name, value in needs.items() if name != candidate}
+        needs = fewer if fits(fewer) else needs
+    return needs
 
 
-def _setting(
-    values: Mapping[str, str], needs: Mapping[str, str], root: str, beside: tuple[str, ...], whole: bool = False
+def _build_setting(
+    values: Mapping[str, str], needs: Mapping[str, str], root: str, objects: tuple[str, ...], is_whole: bool = False
 ) -> Setting:
-    named = tuple(
-        text for text in beside if any(json.loads(text)["metadata"]["name"] in value for value in values.values())
+    objects_named = tuple(
+        text for text in objects if any(json.loads(text)["metadata"]["name"] in value for value in values.values())
     )
-    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root, whole, named)
+    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root, is_whole, objects_named)
 
 
-def _groups(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:
-    """Keys that need each other, or decide one directive together, each group with its root."""
+def _group_keys(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:
+    """Yield groups of keys that need each other, or decide one directive together, each with its root."""
     groups: list[tuple[set[str], set[object], str]] = []
     for item in singles:
-        own, subjects = {*item.values, *item.needs}, {check.subject for check in item.checks}
-        near = [group for group in groups if group[0] & own or (group[1] & subjects and group[2] == item.root)]
+        names, subjects = {*item.values, *item.needs}, {check.subject for check in item.checks}
+        near = [group for group in groups if group[0] & names or (group[1] & subjects and group[2] == item.root)]
         groups = [group for group in groups if group not in near]
-        groups.append((own.union(*(each[0] for each in near)), subjects.union(*(each[1] for each in near)), item.root))
+        groups.append(
+            (names.union(*(group[0] for group in near)), subjects.union(*(group[1] for group in near)), item.root)
+        )
     return ((names, root) for names, _, root in groups)

@@ -1,10 +1,11 @@
-"""YAML and JSON text → mappings whose scalars are still text, as Go's tools read them. Pure.
+"""YAML and JSON text as mappings whose scalars are still text, in the way that Go's tools read them. Pure.
 
-    use-gzip: on              Scalar("on", helm="true")     a bare word that YAML makes something else
+    use-gzip: on              Scalar("on", helm="true")     a bare word that YAML converts
     use-gzip: "on"            Scalar("on", helm="on")
 
-What Helm writes into a ConfigMap is what sigs.k8s.io/yaml makes of a value (YAML 1.1: yes and on are true, 0o74 is 60, 1e2 is
-100), printed as text. Refuses a key that stands twice, with both lines: kubectl does, and Helm takes one of them silently.
+Helm writes into a ConfigMap what sigs.k8s.io/yaml makes of a value, printed as text. This parser follows YAML 1.1:
+yes and on are true, 0o74 is 60, 1e2 is 100.
+A repeated key is refused with both lines: kubectl refuses it as well, while Helm silently takes one of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
 
 DEPTH = 60
 NO_NAME = "{…}"
-"""What a key is called that is a mapping or a list: `{{ .Values.x }}` without quotes, for one."""
+"""The name of a key that is a mapping or a list, such as `{{ .Values.x }}` without quotes."""
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _RESOLVER = Resolver()
@@ -42,36 +43,49 @@ _PACKED = {
 
 
 class NotYamlError(UsageError):
-    """A text that no parser of YAML takes: it may have another form."""
+    """The error for a text that no YAML parser accepts; the text may have another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """`text` as it stands there; `helm`: as Helm prints it, None for no value."""
+    """A scalar of a YAML text.
+
+    Attributes:
+        text: The text as written.
+        helm: The text that Helm prints for it; None for no value.
+
+    """
 
     text: str
     helm: str | None
     bare: bool = False
-    """Whether YAML makes something else than a text of it, which kubectl refuses in a ConfigMap."""
+    """The mark of a word that YAML converts to another type than text, which kubectl refuses in a ConfigMap."""
     tag: str = ""
-    """One that is no YAML's own (`!vault`): what it stands for another tool knows."""
+    """The tag, if it is not one of YAML's (`!vault`): only another tool knows the value. Empty for no such tag."""
 
 
 def text_at(value: Value | None, key: str) -> str:
-    """Of a mapping; empty where it is something else, or has none there."""
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found.text if isinstance(found, Scalar) else ""
+    """Return the text of a key in a mapping; an empty text where there is no mapping, no such key or no scalar."""
+    item = value.get(key) if isinstance(value, Mapping) else None
+    return item.text if isinstance(item, Scalar) else ""
 
 
-def text_of(place: str, content: bytes, into: str) -> str:
-    """Of UTF-8, or of UTF-16 that says so by its first two bytes; lines end in a newline alone. UsageError for anything else.
+def text_of(place: str, content: bytes, reader: str) -> str:
+    """Decode a file that is UTF-8, or UTF-16 with a byte order mark, and end its lines with a newline alone.
 
-    `into`: see `lab.base.handing.again`.
+    Args:
+        place: The place of the errors.
+        content: The bytes of the file.
+        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.again`).
+
+    Raises:
+        UsageError: The file is packed or encrypted, or has another encoding.
+
     """
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
     for start, (fault, command) in _PACKED.items():
         if content.startswith(start):
-            raise UsageError(place, f"is {fault}", f"give what is in it: {command} | {into}")
+            raise UsageError(place, f"is {fault}", f"give what is in it: {command} | {reader}")
     try:
         text = content.removeprefix(mark).decode(encoding)
     except UnicodeDecodeError as error:
@@ -82,39 +96,54 @@ def text_of(place: str, content: bytes, into: str) -> str:
 
 
 def documents(place: str, text: str) -> list[Value]:
-    """Every document that is not empty. NotYamlError for what is no YAML, UsageError for keys that stand twice."""
+    """Return every document that is not empty.
+
+    Raises:
+        NotYamlError: The text is not YAML.
+        UsageError: A key is repeated.
+
+    """
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.CSafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(filter(None, (f"line {mark.line + 1}:" if mark else "", error.context, error.problem)))
+        message = " ".join(filter(None, (f"line {mark.line + 1}:" if mark else "", error.context, error.problem)))
         lines = text.splitlines()
         tab = mark and mark.line < len(lines) and re.match(r" *\t", lines[mark.line])
         remedy = "YAML is indented with spaces: replace the tab" if tab else "correct it at the line named"
-        raise NotYamlError(place, f"not YAML: {said}", remedy) from None
+        raise NotYamlError(place, f"not YAML: {message}", remedy) from None
     except yaml.YAMLError as error:
         raise NotYamlError(place, f"not YAML: {' '.join(str(error).split())}", "correct it") from None
     twice: list[str] = []
-    read: dict[int, Value] = {}
-    found = [_value(place, node, twice, read) for node in nodes]
+    cache: dict[int, Value] = {}
+    values = [_convert(place, node, twice, cache) for node in nodes]
     if twice:
         raise UsageError(place, "; ".join(twice), "keep one of them: kubectl refuses a key that stands twice")
-    return [value for value in found if not (isinstance(value, Scalar) and value.helm is None)]
+    return [value for value in values if not (isinstance(value, Scalar) and value.helm is None)]
 
 
-def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value], depth: int = 0) -> Value:
-    """Return what a node stands for. `read`: what was made of each, as an anchor's may stand in a thousand places."""
+def _convert(place: str, node: yaml.Node, twice: list[str], cache: dict[int, Value], depth: int = 0) -> Value:
+    """Return the value of a node.
+
+    Args:
+        place: The place of the errors.
+        node: The node.
+        twice: Receives a message for every repeated key.
+        cache: The values of nodes by id, since an anchor's node may occur in a thousand places.
+        depth: The number of nodes around this one.
+
+    """
     if depth > DEPTH:
         raise UsageError(place, f"is nested more than {DEPTH} deep", "give the map alone")
-    if id(node) in read:
-        return read[id(node)]
-    found: Value
+    if id(node) in cache:
+        return cache[id(node)]
+    result: Value
     match node:
         case yaml.MappingNode():
             pairs: dict[str, Value] = {}
             lines: dict[str, int] = {}
             for key, item in node.value:
-                value = _value(place, item, twice, read, depth + 1)
+                value = _convert(place, item, twice, cache, depth + 1)
                 if key.tag == _MERGE:
                     for merged in value if isinstance(value, list) else [value]:
                         pairs = {**merged, **pairs} if isinstance(merged, Mapping) else pairs
@@ -124,29 +153,29 @@ def _value(place: str, node: yaml.Node, twice: list[str], read: dict[int, Value]
                     twice.append(f"{name!r} stands at line {lines[name]} and at line {line}")
                 lines[name] = line
                 pairs[name] = value
-            found = pairs
+            result = pairs
         case yaml.SequenceNode():
-            found = [_value(place, item, twice, read, depth + 1) for item in node.value]
+            result = [_convert(place, item, twice, cache, depth + 1) for item in node.value]
         case yaml.ScalarNode():
             text, tag = str(node.value), node.tag if re.match(r"!\w", node.tag) else ""
             stated = node.tag == _TEXT != _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # `!!str 5`
-            found = Scalar(text, *((text, False) if node.style or stated or tag else _helm(text)), tag)
+            result = Scalar(text, *((text, False) if node.style or stated or tag else _convert_word(text)), tag)
         case _:
             raise UsageError(place, "holds what is neither a mapping, a list nor a text", "correct it")
-    read[id(node)] = found
-    return found
+    cache[id(node)] = result
+    return result
 
 
-def _helm(text: str) -> tuple[str | None, bool]:
-    """A bare word as sigs.k8s.io/yaml reads it and Helm prints it; whether it is no text."""
+def _convert_word(text: str) -> tuple[str | None, bool]:
+    """Return a bare word as sigs.k8s.io/yaml reads it and Helm prints it, and whether it is no text."""
     if text in _NULL:
         return None, True
-    # YAML 1.1's words, in these three spellings only.
+    # The words of YAML 1.1, in these three spellings only.
     if text in {text.lower(), text.capitalize(), text.upper()} and text.lower() in _WORDS:
         return _WORDS[text.lower()], True
     plain = text.replace("_", "")
-    if re.match(r"[-+]?[0-9]", plain) and not (whole := decoded("int", plain, "")).kept:
-        return whole.value, True
+    if re.match(r"[-+]?[0-9]", plain) and not (integer := decoded("int", plain, "")).kept:
+        return integer.value, True
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         return str(int(number)) if number.is_integer() and abs(number) < 1e21 else repr(number), True

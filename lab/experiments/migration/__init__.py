@@ -1,1 +1,1 @@
-"""`migrate`: a user's ingress-nginx files → what each successor does with them, as a plan, as manifests, as a measurement."""
+"""Migrations from ingress-nginx: what each successor does with a user's files, as plan, manifests and measurement."""

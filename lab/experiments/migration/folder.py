@@ -1,12 +1,13 @@
-"""A plan → manifests: each successor as it is shipped, and with what ingress-nginx did by your file and by itself.
+"""The manifests of a migration: each successor as shipped, and with settings that make it act as ingress-nginx did.
 
-    base/SYSTEM            as shipped; what it needs lies beside it
-    base/SYSTEM-yours      the same, with every setting of the plan that can be written
+    base/SYSTEM            as shipped, with what it needs next to it
+    base/SYSTEM-yours      the same, with every setting of the plan that manifests can hold
     overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured, and for kubectl apply -k; the settings are read
                                               back as far as the table says how
 
-A setting lies in an argument of the container, in the system's ConfigMap, or in a field of an object: one that its base has, else one
-that `migrate/KIND.yaml` beside the table begins. What is to be done by hand is in no manifest: the plan names it.
+The settings are those of the user's file, and defaults of ingress-nginx. A setting is an argument of the container, a
+key of the system's ConfigMap, or a field of an object. The object is one of the base, or else starts from
+`migrate/KIND.yaml` next to the table. Manual steps are in no manifest: the plan names them.
 """
 
 from __future__ import annotations
@@ -39,26 +40,36 @@ YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
 WORD = 4
-"""Letters by which a value can be told among what a proxy says."""
+"""The minimum number of letters by which a value is recognized in the message of a proxy."""
 
 
-def written(found: Migration) -> list[Line]:
-    """The settings that manifests hold, the file's own last, so that they win."""
-    lines = [*found.extras, *found.defaults, *found.settings]
-    return [line for line in lines if line.standing == "set" and (line.weight != "nothing" or line in found.settings)]
+def written(migration: Migration) -> list[Line]:
+    """Return the settings that manifests can hold; those of the user's file come last, so that they win."""
+    lines = [*migration.extras, *migration.defaults, *migration.settings]
+    return [
+        line for line in lines if line.standing == "set" and (line.weight != "nothing" or line in migration.settings)
+    ]
 
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
+    """Return whether a folder of manifests has the system."""
     return (manifests / "overlays" / system / _FILE).exists()
 
 
-def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
-    """An overlay of the system with these settings into a folder of manifests that has the system; its name."""
-    system = found.system
+def add(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
+    """Write an overlay of the system with these settings, and return its name.
+
+    Args:
+        manifests: A folder of manifests that has the system.
+        migration: The migration to the system.
+        lines: The settings.
+
+    """
+    system = migration.system
     base, name = manifests / "base" / system, f"{system}-{YOURS}"
     content = kustomize.read_yaml(base / _FILE, str(base))
     rendered = kustomize.objects(kustomize.render([base]))
-    own: dict[str, Any] = {
+    kustomization: dict[str, Any] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": _KIND,
         "namespace": content.get("namespace"),
@@ -74,37 +85,49 @@ def add(manifests: Path, found: Migration, lines: Sequence[Line]) -> str:
                 (folder / f"{key}.txt").write_text(text, newline="")
             merged = {"behavior": "merge", "options": {"disableNameSuffixHash": True}}
             files = [f"{key}={key}.txt" for key in texts]
-            own["configMapGenerator"] = [{"name": generators[0].get("name"), "files": files, **merged}]
-        patches = [*_arguments(rendered, [line for line in lines if line.how == "arg"])]
+            kustomization["configMapGenerator"] = [{"name": generators[0].get("name"), "files": files, **merged}]
+        patches = [*_patch_arguments(rendered, [line for line in lines if line.how == "arg"])]
         fields: dict[str, list[tuple[str, Any]]] = {}
         for line in (line for line in lines if line.how == "field"):
             kind, _, path = line.setting.partition(" ")
             fields.setdefault(kind, []).append((path, yaml.safe_load(line.to)))
         for kind, of_kind in fields.items():
-            patch, made = _object(folder, base, kind, of_kind, rendered)
+            patch, files_made = _write_fields(folder, base, kind, of_kind, rendered)
             patches += patch
-            own["resources"] += made
-        (folder / _FILE).write_text(_dumped(own | ({"patches": patches} if patches else {})))
+            kustomization["resources"] += files_made
+        (folder / _FILE).write_text(_dump_yaml(kustomization | ({"patches": patches} if patches else {})))
     title = f"{system} with your settings"
     overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
     annotations = overlay["metadata"]["annotations"]
     annotations["lab/title"] = title
-    own_checks = yaml.safe_load(annotations.get("lab/readback", "[]"))
-    told = [*own_checks, *(yaml.safe_load(line.readback) for line in lines if line.readback)]
-    if checks := {each.subject: each for each in map(Check.model_validate, told)}:
-        annotations["lab/readback"] = _dumped([each.model_dump(exclude_none=True) for each in checks.values()])
+    shipped_checks = yaml.safe_load(annotations.get("lab/readback", "[]"))
+    all_checks = [*shipped_checks, *(yaml.safe_load(line.readback) for line in lines if line.readback)]
+    if checks := {check.subject: check for check in map(Check.model_validate, all_checks)}:
+        annotations["lab/readback"] = _dump_yaml([check.model_dump(exclude_none=True) for check in checks.values()])
     overlay["resources"] = [
-        f"../../base/{name}" if Path(each).name == system else each for each in overlay["resources"]
+        f"../../base/{name}" if Path(resource).name == system else resource for resource in overlay["resources"]
     ]
     (manifests / "overlays" / name).mkdir(exist_ok=True)
-    (manifests / "overlays" / name / _FILE).write_text(_dumped(overlay))
+    (manifests / "overlays" / name / _FILE).write_text(_dump_yaml(overlay))
     return name
 
 
 def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
-    """Both forms of each into a new or empty folder, with all that they need; what has none.
+    """Write both forms of each successor, with everything they need, into a new or empty folder.
 
-    It appears whole or not at all. UsageError for a folder that is not empty, or cannot be written.
+    The folder appears complete or not at all.
+
+    Args:
+        folder: The folder.
+        migrations: The migrations to the successors.
+        manifests: The folder of manifests to copy from.
+
+    Returns:
+        Notes about successors without manifests.
+
+    Raises:
+        UsageError: The folder is not empty, or cannot be written.
+
     """
     with written_to("--out", folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -113,12 +136,12 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
         try:
             partial.mkdir(parents=True)
             notes: list[str] = []
-            for found in migrations:
-                if not has_manifests(found.system, manifests):
-                    notes.append(f"{found.system}: the lab has no manifests of it yet: its mapping only")
+            for migration in migrations:
+                if not has_manifests(migration.system, manifests):
+                    notes.append(f"{migration.system}: the lab has no manifests of it yet: its mapping only")
                     continue
-                _copy(manifests / "overlays" / found.system, manifests, partial)
-                name = add(partial, found, written(found))
+                _copy_tree(manifests / "overlays" / migration.system, manifests, partial)
+                name = add(partial, migration, written(migration))
                 kustomize.render([partial / "overlays" / name])
             partial.rename(folder)
         finally:
@@ -126,66 +149,66 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
     return notes
 
 
-def _copy(start: Path, manifests: Path, folder: Path) -> None:
-    """A kustomization and every folder that it lists, and those list, without the tables."""
-    left, seen = [start.resolve()], set[Path]()
+def _copy_tree(start: Path, manifests: Path, folder: Path) -> None:
+    """Copy a kustomization and all folders that it refers to, directly or indirectly, without the tables."""
+    left, visited = [start.resolve()], set[Path]()
     while left:
         source = left.pop()
-        if source in seen:
+        if source in visited:
             continue
-        seen.add(source)
+        visited.add(source)
         target = folder / source.relative_to(manifests.resolve())
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tsv"))
         content = kustomize.read_yaml(source / _FILE, str(source))
-        listed = [each for value in content.values() if isinstance(value, list) for each in value]
-        left += [path for each in listed if isinstance(each, str) and (path := (source / each).resolve()).is_dir()]
+        items = [item for value in content.values() if isinstance(value, list) for item in value]
+        left += [path for item in items if isinstance(item, str) and (path := (source / item).resolve()).is_dir()]
 
 
-def _arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    """The container's arguments with these: `--name=` in one, `--name` in two."""
+def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    """Yield the patch that sets the container's arguments; `--name=` takes one argument, `--name` takes two."""
     if not lines:
         return
-    deployment = next(each for each in rendered if each["kind"] == "Deployment" and each["metadata"]["name"] == _PROXY)
+    deployment = next(obj for obj in rendered if obj["kind"] == "Deployment" and obj["metadata"]["name"] == _PROXY)
     arguments = list(deployment["spec"]["template"]["spec"]["containers"][0].get("args", []))
     for line in lines:
         name = line.setting
-        same = next((n for n, each in enumerate(arguments) if each.lower().startswith(name.lower())), None)
-        wanted = [f"{name}{line.to}"] if name.endswith("=") else [name, line.to]
-        at = len(arguments) if same is None else same
-        arguments[at : at + len(wanted)] = wanted
+        same = next((index for index, text in enumerate(arguments) if text.lower().startswith(name.lower())), None)
+        new = [f"{name}{line.to}"] if name.endswith("=") else [name, line.to]
+        start = len(arguments) if same is None else same
+        arguments[start : start + len(new)] = new
     operation = {"op": "add", "path": "/spec/template/spec/containers/0/args", "value": arguments}
-    yield {"target": {"kind": "Deployment", "name": _PROXY}, "patch": _dumped([operation])}
+    yield {"target": {"kind": "Deployment", "name": _PROXY}, "patch": _dump_yaml([operation])}
 
 
-def _object(
+def _write_fields(
     folder: Path, base: Path, kind: str, fields: Sequence[tuple[str, Any]], rendered: kustomize.Objects
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """(patches of an object that the base has, the file of one that it has not)."""
-    there = next((each for each in rendered if each["kind"] == kind), None)
-    if there is None:
+    """Set fields of an object: return the patches if the base has it, or else write it and return its file."""
+    existing = next((obj for obj in rendered if obj["kind"] == kind), None)
+    if existing is None:
         begun = kustomize.read_yaml(base / "migrate" / f"{kind}.yaml", f"{base.name}: {kind}")
         for path, value in fields:
-            _set(begun, _steps(path), value)
-        (folder / f"{kind}.yaml").write_text(_dumped(begun))
+            _set(begun, _split_path(path), value)
+        (folder / f"{kind}.yaml").write_text(_dump_yaml(begun))
         return [], [f"{kind}.yaml"]
     places: dict[tuple[str, ...], None] = {}
     for path, value in fields:
-        steps = _steps(path)
-        _set(there, steps, value)
+        steps = _split_path(path)
+        _set(existing, steps, value)
         places[tuple(steps[: 2 if steps[0] == "metadata" else 1])] = None
     operations = [
-        {"op": "add", "path": f"/{'/'.join(place)}", "value": reduce(getitem, place, there)} for place in places
+        {"op": "add", "path": f"/{'/'.join(place)}", "value": reduce(getitem, place, existing)} for place in places
     ]
-    return [{"target": {"kind": kind, "name": there["metadata"]["name"]}, "patch": _dumped(operations)}], []
+    return [{"target": {"kind": kind, "name": existing["metadata"]["name"]}, "patch": _dump_yaml(operations)}], []
 
 
-def _steps(path: str) -> list[str]:
-    """Of `metadata.annotations.example.org/a` three: an annotation's name has dots of its own."""
+def _split_path(path: str) -> list[str]:
+    """Split a path at its dots, except those in an annotation's name (`metadata.annotations.example.org/a`)."""
     return path.split(".", 2 if path.startswith("metadata.") else -1)
 
 
 def _set(node: Any, path: Sequence[str], value: Any) -> None:
-    """At this path, a number of which is a place in a list that is there."""
+    """Set the value at a path, creating mappings on the way; a number is the index of an existing list item."""
     first, *rest = path
     step = int(first) if first.isdigit() else first
     if not rest:
@@ -196,75 +219,96 @@ def _set(node: Any, path: Sequence[str], value: Any) -> None:
     _set(node[step], rest, value)
 
 
-def _dumped(content: Any) -> str:
+def _dump_yaml(content: Any) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-def _letters(text: str) -> str:
-    """`proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize` alike."""
+def _normalize(text: str) -> str:
+    """Return the same text for `proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize`."""
     return "".join(filter(str.isalnum, text)).lower()
 
 
 Refusal = Callable[[str], "str | None"]
-"""An overlay's name → why it cannot be measured, in the words of who refuses it; None if it can."""
+"""The type of functions that return the message by which an overlay is refused; None if it is measurable."""
 
 
-def as_far_as_taken(manifests: Path, found: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
-    """(the overlay with every setting that is taken, notes): what is refused is left out, one after the other. None: it is refused whatever is left out."""
-    lines, notes = written(found), list[str]()
+def as_far_as_taken(manifests: Path, migration: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
+    """Write the overlay with every setting that is accepted; refused settings are left out one after the other.
+
+    Args:
+        manifests: A folder of manifests that has the system.
+        migration: The migration to the system.
+        refusal: Returns why an overlay is not measurable.
+
+    Returns:
+        The name of the overlay, or None if it is refused without any setting to blame; and notes.
+
+    """
+    lines, notes = written(migration), list[str]()
     while True:
-        name = add(manifests, found, lines)
-        told = refusal(name)
-        if told is None:
+        name = add(manifests, migration, lines)
+        message = refusal(name)
+        if message is None:
             return name, notes
-        named = [
+        suspects = [
             line
             for line in lines
-            if _letters(line.setting.rpartition(".")[2]) in _letters(told) or (len(line.to) >= WORD and line.to in told)
+            if _normalize(line.setting.rpartition(".")[2]) in _normalize(message)
+            or (len(line.to) >= WORD and line.to in message)
         ]
-        if not named:
-            return None, [*notes, f"{name}: {told}"]
-        refused = max(named, key=lambda line: len(line.setting))
-        notes.append(f"{found.system}: without {refused.setting}, which cannot be measured here: {told}")
+        if not suspects:
+            return None, [*notes, f"{name}: {message}"]
+        refused = max(suspects, key=lambda line: len(line.setting))
+        notes.append(f"{migration.system}: without {refused.setting}, which cannot be measured here: {message}")
         lines = [line for line in lines if line.setting != refused.setting]
 
 
-# -- what is measured of a plan ------------------------------------------------------------------------------
+# -- the variants that are measured of a plan ----------------------------------------------------------------
 
 
-def variants(found: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
-    """(ingress-nginx with the file, the successors, notes), in a copy of the manifests, to which their overlays are added.
+def variants(plan: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
+    """Add the overlays of a plan to a copy of the manifests, and return the variants to measure.
 
-    ingress-nginx is the baseline itself where the file changes nothing that can be measured. UsageError when none of the successors
-    can be measured.
+    Args:
+        plan: The plan.
+        manifests: The copy of the manifests.
+        target: The target.
+
+    Returns:
+        The variant of ingress-nginx with the user's file, or the baseline itself where the file changes nothing
+        measurable; the variants of the successors; and notes.
+
+    Raises:
+        UsageError: No successor is measurable here.
+
     """
     try:
-        parts = split(found.place, Given(found.given, found.notes))
-        ours, notes = knobs.whole(parts, manifests), list(parts.notes)
+        parts = split(plan.place, Given(plan.given, plan.notes))
+        baseline, notes = knobs.whole(parts, manifests), list(parts.notes)
     except UsageError as error:
-        ours, notes = BASELINE, [f"{found.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
+        baseline, notes = BASELINE, [f"{plan.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
     refusal = partial(refusal_in, manifests, target)
     overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
     stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
     names: list[str] = []
-    for each in found.migrations:
-        if not has_manifests(each.system, manifests):
-            notes.append(f"{each.system}: the lab has no manifests of it yet: not measured")
+    for item in plan.migrations:
+        if not has_manifests(item.system, manifests):
+            notes.append(f"{item.system}: the lab has no manifests of it yet: not measured")
             continue
-        if told := refusal(each.system):
-            notes.append(f"{each.system}: not measured here: {told}")
+        if refused := refusal(item.system):
+            notes.append(f"{item.system}: not measured here: {refused}")
             continue
         try:
-            checked(load_variant(each.system, manifests), target, [])
+            checked(load_variant(item.system, manifests), target, [])
         except NotMeasurableError as error:
-            if other := stand_ins.get(each.system):
-                names.append(other)
-                why = f"{error.fault} ({error.remedy})"
-                notes.append(f"{each.system}: {why}; {other} stands in for it, which takes none of its settings")
+            if stand_in := stand_ins.get(item.system):
+                names.append(stand_in)
+                reason = f"{error.fault} ({error.remedy})"
+                notes.append(f"{item.system}: {reason}; {stand_in} stands in for it, which takes none of its settings")
                 continue
-        yours, told = as_far_as_taken(manifests, each, refusal)
-        names += [each.system, *([yours] if yours else [])]
-        notes += told
+        yours, refused = as_far_as_taken(manifests, item, refusal)
+        names += [item.system, *([yours] if yours else [])]
+        notes += refused
     if not names:
         raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
-    return ours, names, notes
+    return baseline, names, notes

@@ -1,6 +1,7 @@
-"""A ConfigMap's file, and files of Ingresses → the plan of a migration to each successor. Nothing is measured.
+"""The plan of a migration to each successor, from the file of a ConfigMap and files of Ingresses.
 
-What else such files hold that is a setting of ingress-nginx's is told: its TCP and UDP services, arguments of its controller.
+The plan also notes other settings of ingress-nginx in these files: TCP and UDP services, and arguments of its
+controller. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ from lab.systems.manifests.routes import PREFIX
 
 INTO, INGRESS_INTO = again("migrate"), again("migrate --configmap FILE", "--ingress")
 _CLASSES = ("kubernetes.io/", "kubectl.kubernetes.io/")
-"""Annotations that are nobody's settings."""
+"""The prefixes of annotations that are settings of no controller."""
 _PORT = re.compile(r"\d+")
 _BY_HAND = "TCP and UDP are routes of their own there (TCPRoute, UDPRoute or its like)"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`place`: whose ConfigMap. `given`: what it sets, key → text."""
+    """The plan of a migration.
+
+    Attributes:
+        place: The file of the ConfigMap.
+        given: The keys that the file sets, and their texts.
+        unknown: The keys that ingress-nginx does not have.
+        notes: Notes about everything else in the files.
+        migrations: The migration to each successor.
+
+    """
 
     place: str
     given: Mapping[str, str]
@@ -37,41 +47,62 @@ class Plan:
 
 
 def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()) -> Plan:
-    """Of all successors, or those named. UsageError for what `bench --configmap` refuses while it reads, for files without an Ingress, and where nothing is set."""
+    """Plan the migration to all successors, or to those named.
+
+    Args:
+        place: The name of the file with the ConfigMap.
+        content: The file with the ConfigMap.
+        ingresses: The names and contents of files with Ingresses.
+        to: The successors; empty for all.
+
+    Raises:
+        UsageError: `bench --configmap` would refuse the file, a file of Ingresses has none, or nothing is set.
+
+    """
     tables = [table.load(system) for system in dict.fromkeys(to or table.systems())]
     given = reading.read(place, content, INTO)
     refuse_f5(place, given)
-    beside, besides = list[str](), list[str]()
-    annotations = [each for value in given.documents for each in _annotations(place, value, beside)]
+    notes_inside, notes_of_files = list[str](), list[str]()
+    annotations = [item for value in given.documents for item in _find_annotations(place, value, notes_inside)]
     for name, text in ingresses:
-        annotations += _of_file(name, text, besides)
-    notes = [*given.notes, *(note for value in given.documents for note in _elsewhere(place, value)), *beside, *besides]
+        annotations += _read_ingresses(name, text, notes_of_files)
+    notes = [
+        *given.notes,
+        *(note for value in given.documents for note in _note_other_settings(place, value)),
+        *notes_inside,
+        *notes_of_files,
+    ]
     if not given.data and not annotations:
         raise UsageError(place, "nothing to migrate", "\n  ".join(notes) or "it holds no settings")
     keys, unknown = keys_of(given.data, given.beside)
     order = [name for name in given.data if name in keys]
-    found = (migration(each, table.subjects(), keys, order, annotations) for each in tables)
-    return Plan(place, given.data, unknown, tuple(notes), tuple(found))
+    migrations = (migration(system_table, table.subjects(), keys, order, annotations) for system_table in tables)
+    return Plan(place, given.data, unknown, tuple(notes), tuple(migrations))
 
 
-def _of_file(place: str, content: bytes, notes: list[str]) -> list[Annotation]:
-    """Of every Ingress in a file, in which there must be one; what is none is told in `notes`."""
-    found, seen = list[Annotation](), False
+def _read_ingresses(place: str, content: bytes, notes: list[str]) -> list[Annotation]:
+    """Return the annotations of all Ingresses in a file; `notes` receives a note for every other object.
+
+    Raises:
+        UsageError: The file has no Ingress.
+
+    """
+    annotations, has_ingress = list[Annotation](), False
     for value in documents(place, text_of(place, content, INGRESS_INTO)):
-        for kind, name, _ in _objects(value):
-            seen = seen or kind == "Ingress"
+        for kind, name, _ in _find_objects(value):
+            has_ingress = has_ingress or kind == "Ingress"
             if kind != "Ingress":
                 notes.append(f"{place}: {kind} {name} is no Ingress, and is passed over")
-        notes += _elsewhere(place, value)
-        found += _annotations(place, value, notes)
-    if not seen:
+        notes += _note_other_settings(place, value)
+        annotations += _find_annotations(place, value, notes)
+    if not has_ingress:
         raise UsageError(place, "holds no Ingress", "kubectl get ingress -A -o yaml prints all")
-    return found
+    return annotations
 
 
-def _annotations(place: str, value: Value, notes: list[str]) -> Iterator[Annotation]:
-    """Of every Ingress in a document; what is no annotation of ingress-nginx's, or none at all, is told in `notes`."""
-    for kind, name, meta in _objects(value):
+def _find_annotations(place: str, value: Value, notes: list[str]) -> Iterator[Annotation]:
+    """Yield the ingress-nginx annotations of all Ingresses in a document; add a note for any other annotation."""
+    for kind, name, meta in _find_objects(value):
         if kind != "Ingress":
             continue
         given = meta.get("annotations")
@@ -80,26 +111,29 @@ def _annotations(place: str, value: Value, notes: list[str]) -> Iterator[Annotat
                 place, f"Ingress {name}: annotations is a list", "write `name: value`, as kubectl takes it"
             )
         for annotation, item in given.items() if isinstance(given, Mapping) else ():
-            own = annotation.removeprefix(PREFIX)
-            if own == annotation:
+            short_name = annotation.removeprefix(PREFIX)
+            if short_name == annotation:
                 if not annotation.startswith(_CLASSES):
                     notes.append(f"{place}: Ingress {name}: {annotation} is none of ingress-nginx's annotations")
             elif isinstance(item, Scalar):
-                yield Annotation(name, own, item.text)
+                yield Annotation(name, short_name, item.text)
             else:
-                told = "is no text, as annotations are: give what is in the cluster (kubectl get ingress -A -o yaml)"
-                notes.append(f"{place}: Ingress {name}: {annotation} {told}")
+                fault = "is no text, as annotations are: give what is in the cluster (kubectl get ingress -A -o yaml)"
+                notes.append(f"{place}: Ingress {name}: {annotation} {fault}")
 
 
-def _objects(value: Value, listed: str = "") -> Iterator[tuple[str, str, Mapping[str, Value]]]:
-    """(kind, namespace/name, metadata) of every object in a document, of those in a list, too, which may say the kind for all."""
+def _find_objects(value: Value, list_kind: str = "") -> Iterator[tuple[str, str, Mapping[str, Value]]]:
+    """Yield the kind, the name with its namespace, and the metadata of every object in a document, lists included.
+
+    `list_kind` is the kind that the list gives to all its items; empty where it gives none.
+    """
     if not isinstance(value, Mapping):
         return
-    kind = text_at(value, "kind") or listed
+    kind = text_at(value, "kind") or list_kind
     items = value.get("items")
     if isinstance(items, list):
         for item in items:
-            yield from _objects(item, kind.removesuffix("List"))
+            yield from _find_objects(item, kind.removesuffix("List"))
         return
     metadata = value.get("metadata")
     meta = metadata if isinstance(metadata, Mapping) else {}
@@ -107,11 +141,11 @@ def _objects(value: Value, listed: str = "") -> Iterator[tuple[str, str, Mapping
     yield kind or "an object without a kind", "/".join(filter(None, names)) or "without a name", meta
 
 
-def _elsewhere(place: str, value: Value) -> Iterator[str]:
-    """What is set outside of the ConfigMap and of Ingresses: by objects, and by values of ingress-nginx's chart, however deep."""
+def _note_other_settings(place: str, value: Value) -> Iterator[str]:
+    """Yield a note for settings outside of the ConfigMap and of Ingresses: in objects, and in values of the chart."""
     if not isinstance(value, Mapping):
         for item in value if isinstance(value, list) else []:
-            yield from _elsewhere(place, item)
+            yield from _note_other_settings(place, item)
         return
     kind, data, chart = text_at(value, "kind"), value.get("data"), value.get("controller")
     if kind == "ConfigMap" and isinstance(data, Mapping) and data and all(map(_PORT.fullmatch, data)):
@@ -122,17 +156,17 @@ def _elsewhere(place: str, value: Value) -> Iterator[str]:
             if isinstance(ports := value.get(protocol), Mapping) and ports:
                 yield f"{place}: {protocol}: services on {', '.join(ports)}: {_BY_HAND}"
         if isinstance(given := chart.get("extraArgs"), Mapping) and given:
-            yield _arguments(f"{place}: controller.extraArgs", given)
-    found = value.get("args")
-    words = [item.text for item in found if isinstance(item, Scalar)] if isinstance(found, list) else []
-    if words and words[0].endswith("nginx-ingress-controller"):
-        yield _arguments(f"{place}: args of the controller", [word.lstrip("-") for word in words[1:]])
+            yield _note_arguments(f"{place}: controller.extraArgs", given)
+    args = value.get("args")
+    texts = [item.text for item in args if isinstance(item, Scalar)] if isinstance(args, list) else []
+    if texts and texts[0].endswith("nginx-ingress-controller"):
+        yield _note_arguments(f"{place}: args of the controller", [text.lstrip("-") for text in texts[1:]])
     for key, item in value.items():
         if key not in ("metadata", "data"):
-            yield from _elsewhere(place, item)
+            yield from _note_other_settings(place, item)
 
 
-def _arguments(where: str, given: Iterable[str]) -> str:
+def _note_arguments(place: str, names: Iterable[str]) -> str:
     return (
-        f"{where}: {', '.join(given)}: arguments of ingress-nginx's controller, in no table here: look each up by hand"
+        f"{place}: {', '.join(names)}: arguments of ingress-nginx's controller, in no table here: look each up by hand"
     )

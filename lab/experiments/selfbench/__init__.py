@@ -1,1 +1,1 @@
-"""What the lab itself costs, and whether its claims are as good as promised: a module for each check of `just selfbench`."""
+"""The checks of `just selfbench`: what the lab itself costs, and whether its claims are as good as promised."""

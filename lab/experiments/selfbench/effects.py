@@ -1,8 +1,9 @@
-"""Effects of known work: do pairs show all of them, and as often as promised? A long run of the extra-work variants, read in tens.
+"""Effects of known work in a long run of the extra-work variants: whether pairs show all of them, as promised.
 
-Disjoint tens of blocks of one run are as many runs of ten: each is summarised by itself, with an A/A noise floor of its own. What was
-promised is the power that `power.resolvable` gives for ten blocks at the effect and the noise of the whole run; whether that effect is
-true, `lab.analysis.known_costs` says. Refuses tens that are cut.
+The run is read in groups of ten consecutive blocks ("tens"). Tens do not overlap, so they are as good as separate runs of ten blocks; each
+is summarised alone, with its own A/A noise floor. The promise is the power that `power.resolvable` assumes, for ten blocks, at the effect
+and the noise of the whole run. Whether that effect is true is a question for `lab.analysis.known_costs`. An incomplete group at the end of
+the run is not used.
 """
 
 from __future__ import annotations
@@ -30,14 +31,25 @@ from lab.stats.units import format_interval, format_percent
 TEN = 10
 SWEEP = "known-costs"
 SURELY = 20.0
-"""Standard errors from which on an effect is missed less than once in 1e12 times; of far more scipy's distribution is no number."""
+"""The standard errors from which on an effect is missed less than once in 1e12 times.
+
+For a far larger number scipy's distribution is NaN.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """One variant's primary metric over the whole run and in its tens; `sd` of the A/A pair, None where that has no interval.
+    """The primary metric of one variant, over the whole run and in its tens.
 
-    `tens`: those in which it was judged, in `claimed` of which it was claimed.
+    Attributes:
+        variant: The arm of the variant.
+        point: The name of the load point.
+        metric: The metric's name in the catalogue.
+        estimate: The effect over the whole run.
+        sd: The standard deviation of the A/A pair, as a log-ratio; None where that pair has no interval.
+        claimed: The number of tens in which the effect was claimed.
+        tens: The number of tens in which the effect was judged.
+
     """
 
     variant: str
@@ -50,48 +62,63 @@ class Injected:
 
     @property
     def promised(self) -> float | None:
-        """The chance that ten blocks claim such an effect; None without noise to tell it by."""
+        """The probability that ten blocks claim such an effect; None where the noise is not known."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
-    """Return the chance that `blocks` (>= 6) claim the sign of an effect (log-ratio) at this noise, alone in its family.
+    """Return the probability that a run claims the sign of an effect, where it is the only one in its family.
 
-    It is that of the noncentral t distribution, as in `power.resolvable`.
+    It follows from the noncentral t distribution, as in `power.resolvable`.
+
+    Args:
+        effect: The effect, as a log-ratio.
+        sd: The standard deviation of one block, as a log-ratio.
+        blocks: The number of blocks, six or more.
+
     """
     if not sd:
         return float(effect != 0)
-    least, expected = special.stdtrit(blocks - 1, 0.975), abs(effect) / sd * sqrt(blocks)
-    return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), least))
+    critical_t, expected = special.stdtrit(blocks - 1, 0.975), abs(effect) / sd * sqrt(blocks)
+    return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), critical_t))
 
 
 def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
-    """Return what pairs show of known costs in a run, and every variant's judged primary metric in its tens.
+    """Return what pairs show of known costs in a run, and the judged primary metric of every variant in its tens.
 
-    UsageError for fewer than ten blocks.
+    Returns:
+        The known costs are None where no such variant was measured both as a pair and solo.
+
+    Raises:
+        UsageError: The run has fewer than ten blocks.
+
     """
     record, samples = run.record, run.samples()
     if record.blocks < TEN:
         raise UsageError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
-    histograms = {one.id: run.histogram(one) for one in samples}  # each is read by the whole and by its ten
-    whole = summarise_run(record, samples, lambda one: histograms[one.id])
+    histograms = {
+        sample.id: run.histogram(sample) for sample in samples
+    }  # each is read twice: for the run, for its ten
+    summary = summarise_run(record, samples, lambda sample: histograms[sample.id])
     firsts = range(1, record.blocks - TEN + 2, TEN)
-    tens = [_effects(part(record, samples, lambda one: histograms[one.id], first), "variant") for first in firsts]
-    noise = {key[1:]: one.estimate for key, one in _effects(whole, "again").items()}
-    found: list[Injected] = []
-    for key, effect in _effects(whole, "variant").items():
-        known = effect.decision not in (Decision.NOT_JUDGED, Decision.NOT_AVAILABLE)
-        if effect.primary and effect.estimate is not None and known:
+    tens = [
+        _list_effects(part(record, samples, lambda sample: histograms[sample.id], first), "variant") for first in firsts
+    ]
+    noise = {key[1:]: effect.estimate for key, effect in _list_effects(summary, "again").items()}
+    injected: list[Injected] = []
+    for key, effect in _list_effects(summary, "variant").items():
+        is_judged = effect.decision not in (Decision.NOT_JUDGED, Decision.NOT_AVAILABLE)
+        if effect.primary and effect.estimate is not None and is_judged:
             again = noise.get(key[1:])
-            judged = [each[key] for each in tens if key in each and each[key].decision.judged]
+            judged = [ten[key] for ten in tens if key in ten and ten[key].decision.judged]
             sd = again.sd if again is not None and again.has_interval else None
-            claimed = sum(one.claimed for one in judged)
-            found.append(Injected(key[0], key[1], effect.metric, effect.estimate, sd, claimed, len(judged)))
-    return known_costs(record, whole), found
+            claimed = sum(ten_effect.claimed for ten_effect in judged)
+            injected.append(Injected(key[0], key[1], effect.metric, effect.estimate, sd, claimed, len(judged)))
+    return known_costs(record, summary), injected
 
 
-def _effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
-    """Return the effects of arms of that role by arm, point, metric, and what the arm is compared with."""
+def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
+    """Return (arm, point, metric, arm that it is compared with) → effect, for the arms of one role."""
     return {
         (row.arm.name, row.point.name, effect.metric, effect.against): effect
         for row in summary.rows
@@ -101,32 +128,39 @@ def _effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Eff
 
 
 def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
-    """Summarise ten blocks from `first` on as a run of their own."""
-    mine = range(first, first + TEN)
-    orders = [order for order, slot in enumerate(record.slots, start=1) if slot[0] in mine or slot[0] == 0]
+    """Summarise ten blocks, from block `first` on, as if they were a run.
+
+    Block 0 belongs to every ten: runs of earlier labs have the direct reference there.
+    """
+    blocks = range(first, first + TEN)
+    orders = [order for order, slot in enumerate(record.slots, start=1) if slot[0] in blocks or slot[0] == 0]
     slots = tuple(record.slots[order - 1] for order in orders)
-    moved = {order: number for number, order in enumerate(orders, start=1)}
-    pairs = tuple(pair.model_copy(update={"order": moved[pair.order]}) for pair in record.pairs if pair.order in moved)
-    alone = record.model_copy(update={"blocks": TEN, "slots": slots, "pairs": pairs})
-    return summarise_run(alone, [one for one in samples if one.block in mine or one.block == 0], histogram_of)
+    new_orders = {order: number for number, order in enumerate(orders, start=1)}
+    pairs = tuple(
+        pair.model_copy(update={"order": new_orders[pair.order]}) for pair in record.pairs if pair.order in new_orders
+    )
+    part_record = record.model_copy(update={"blocks": TEN, "slots": slots, "pairs": pairs})
+    return summarise_run(
+        part_record, [sample for sample in samples if sample.block in blocks or sample.block == 0], histogram_of
+    )
 
 
-def verdict(known: KnownCosts | None) -> str:
-    """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is."""
-    if known is None:
+def verdict(costs: KnownCosts | None) -> str:
+    """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is wrong."""
+    if costs is None:
         return ""
-    wrong = [f"other as a pair than alone: {one.variant}" for one in known.costs if not one.agrees]
-    wrong += [] if known.whole else ["what pairs show of a line's cost is not all of it"]
-    return f"{'; '.join(wrong)}: do not trust such effects, and report this" if wrong else ""
+    faults = [f"other as a pair than alone: {cost.variant}" for cost in costs.costs if not cost.agrees]
+    faults += [] if costs.whole else ["what pairs show of a line's cost is not all of it"]
+    return f"{'; '.join(faults)}: do not trust such effects, and report this" if faults else ""
 
 
-def line(one: Injected) -> str:
-    """Return a variant in words: what it does, how often ten blocks claimed it, how often they should."""
-    interval = format_interval(*(one.estimate.interval or (None, None)))
-    least = None if one.sd is None else resolvable(one.sd, TEN)
+def line(injected: Injected) -> str:
+    """Return a line for people: a variant's effect, how many tens claimed it, and the promised share of tens."""
+    interval = format_interval(*(injected.estimate.interval or (None, None)))
+    resolution = None if injected.sd is None else resolvable(injected.sd, TEN)
     promised = "no A/A interval, so nothing was promised"
-    if one.promised is not None and least is not None:
-        promised = f"promised {one.promised:.0%} of tens (ten blocks resolve {least:.1%} with 90 %)"
-    name = f"{one.variant} {about(one.metric).title} at {one.point}"
-    blocks = f"over {one.estimate.n} blocks; claimed in {one.claimed} of {one.tens} tens"
-    return f"{name}: {format_percent(one.estimate.effect)} %{interval} {blocks}, {promised}"
+    if injected.promised is not None and resolution is not None:
+        promised = f"promised {injected.promised:.0%} of tens (ten blocks resolve {resolution:.1%} with 90 %)"
+    name = f"{injected.variant} {about(injected.metric).title} at {injected.point}"
+    blocks = f"over {injected.estimate.n} blocks; claimed in {injected.claimed} of {injected.tens} tens"
+    return f"{name}: {format_percent(injected.estimate.effect)} %{interval} {blocks}, {promised}"

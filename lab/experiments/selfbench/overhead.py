@@ -1,7 +1,8 @@
-"""A whole run of the lab, started as a user starts it and timed from outside: how much of its time is neither measuring nor bring-ups.
+"""The overhead of a run of the lab, timed from outside: how much of its time is neither measuring nor bring-ups.
 
-own time = wall time − bring-ups (as its samples have them) − planned measuring and warm-up, of every attempt. Python's start,
-rendering, the namespaces, canaries, histograms, fsync and the table are in it, and so is a generator that takes longer than its time.
+The run is started as a user starts it. Own time = wall time − bring-ups (as its samples have them) − planned measuring and warm-up, of
+every attempt. So it includes Python's start, rendering, the namespaces, canaries, histograms, fsync and the table. It also includes the
+time that a generator takes beyond its planned time.
 """
 
 from __future__ import annotations
@@ -24,25 +25,34 @@ SWEEP = "quick"
 
 
 def takes_s(sweep: str) -> float:
-    """Estimate the time: every load of the baseline and again in each block, and one block that warms up; UsageError for an unknown sweep."""
+    """Estimate the seconds of the run: every load twice in each block (the baseline and its A/A arm), and once more.
+
+    Raises:
+        UsageError: The sweep is unknown.
+
+    """
     return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].expanded()) * (2 * BLOCKS + 1)
 
 
 def measure_overhead(sweep: str) -> list[str]:
-    """Time `lab bench` of the baseline on the local target at the loads of a sweep; where the time went, in lines.
+    """Time `lab bench` of the baseline at the loads of a sweep; return where the time went, as lines.
 
-    Samples are measured up to three times, and other machines are slower: it may take an hour and four times as long as planned.
-    MeasuringError: it cannot be started, hangs, makes no run, or stops with cells of its plan to go, which exit status 1 does not tell.
+    It runs on the local target. The run may take an hour plus four times the estimate, because samples are measured up to three times and other machines are slower.
+
+    Raises:
+        MeasuringError: The run cannot be started, hangs, leaves no run, or stops before all cells of its plan are measured. Exit status 1
+            alone does not show the last case.
+
     """
-    place, words = (
+    place, arguments = (
         "selfbench: lab bench",
         ["bench", f"--sweep={sweep}", f"--blocks={BLOCKS}", "--json", "ingress-nginx"],
     )
     with scratch() as folder:
         began = time.monotonic()
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "lab", *words],
+            ended = subprocess.run(
+                [sys.executable, "-m", "lab", *arguments],
                 env={**os.environ, "LAB_RUNS": str(folder)},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -54,28 +64,35 @@ def measure_overhead(sweep: str) -> list[str]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeasuringError(place, str(error)[:300]) from None
         wall_s = time.monotonic() - began
-        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        end = f"exit status {done.returncode}: {' '.join(lines[-2:])[-300:]}"
+        lines = [line.strip() for line in (ended.stderr or ended.stdout).splitlines() if line.strip()]
+        message = f"exit status {ended.returncode}: {' '.join(lines[-2:])[-300:]}"
         names = run_names(folder)
-        if done.returncode not in (0, 1) or not names:  # 1: some cell has no valid sample
-            raise MeasuringError(place, end)
+        if ended.returncode not in (0, 1) or not names:  # status 1: some cell has no valid sample
+            raise MeasuringError(place, message)
         run = RunStore.open(str(folder / names[-1]))
         planned, samples = planned_cells(run.record.plan().slots), run.samples()
-        if left := planned - {cell(sample) for sample in samples if settled(sample)}:
-            raise MeasuringError(place, f"stopped with {len(left)} of its {len(planned)} cells to go: {end}")
+        if remaining := planned - {cell(sample) for sample in samples if settled(sample)}:
+            raise MeasuringError(place, f"stopped with {len(remaining)} of its {len(planned)} cells to go: {message}")
         return account(samples, wall_s)
 
 
 def account(samples: Sequence[Sample], wall_s: float) -> list[str]:
-    """Split the wall time of a run by its samples, in lines; MeasuringError when nothing was measured in it."""
-    taken = [sample for sample in samples if sample.requests is not None]
-    if not taken:
-        why = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
-        raise MeasuringError("selfbench: lab bench", f"no sample was measured: {why or 'there is none'}")
-    bring_up_s, measuring_s = sum(bring_ups_s(samples)), sum(sample.point.duration_s for sample in taken)
-    warmed = [one.point.warmup_s for one in taken if one.point.warmup_s and one.warmed_up is not False]
-    own_s = wall_s - bring_up_s - measuring_s - sum(max(1.0, each_s) for each_s in warmed)
-    count, valid = len(taken), sum(sample.valid for sample in taken)
+    """Divide the wall time of a run into bring-ups, measuring and the lab's own time; return the result as lines.
+
+    Raises:
+        MeasuringError: Nothing was measured in the run.
+
+    """
+    measured = [sample for sample in samples if sample.requests is not None]
+    if not measured:
+        reason = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
+        raise MeasuringError("selfbench: lab bench", f"no sample was measured: {reason or 'there is none'}")
+    bring_up_s, measuring_s = sum(bring_ups_s(samples)), sum(sample.point.duration_s for sample in measured)
+    warmups_s = [
+        sample.point.warmup_s for sample in measured if sample.point.warmup_s and sample.warmed_up is not False
+    ]
+    own_s = wall_s - bring_up_s - measuring_s - sum(max(1.0, warmup_s) for warmup_s in warmups_s)
+    count, valid = len(measured), sum(sample.valid for sample in measured)
     return [
         f"a whole run of {count} samples{f', {count - valid} of them invalid' if valid < count else ''}, {format_seconds(wall_s)}",
         f"  bring-ups: {format_seconds(bring_up_s)}, measuring: {format_seconds(measuring_s)}",

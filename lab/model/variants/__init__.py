@@ -1,1 +1,1 @@
-"""kustomize folders → variants and knobs: what to apply, what to read back, what they claim to change."""
+"""Variants and knobs from kustomize folders: what to apply, what to read back, and what they claim to change."""

@@ -1,9 +1,9 @@
-"""Annotated: a `kustomization.yaml` of ours → its content, and its `metadata.annotations` as a model's fields.
+"""The reader of the lab's `kustomization.yaml` files: their content, and their annotations as fields of a model.
 
     lab/primary-metric: p99        →   {"primary_metric": "p99"}
 
-A field is an annotation unless its JSON Schema says `"annotation": False`. Refuses keys it does not know, with
-the nearest known one, and values that are no text. Knows nothing of knobs and variants but that they are models.
+A field is an annotation unless its JSON Schema has `"annotation": False`. Unknown keys are refused with the nearest valid one, and so are
+values that are no text. The module knows nothing of knobs and variants except that they are models.
 """
 
 from __future__ import annotations
@@ -21,99 +21,124 @@ from lab.base.validation import faults
 from lab.model.variants import kustomize
 
 NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
-"""`json_schema_extra` of a field that comes from elsewhere: the folder's name, the lists of the kustomization."""
+"""The `json_schema_extra` of a field with another source: the folder's name, the lists of the kustomization."""
 COMPONENTS = "components"
-"""The folder of knobs, beside that of overlays."""
+"""The folder of knobs, next to that of overlays."""
 FORM = "see a folder beside it for the form"
 LISTS = {
     "readback": ("checks", "- {kind: sysctl, name: net.core.somaxconn, value: 128}"),
     "parameters": ("texts", "- digitalocean/net.core.somaxconn"),
     "openshift": ("patches", "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}"),
 }
-"""Annotation that holds a list, as YAML text → of what, and an element of it."""
+"""The annotations that hold a list as YAML text: the plural name of the elements, and an example element."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def folders(parent: Path) -> list[str]:
-    """Names of the folders in `parent`, hidden ones aside."""
+    """Return the names of the folders in `parent`, without hidden ones."""
     if not parent.is_dir():
         return []
-    with os.scandir(parent) as entries:  # which knows what is a folder: one call instead of one an entry
+    with os.scandir(parent) as entries:  # it knows which entries are folders: a single call instead of one per entry
         return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
 
 
 def place(folder: Path) -> str:
-    """What messages call a folder's file: `manifests/components/somaxconn-128/kustomization.yaml`."""
+    """Return the name of a folder's file in messages: `manifests/components/somaxconn-128/kustomization.yaml`."""
     return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
 
 
 def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The content of a folder's kustomization.yaml, which may have lists under these keys, and its annotations by the model's field names.
+    """Read a folder's kustomization.yaml.
 
-    UsageError for another kind of file, for a key that is not known, and for an annotation that is missing or no text.
+    Args:
+        folder: The folder.
+        model: The model whose fields the annotations are.
+        keys: The keys under which the file may have lists.
+
+    Returns:
+        The content of the file, and its annotations by the names of the model's fields.
+
+    Raises:
+        UsageError: The file is of another kind, has an unknown key, or an annotation is missing or no text.
+
     """
-    where = place(folder)
+    location = place(folder)
     kind = "Component" if folder.parent.name == COMPONENTS else "Kustomization"
-    content = kustomize.read_yaml(folder / "kustomization.yaml", where)
+    content = kustomize.read_yaml(folder / "kustomization.yaml", location)
     if not isinstance(content, dict):
-        raise UsageError(where, "is no mapping", FORM)
+        raise UsageError(location, "is no mapping", FORM)
     if content.get("kind") != kind:
         fault = f"kind: expected {kind}, got {content.get('kind')!r}"
-        raise UsageError(where, fault, "a knob is a Component, a variant a Kustomization")
+        raise UsageError(location, fault, "a knob is a Component, a variant a Kustomization")
     for name, value in content.items():
-        refuse_unknown(name, {"apiVersion", "kind", "metadata", *keys}, where, f"unknown key '{name}'")
+        refuse_unknown(name, {"apiVersion", "kind", "metadata", *keys}, location, f"unknown key '{name}'")
         if name in keys and not isinstance(value, list):
-            raise UsageError(where, f"{name}: expected a list, got {value!r}", FORM)
+            raise UsageError(location, f"{name}: expected a list, got {value!r}", FORM)
     metadata = content.get("metadata")
-    given = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
-    known = {key(field): field for field in _fields(model)}
-    if not isinstance(given, dict):
-        raise UsageError(where, "metadata.annotations: is no mapping", f"known keys: {', '.join(known)}")
-    for name, value in given.items():
-        refuse_unknown(name, known, where, f"metadata.annotations: unknown key '{name}'")
+    annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
+    fields = {key(field): field for field in _fields(model)}
+    if not isinstance(annotations, dict):
+        raise UsageError(location, "metadata.annotations: is no mapping", f"known keys: {', '.join(fields)}")
+    for name, value in annotations.items():
+        refuse_unknown(name, fields, location, f"metadata.annotations: unknown key '{name}'")
         if not isinstance(value, str):
-            raise UsageError(where, f"metadata.annotations: {name}: expected text, got {value!r}", "put it in quotes")
-    for name, field in known.items():
-        if name not in given and model.model_fields[field].is_required():
-            said = f"it says {model.model_fields[field].description}"
-            raise UsageError(where, f"metadata.annotations: {name} is missing", said)
-    values: dict[str, Any] = {known[name]: value for name, value in given.items()}
-    return content, values | {field: _list_in(field, values[field], where) for field in LISTS if field in values}
+            raise UsageError(
+                location, f"metadata.annotations: {name}: expected text, got {value!r}", "put it in quotes"
+            )
+    for name, field in fields.items():
+        if name not in annotations and model.model_fields[field].is_required():
+            remedy = f"it says {model.model_fields[field].description}"
+            raise UsageError(location, f"metadata.annotations: {name} is missing", remedy)
+    values: dict[str, Any] = {fields[name]: value for name, value in annotations.items()}
+    return content, values | {field: _parse_list(field, values[field], location) for field in LISTS if field in values}
 
 
-def _list_in(field: str, text: str, where: str) -> list[Any]:
-    what, element = LISTS[field]
-    form = f"write a list, as in {element}"
+def _parse_list(field: str, text: str, location: str) -> list[Any]:
+    elements, example = LISTS[field]
+    form = f"write a list, as in {example}"
     try:
-        found = yaml.load(text, Loader=yaml.CSafeLoader)
+        items = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise UsageError(where, f"{key(field)}: not YAML: {' '.join(str(error).split())}", form) from None
-    if not isinstance(found, list) or not found:
-        raise UsageError(where, f"{key(field)}: expected a list of {what}, got {found!r}", form)
-    return found
+        raise UsageError(location, f"{key(field)}: not YAML: {' '.join(str(error).split())}", form) from None
+    if not isinstance(items, list) or not items:
+        raise UsageError(location, f"{key(field)}: expected a list of {elements}, got {items!r}", form)
+    return items
 
 
-def validated(model: type[Model], values: dict[str, Any], where: str, *inner: type[BaseModel]) -> Model:
-    """The model of these values. UsageError in the annotations' own names; `inner` are the models of nested keys."""
+def validated(model: type[Model], values: dict[str, Any], location: str, *inner: type[BaseModel]) -> Model:
+    """Validate the values of annotations and return them as an instance of the model.
+
+    Args:
+        model: The model.
+        values: The values by the names of the model's fields.
+        location: The place of the error.
+        inner: The models of nested keys.
+
+    Raises:
+        UsageError: The values do not fit the model; the message uses the names of the annotations.
+
+    """
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        told = [key(fault.partition(":")[0]) + ":" + fault.partition(":")[2] for fault in faults(error, *inner)]
-        raise UsageError(where, "; ".join(told), "lab/schema/annotations.json lists every key") from None
+        messages = [key(fault.partition(":")[0]) + ":" + fault.partition(":")[2] for fault in faults(error, *inner)]
+        raise UsageError(location, "; ".join(messages), "lab/schema/annotations.json lists every key") from None
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:
-    """JSON Schema of the annotations that this model is read from: all of them text."""
-    shown = {"description", "pattern", "enum", "minLength"}
+    """Return the JSON Schema of the annotations that this model is read from: all of them text."""
+    keywords = {"description", "pattern", "enum", "minLength"}
     fields = model.model_json_schema()["properties"]
     properties: dict[str, dict[str, Any]] = {}
     for field in _fields(model):
-        # An optional field is `anyOf` its type and null; an annotation that is not there is not there.
+        # An optional field is `anyOf` its type and null; an optional annotation is simply absent.
         merged = {
             name: value for part in [*fields[field].get("anyOf", []), fields[field]] for name, value in part.items()
         }
-        properties[key(field)] = {"type": "string"} | {name: value for name, value in merged.items() if name in shown}
+        properties[key(field)] = {"type": "string"} | {
+            name: value for name, value in merged.items() if name in keywords
+        }
         if merged.get("type") == "boolean":
             properties[key(field)]["enum"] = ["true", "false"]
     return {
@@ -126,7 +151,10 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def key(field: str) -> str:
-    """`primary_metric` → `lab/primary-metric`; of a path such as `readback.0.value` the first part only changes."""
+    """Return the annotation of a field: `lab/primary-metric` for `primary_metric`.
+
+    For a path such as `readback.0.value` only the first part changes.
+    """
     return f"lab/{field.replace('_', '-')}"
 
 

@@ -1,8 +1,8 @@
-"""Which hosts a load goes to, and where TLS ends for them: from a variant's Ingress, Route and HTTPRoute objects alone. Pure.
+"""The hosts of a load and where TLS ends for them, from a variant's Ingress, Route and HTTPRoute objects alone.
 
     spec: {host: bench-0000.apps.lab.test, tls: {termination: edge}}      →  {"bench-0000.apps.lab.test": "edge"}
 
-Refuses a load that the variant's routes cannot serve, before anything starts. Whether a route is admitted, a target tells.
+A load that the variant's routes cannot serve is refused before anything starts. Whether a route is admitted is for the target to find out.
 """
 
 from __future__ import annotations
@@ -16,21 +16,28 @@ from lab.model.load import Shard
 from lab.model.sweeps import Point
 
 DEFAULT_HOST = "bench.lab.test"
-"""The host of a proxy that no Ingress describes (the manifests' own convention)."""
+"""The host of a proxy that no Ingress describes (a convention of the manifests)."""
 
 
 def routed(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
-    """Host → where TLS ends for it, in the manifests' order; the manifests' own host where no route names one."""
+    """Return where TLS ends for each host, in the manifests' order; `DEFAULT_HOST` where no route names a host."""
     objects = list(manifests)
-    return dict(pair for obj in objects for pair in (*_hosts(obj), *_of_gateways(obj, objects))) or {
+    return dict(pair for obj in objects for pair in (*_hosts(obj), *_hosts_of_gateways(obj, objects))) or {
         DEFAULT_HOST: "none"
     }
 
 
 def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tuple[str, ...], Tls]:
-    """The point's hosts and where TLS ends for all of them. UsageError when these routes cannot serve it.
+    """Return the point's hosts, and where TLS ends for all of them.
 
-    `proxied`: a proxy looks at the host; a backend alone does not, and answers to as many as are asked for.
+    Args:
+        routed: Where TLS ends for each host.
+        proxied: Whether a proxy looks at the host. A backend alone does not, and answers for any number of hosts.
+        point: The load point.
+
+    Raises:
+        UsageError: These routes cannot serve the point.
+
     """
     ends = sorted(set(routed.values()))
     place = f"point {point.name}"
@@ -53,9 +60,17 @@ def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tupl
 def expected(
     routed: Mapping[str, Tls], proxied: bool, point: Point, routers: Mapping[str, str] | None = None
 ) -> Endpoint:
-    """Where the point's load will go, as far as that is known before there is an address. UsageError as `chosen`.
+    """Return the address of the point's load, as far as it is known before the system has an address.
 
-    `routers`: host → which of several proxies has it (see `divided`).
+    Args:
+        routed: Where TLS ends for each host.
+        proxied: Whether a proxy looks at the host.
+        point: The load point.
+        routers: The proxy that serves each host, where several share them (see `divided`).
+
+    Raises:
+        UsageError: These routes cannot serve the point.
+
     """
     names, tls = chosen(routed, proxied, point)
     scheme = "http" if tls == "none" else "https"
@@ -64,13 +79,13 @@ def expected(
 
 
 ROUTE_LABELS = "ROUTE_LABELS"
-"""By this variable a router is told which Routes are its own."""
+"""The environment variable that selects the Routes of a router by their labels."""
 
 
 def routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Host → the Deployment of the proxy that has its Route, where several share them; empty where there is one."""
+    """Return the Deployment of the proxy that serves each host's Route; empty unless several proxies share them."""
     objects = list(manifests)
-    wanted = {
+    selectors = {
         obj["metadata"]["name"]: route_labels(item["value"])
         for obj in objects
         if obj["kind"] == "Deployment"
@@ -79,29 +94,40 @@ def routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if item["name"] == ROUTE_LABELS
     }
     labels = {obj["spec"]["host"]: obj["metadata"].get("labels") or {} for obj in objects if obj["kind"] == "Route"}
-    return divided(labels, wanted)
+    return divided(labels, selectors)
 
 
 def route_labels(text: str) -> dict[str, str]:
-    """`KEY=VALUE,…` as labels."""
+    """Parse `KEY=VALUE,…` into labels."""
     return {key: value for key, _, value in (item.partition("=") for item in text.split(",") if item)}
 
 
-def divided(labels: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Host → the first router that has it; empty where there is only one, and without hosts that none has.
+def divided(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the first router that serves each host, without hosts that none serves; empty below two routers.
 
-    `labels`: of each host's route. `wanted`: router → what its routes must be labelled.
+    Args:
+        labels: The labels of each host's route.
+        selectors: The labels that the routes of each router must have.
+
     """
-    if len(wanted) < 2:
+    if len(selectors) < 2:
         return {}
-    found = {
-        host: [name for name, asked in wanted.items() if asked.items() <= own.items()] for host, own in labels.items()
+    matches = {
+        host: [name for name, selector in selectors.items() if selector.items() <= host_labels.items()]
+        for host, host_labels in labels.items()
     }
-    return {host: names[0] for host, names in found.items() if names}
+    return {host: names[0] for host, names in matches.items() if names}
 
 
 def shards_of(names: Sequence[str], routers: Mapping[str, str], url: Callable[[str, str], str]) -> tuple[Shard, ...]:
-    """These hosts by the router that has them, in their order; empty where one has all. `url`: of a router, by its first host."""
+    """Return these hosts grouped by the router that serves them, in their order; empty where one serves all.
+
+    Args:
+        names: The hosts.
+        routers: The router that serves each host.
+        url: A function that returns the URL of a router, from its name and its first host.
+
+    """
     groups: dict[str, list[str]] = {}
     for name in names:
         if name in routers:
@@ -121,17 +147,17 @@ def _hosts(obj: Mapping[str, Any]) -> Iterator[tuple[str, Tls]]:
         yield spec["host"], cast("Tls", (spec.get("tls") or {}).get("termination", "none"))
 
 
-def _of_gateways(obj: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Tls]]:
-    """Of an HTTPRoute: TLS ends in the proxy where a listener that it is attached to has TLS."""
+def _hosts_of_gateways(obj: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Tls]]:
+    """Yield the hosts of an HTTPRoute: TLS ends in the proxy if a listener that it is attached to has TLS."""
     if obj.get("kind") != "HTTPRoute":
         return
     parents = {(item["name"], item.get("sectionName")) for item in obj["spec"].get("parentRefs") or []}
     listeners = [
         listener
-        for other in objects
-        if other.get("kind") == "Gateway"
-        for listener in other["spec"].get("listeners") or []
-        if {(other["metadata"]["name"], None), (other["metadata"]["name"], listener["name"])} & parents
+        for gateway in objects
+        if gateway.get("kind") == "Gateway"
+        for listener in gateway["spec"].get("listeners") or []
+        if {(gateway["metadata"]["name"], None), (gateway["metadata"]["name"], listener["name"])} & parents
     ]
     tls: Tls = "edge" if any(listener["protocol"] == "HTTPS" for listener in listeners) else "none"
     for host in obj["spec"].get("hostnames") or []:

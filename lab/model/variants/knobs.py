@@ -1,4 +1,4 @@
-"""Knobs: one kustomize Component each, with all that is known about it in its annotations.
+"""The model of knobs: a kustomize Component for each, whose annotations describe it completely.
 
     metadata:
       annotations:
@@ -6,7 +6,7 @@
         lab/readback: |
           - {kind: sysctl, name: net.core.somaxconn, value: 128}
 
-Refuses annotations it does not know, sweeps that do not exist, and patches that kustomize would drop without a word.
+Unknown annotations, sweeps that do not exist, and patches that kustomize would silently drop are refused.
 """
 
 from __future__ import annotations
@@ -28,46 +28,47 @@ from lab.model.variants import openshift
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests"
 
-# No namePrefix, commonLabels, patchesJson6902 …: what they do cannot be told from a knob's own change, or fails silently.
+# No namePrefix, commonLabels, patchesJson6902 …: their effect is mixed with a knob's change, or fails silently.
 KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transformers"}
-"""What a component's kustomization.yaml may hold beside apiVersion, kind and metadata."""
+"""The keys that a component's kustomization.yaml may have in addition to apiVersion, kind and metadata."""
 
 
 Cost = Literal["process", "shared"]
+"""The place of a knob's cost: in the process, so that a pair shows it completely, or also in what a pair shares."""
 
 
 class Check(Record, coerce_numbers_to_str=True):
-    """One read-back: what must be found in the running system before a sample counts.
+    """A read-back: a value that the running system must have before a sample counts.
 
     kind        what is compared with `value`
     sysctl      /proc/sys in the pod's network namespace (`name`)
     backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
     limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
-    processes   how many processes have a title that starts with `process`
+    processes   the number of processes whose title starts with `process`
     affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
     environment an environment variable (`name`) of the container's main process
     quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
-    ports       outgoing connections that are really made use only local ports in the range `value` (`1024 65000`)
-    entry       whose address load is sent to: `pod` where it is that of the role's first pod itself, else the address
+    ports       the range of local ports (`1024 65000`) that outgoing connections use; connections are really made
+    entry       the address that load is sent to: `pod` if it is that of the role's first pod itself, else the address
     node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
-    rps         CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
-    page        what stands in a line (`name`: the page's path, a blank, the words with which the line begins) that any proxy's own interface
-                shows on `port` of its pod's loopback; `absent` without such a line
-    argument    an option (`name`: `--concurrency`) of the command line with which the container's main process was started; `absent` without
-    configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without
+    rps         the CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+    page        the rest of a line that a proxy's status page shows on `port` of its pod's loopback (`name`: the page's path, a space,
+                and the beginning of the line); `absent` without such a line
+    argument    an option (`name`: `--concurrency`) of the command line of the container's main process; `absent` without it
+    configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without it
     pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
-    pods        how many pods of the role run and are ready
-    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets that are in force over the role's pods
-    echo        a header (`name`) as it reaches the backend, of a request that came as from two proxies (`context`: further headers
-                of it); `client` is the address of whoever opened the connection, `balancer` the load balancer's
-    routes      how many routes answer, each under its own host, and no more
-    shards      how many proxies share the routes: each answers for its own hosts and for no others
-    tls         what a client's handshake comes to (`name`: version or cipher, as OpenSSL calls them, group or key: X25519, `RSA 2048`) on every host
-    termination where TLS ends, from the certificate that a client sees and from what reaches the backend
-    disk        how the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+    pods        the number of pods of the role that run and are ready
+    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets in force over the role's pods
+    echo        a header (`name`) as it reaches the backend, for a request that seems to have passed two proxies (`context`: its further
+                headers); `client` is the address of the connection's client, `balancer` that of the load balancer
+    routes      the number of routes that answer, each under its host
+    shards      the number of proxies that share the routes, each of which answers for its hosts only
+    tls         the result of a client's handshake on every host (`name`: version or cipher, in OpenSSL's words, group or key: X25519, `RSA 2048`)
+    termination the place where TLS ends, from the certificate that a client sees and from what reaches the backend
+    disk        the way in which the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
 
-    Any other kind is a proxy system's own, whose package in `lab.systems` says what `name` is there and which of the other keys it has: `context`,
-    `among` (of several values one is enough), `times` (how often it stands there). `lab.systems.table.refuse_checks` knows which there are.
+    Any other kind belongs to one proxy system, whose package in `lab.systems` defines the meaning of `name` and the other keys it has: `context`,
+    `among` (one of several values is enough), `times` (the number of occurrences). `lab.systems.table.refuse_checks` refuses unknown kinds.
     """
 
     KINDS: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -95,7 +96,7 @@ class Check(Record, coerce_numbers_to_str=True):
         "shards": ("", "shards: {name}"),
         "disk": ("name", "how {name} is written"),
     }
-    """Kind → the keys that it needs beside kind, role and value, and its form in words. `echo` may have a context."""
+    """The keys that each kind needs besides kind, role and value, and its description; `echo` may have a context."""
 
     kind: str = Field(pattern=r"^[a-z][a-z-]*$", description="of those above, or a proxy system's own")
     value: str = Field(min_length=1)
@@ -108,28 +109,28 @@ class Check(Record, coerce_numbers_to_str=True):
     times: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _keys_of_kind(self) -> Self:
+    def _check_keys(self) -> Self:
         needed = set(self.KINDS.get(self.kind, ("name", ""))[0].split())
         possible = {"context"} if self.kind == "echo" else set[str]()
-        if self.kind not in self.KINDS:  # a system's own
+        if self.kind not in self.KINDS:  # a kind of one system
             possible = {"context", "among", "times"}
-        possibly = ("name", "context", "port", "process", "among", "times")
-        given = {key for key in possibly if getattr(self, key) is not None}
-        if missing := sorted(needed - given):
+        keys = ("name", "context", "port", "process", "among", "times")
+        present = {key for key in keys if getattr(self, key) is not None}
+        if missing := sorted(needed - present):
             raise ValueError(f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}")
-        if extra := sorted(given - needed - possible):
+        if extra := sorted(present - needed - possible):
             raise ValueError(f"readback: a check of kind '{self.kind}' has no {' or '.join(extra)}")
         return self
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """What it reads: two checks of one subject can hold together only with one value."""
+        """The key of what the check reads; two checks of one subject can both hold only with the same value."""
         counted = None if self.times is None else self.value
         return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 
 
 class Knob(Record):
-    """One component's annotations (`metadata.annotations`, each key under `lab/`)."""
+    """The annotations of one component (`metadata.annotations`, each key under `lab/`)."""
 
     name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it sets, and what was set before")
@@ -184,33 +185,38 @@ class Knob(Record):
 
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
-    """The components' folders."""
+    """Return the names of the components' folders."""
     return annotated.folders(manifests / annotated.COMPONENTS)
 
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
-    """One component's annotations, checked. UsageError with file, key and remedy."""
+    """Read the annotations of one component and check them.
+
+    Raises:
+        UsageError: There is no such component, or its file is faulty; the error has file, key and remedy.
+
+    """
     refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
     folder = manifests / annotated.COMPONENTS / name
-    where = annotated.place(folder)
+    place = annotated.place(folder)
     content, values = annotated.read(folder, Knob, KEYS)
-    values["openshift"] = openshift.checked(values.get("openshift", ()), f"{where}: lab/openshift")
-    knob = annotated.validated(Knob, {"name": name, **values}, where, Check)
-    refuse_unknown(knob.sweep, sweeps.sweep_names(), where, f"lab/sweep: unknown sweep '{knob.sweep}'")
+    values["openshift"] = openshift.checked(values.get("openshift", ()), f"{place}: lab/openshift")
+    knob = annotated.validated(Knob, {"name": name, **values}, place, Check)
+    refuse_unknown(knob.sweep, sweeps.sweep_names(), place, f"lab/sweep: unknown sweep '{knob.sweep}'")
     if len({check.subject for check in knob.readback}) < len(knob.readback):
-        raise UsageError(where, "lab/readback: two checks read the same thing", "keep one")
-    targets(content, where)
+        raise UsageError(place, "lab/readback: two checks read the same thing", "keep one")
+    targets(content, place)
     for generator in content.get("configMapGenerator", []):
         if generator.get("behavior") != "merge":
             fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
             remedy = "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
-            raise UsageError(where, fault, remedy)
+            raise UsageError(place, fault, remedy)
     return knob
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a patch is for: one object by kind and name, or all of a kind that have certain labels.
+    """The target of a patch: one object by kind and name, or all objects of a kind with certain labels.
 
     `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
     """
@@ -223,33 +229,44 @@ class Target:
         return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
 
     def means(self, obj: Mapping[str, Any]) -> bool:
-        """Whether it is for this object."""
+        """Return whether the patch applies to this object."""
         metadata, form = obj.get("metadata", {}), _SELECTOR.fullmatch(self.labels)
         if obj.get("kind") != self.kind or form is None:
             return obj.get("kind") == self.kind and metadata.get("name") == self.name
-        value, wanted = metadata.get("labels", {}).get(form["key"]), form["one"] or form["any"]
-        return value is not None and (wanted is None or value in wanted.replace(" ", "").split(","))
+        value, allowed = metadata.get("labels", {}).get(form["key"]), form["one"] or form["any"]
+        return value is not None and (allowed is None or value in allowed.replace(" ", "").split(","))
 
 
 _SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w.-]+(?:, ?[\w.-]+)*)\))?")
 
 
-def targets(content: dict[str, Any], where: str) -> list[Target]:
-    """The target of every patch that has one. It must be exact: kustomize drops a patch that matches nothing."""
-    found: list[Target] = []
+def targets(content: dict[str, Any], place: str) -> list[Target]:
+    """Return the target of every patch that has one.
+
+    A target must be exact, because kustomize silently drops a patch that matches nothing.
+
+    Args:
+        content: The content of a kustomization.yaml.
+        place: The place of the error.
+
+    Raises:
+        UsageError: A target is neither an exact kind and name, nor a kind and a selector of labels.
+
+    """
+    patch_targets: list[Target] = []
     for patch in content.get("patches", []):
         target = patch.get("target")
         if target is None:
             continue
-        given = set(target) - {"group", "version"} if isinstance(target, dict) else set[str]()
-        by_name = given == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in given)
-        by_labels = given == {"kind", "labelSelector"} and str(target["kind"]).isalnum()
+        keys = set(target) - {"group", "version"} if isinstance(target, dict) else set[str]()
+        by_name = keys == {"kind", "name"} and all(str(target[key]).replace("-", "").isalnum() for key in keys)
+        by_labels = keys == {"kind", "labelSelector"} and str(target["kind"]).isalnum()
         if not by_name and not (by_labels and _SELECTOR.fullmatch(str(target["labelSelector"]))):
             raise UsageError(
-                where,
+                place,
                 f"patches.target: expected an exact kind and name, got {target!r}",
                 "as in {kind: Deployment, name: proxy}; for many objects, {kind: Route, labelSelector: KEY},"
                 " KEY=VALUE or KEY in (VALUE, VALUE)",
             )
-        found.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
-    return found
+        patch_targets.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
+    return patch_targets

@@ -1,12 +1,12 @@
-"""kustomize: folders → the Kubernetes objects they render. Never writes beside them and never asks the network.
+"""The call of kustomize: from folders to the Kubernetes objects they render, without network and without files there.
 
-Refuses to know what a variant is. A build takes about 0.1 s, minutes with many Routes; the same thing is built once, until a
-file that it reads changes: for this process, and for those after it:
+The module does not know what a variant is. A build takes about 0.1 s, or minutes with many Routes. The same inputs are built once, until a
+file among them changes, for this process and for later ones:
 
     .cache/renders/<key>.zst    one render; the key is a digest of everything that it was made from
 
-What is kept there is never needed: an entry that is damaged, a folder that cannot be written and a full disk mean one more build, and no
-error. Processes may share the folder: an entry appears whole, under a name that only the same content gets.
+The cache is never needed: a damaged entry, a folder without write access or a full disk mean another build, and no error. Processes may
+share the folder: an entry appears complete, under a name that only the same content gets.
 """
 
 from __future__ import annotations
@@ -32,40 +32,42 @@ from lab.base.errors import UsageError
 
 Objects = tuple[dict[str, Any], ...]
 Stamp = frozenset[tuple[str, int, int]]
-"""Of each file that is read its absolute path, size in bytes and time of its last change in ns."""
+"""The absolute path, size in bytes and time of the last change in ns of each file that a build reads."""
 
 PROGRAM = "kustomize"
 LISTS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
-TIMEOUT_S = 180.0  # 2000 Routes with a patch each take a busy machine a minute
+"""The names of files that list others."""
+TIMEOUT_S = 180.0
+"""The seconds that a build may take: 2000 Routes with a patch each take a busy machine a minute."""
 
 
 class BuildError(Exception):
-    """kustomize's own words, on one line."""
+    """The error message of kustomize, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renders:
-    """A folder of renders, at most `max_bytes` of them: those that were wanted longest ago go first.
+    """A folder of renders with at most `max_bytes`; the least recently used ones are removed first.
 
-    All overlays, each without each of its knobs, are a tenth of what it may hold.
+    All overlays, each without each of its knobs, take a tenth of that.
     """
 
     folder: Path
     max_bytes: int = 64_000_000
 
     def get(self, key: str) -> bytes | None:
-        """The render of that key; None if there is none that can be read."""
+        """Return the render of that key; None if there is none that can be read."""
         entry = self.folder / f"{key}.zst"
         try:
             content = zstandard.ZstdDecompressor().decompress(entry.read_bytes())
         except (OSError, zstandard.ZstdError):
             return None
-        with suppress(OSError):  # of another user
+        with suppress(OSError):  # the file may belong to another user
             os.utime(entry)
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Keep it, if that can be done."""
+        """Store a render, if that is possible."""
         partial = self.folder / f".{key}-{os.getpid()}-{threading.get_ident()}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -77,43 +79,63 @@ class Renders:
                 partial.unlink()
 
     def _prune(self) -> None:
-        """Down to three quarters of what it may hold, so that not every entry more costs one."""
-        kept: list[tuple[int, int, str]] = []
+        """Remove entries down to three quarters of the limit, so that not every further entry removes another."""
+        entries: list[tuple[int, int, str]] = []
         for entry in os.scandir(self.folder):
             with suppress(OSError):  # another process pruned it
                 stat = entry.stat(follow_symlinks=False)
-                kept.append((stat.st_mtime_ns, stat.st_size, entry.path))
-        held = sum(size for _, size, _ in kept)
-        bound = self.max_bytes * 3 // 4 if held > self.max_bytes else held
-        for _, size, path in sorted(kept):
-            if held <= bound:
+                entries.append((stat.st_mtime_ns, stat.st_size, entry.path))
+        total = sum(size for _, size, _ in entries)
+        bound = self.max_bytes * 3 // 4 if total > self.max_bytes else total
+        for _, size, path in sorted(entries):
+            if total <= bound:
                 return
             Path(path).unlink(missing_ok=True)
-            held -= size
+            total -= size
 
 
 KEPT = Renders(Path(__file__).resolve().parents[3] / ".cache" / "renders")
+"""The cache of renders."""
 
 
 def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
-    """What kustomize prints for these resources with these components applied in order. BuildError in its own words."""
-    wanted, applied = tuple(resources), tuple(components)
-    return _build(wanted, applied, _stamp((*wanted, *applied)))
+    """Return what kustomize prints for these resources with these components applied in order.
+
+    Raises:
+        BuildError: kustomize failed.
+
+    """
+    resource_paths, component_paths = tuple(resources), tuple(components)
+    return _build(resource_paths, component_paths, _stamp((*resource_paths, *component_paths)))
 
 
 def objects(rendered: bytes) -> Objects:
-    """The objects of a rendered stream."""
+    """Return the objects of a rendered stream."""
     return tuple(item for item in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if item)
 
 
 def laid_over(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
-    """These objects with a component applied. BuildError in kustomize's own words."""
+    """Return these objects with a component applied.
+
+    Raises:
+        BuildError: kustomize failed.
+
+    """
     text = yaml.dump_all(rendered, Dumper=yaml.CSafeDumper)
-    return objects(_laid_over(text, component, _stamp([component])))
+    return objects(_apply_component(text, component, _stamp([component])))
 
 
 def read_yaml(path: Path, place: str) -> Any:
-    """One YAML document from a file of ours. UsageError when it cannot be read or is not YAML."""
+    """Read the single YAML document in one of the lab's files.
+
+    Args:
+        path: The file.
+        place: The place of the error.
+
+    Raises:
+        UsageError: The file cannot be read or is not YAML.
+
+    """
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except FileNotFoundError:
@@ -124,30 +146,33 @@ def read_yaml(path: Path, place: str) -> Any:
         raise UsageError(place, f"not YAML: {' '.join(str(error).split())}", "correct it at the line named") from None
 
 
-# -- what a build reads ------------------------------------------------------------------------------------
+# -- the inputs of a build ---------------------------------------------------------------------------------
 
 
 def _stamp(folders: Iterable[Path]) -> Stamp:
-    """Of every file in these folders and in those that they list: changes when a build could."""
-    found: set[tuple[str, int, int]] = set()
-    seen: set[Path] = set()
-    left = [folder.resolve() for folder in folders]
-    while left:
-        folder = left.pop()
-        if folder in seen:
+    """Return the stamp of every file in these folders and in those that they list; it changes when a build could."""
+    stamp: set[tuple[str, int, int]] = set()
+    visited: set[Path] = set()
+    remaining = [folder.resolve() for folder in folders]
+    while remaining:
+        folder = remaining.pop()
+        if folder in visited:
             continue
-        seen.add(folder)
+        visited.add(folder)
         for path in (Path(root, name) for root, _, names in os.walk(folder) for name in names):
             stat = path.stat(follow_symlinks=False)
-            found.add((str(path), stat.st_size, stat.st_mtime_ns))
+            stamp.add((str(path), stat.st_size, stat.st_mtime_ns))
             if path.name in LISTS:
-                left += _listed(path, stat.st_size, stat.st_mtime_ns)
-    return frozenset(found)
+                remaining += _read_listed_paths(path, stat.st_size, stat.st_mtime_ns)
+    return frozenset(stamp)
 
 
 @lru_cache(maxsize=1024)
-def _listed(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
-    """What a kustomization.yaml of this size and time lists, under whatever key; nothing if it cannot be read."""
+def _read_listed_paths(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
+    """Return the paths that a kustomization.yaml lists under any key; none if it cannot be read.
+
+    Size and time belong to the cache's key, so that a changed file is read anew.
+    """
     try:
         content = read_yaml(path, str(path))
     except UsageError:
@@ -157,31 +182,36 @@ def _listed(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
 
 
 def _key(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp) -> str | None:
-    """A digest of the files' content and places to each other, of the order of what is listed, and of the program itself.
+    """Return a digest of the files' contents and relative places, of the order of the lists, and of the program.
 
-    None where nothing can be kept: the program is not on PATH, or a file went away meanwhile.
+    Returns:
+        None where nothing can be stored: the program is not on PATH, or a file disappeared meanwhile.
+
     """
     program = shutil.which(PROGRAM)
     if program is None:
         return None
-    listed = [[path.resolve() for path in each] for each in (resources, components)]
+    lists = [[path.resolve() for path in paths] for paths in (resources, components)]
     try:
         binary = Path(program).resolve()
         stat = binary.stat()
-        told = [str(binary), str(stat.st_size), str(stat.st_mtime_ns)]
-        top = os.path.commonpath([*(path for path, _, _ in stamp), *(path for each in listed for path in each)])
-        for each in listed:
-            told += [*(os.path.relpath(path, top) for path in each), ""]
+        parts = [str(binary), str(stat.st_size), str(stat.st_mtime_ns)]
+        top = os.path.commonpath([*(path for path, _, _ in stamp), *(path for paths in lists for path in paths)])
+        for paths in lists:
+            parts += [*(os.path.relpath(path, top) for path in paths), ""]
         for path, size, time_ns in sorted(stamp):
-            told += [os.path.relpath(path, top), _content(path, size, time_ns)]
+            parts += [os.path.relpath(path, top), _content(path, size, time_ns)]
     except OSError:
         return None
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @lru_cache(maxsize=8192)
 def _content(path: str, size: int, time_ns: int) -> str:
-    """A digest of the file, which had this size and time; of what a link leads to, and that it is one."""
+    """Return a digest of a file; for a link, of its target's content and of the link itself.
+
+    Size and time belong to the cache's key, so that a changed file is read anew.
+    """
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
     return hashlib.sha256(link.encode() + b"\0" + Path(path).read_bytes()).hexdigest()
 
@@ -192,35 +222,45 @@ def _content(path: str, size: int, time_ns: int) -> str:
 @lru_cache(maxsize=512)
 def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp) -> bytes:
     key = _key(resources, components, stamp)
-    if key is not None and (kept := KEPT.get(key)) is not None:
-        return kept
-    alone = len(resources) == 1 and not components
-    built = _kustomize(resources[0]) if alone else _together(resources, components)
-    if key is not None and _stamp((*resources, *components)) == stamp:  # else it may be made from what came after
+    if key is not None and (cached := KEPT.get(key)) is not None:
+        return cached
+    single = len(resources) == 1 and not components
+    built = _kustomize(resources[0]) if single else _build_together(resources, components)
+    if key is not None and _stamp((*resources, *components)) == stamp:  # else a file changed during the build
         KEPT.put(key, built)
     return built
 
 
 @lru_cache(maxsize=64)
-def _laid_over(text: str, component: Path, stamp: Stamp) -> bytes:
-    """`stamp`: of what the component reads, so that it is built anew when that changes."""
-    return _together((), (component,), text)
+def _apply_component(text: str, component: Path, stamp: Stamp) -> bytes:
+    """Return the objects of a YAML text with a component applied.
+
+    The stamp of the component's files belongs to the cache's key, so that it is built anew when they change.
+    """
+    return _build_together((), (component,), text)
 
 
-def _together(resources: Iterable[Path], components: Iterable[Path], text: str = "") -> bytes:
-    """The build of what no folder lists together. `text`: objects beside the folders' own."""
+def _build_together(resources: Iterable[Path], components: Iterable[Path], text: str = "") -> bytes:
+    """Build resources and components that no folder lists together.
+
+    Args:
+        resources: The folders of resources.
+        components: The folders of components, in the order in which they are applied.
+        text: Further objects as YAML; empty = none.
+
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="lab-overlay-") as name:
             scratch = Path(name).resolve()
-            # kustomize takes folders by relative path only, and follows them outside its own root.
-            listed = [os.path.relpath(folder.resolve(), scratch) for folder in resources]
+            # kustomize accepts folders by relative path only, and follows them outside its root.
+            paths = [os.path.relpath(folder.resolve(), scratch) for folder in resources]
             if text:
                 (scratch / "objects.yaml").write_text(text, encoding="utf-8")
-                listed.append("objects.yaml")
+                paths.append("objects.yaml")
             content = {
                 "apiVersion": "kustomize.config.k8s.io/v1beta1",
                 "kind": "Kustomization",
-                "resources": listed,
+                "resources": paths,
                 "components": [os.path.relpath(folder.resolve(), scratch) for folder in components],
             }
             (scratch / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
@@ -242,15 +282,15 @@ def _kustomize(folder: Path) -> bytes:
         remedy = f"try `kustomize build {folder}` by hand"
         raise UsageError(PROGRAM, f"no answer in {TIMEOUT_S:.0f} s", remedy) from None
     if done.returncode != 0:
-        raise BuildError(_words(done.stderr.decode(errors="replace")) or f"exit status {done.returncode}")
+        raise BuildError(_clean_message(done.stderr.decode(errors="replace")) or f"exit status {done.returncode}")
     return done.stdout
 
 
-def _words(stderr: str) -> str:
-    """kustomize's complaint on one line, less its printed Go values.
+def _clean_message(stderr: str) -> str:
+    """Return kustomize's error message on one line, without its printed Go values.
 
-    >>> _words('Error: merging from generator &{0x1 <nil>}: id resid.ResId{Kind:"ConfigMap", Name:"a"} does not exist')
-    'merging from generator: ConfigMap a does not exist'
+    >>> _clean_message('Error: merging from generator &{0x1 <nil>}: id resid.ResId{Kind:"ConfigMap", Name:"a"} is gone')
+    'merging from generator: ConfigMap a is gone'
     """
     text = " ".join(stderr.split()).replace('\\"', '"').removeprefix("Error: ")
     text = re.sub(r" &\{[^}]*\}", "", text)

@@ -1,6 +1,9 @@
-"""Labels that manifests carry for the lab. A module of its own, as targets and systems look for them without a variant."""
+"""Labels that manifests have for the lab.
+
+They have a module to themselves, because targets and systems look for them without a variant.
+"""
 
 from __future__ import annotations
 
 ROLE_LABEL = "lab/role"
-"""On every workload: what it is to the lab, a `Role`."""
+"""The label of every workload whose value is its `Role` in the lab."""

@@ -1,11 +1,11 @@
-"""Names of variants: how a parent with a component is written, and what each was called before.
+"""Names of variants: the form of a parent with components, and the former names of each.
 
-    somaxconn-128                    ROOT+somaxconn-128: a component by itself stands on the root of its system
-    somaxconn-128+somaxconn-32768    its baseline is what stands before the first +
-    A+B++C                           its baseline is A+B, which stands before the last ++
+    somaxconn-128                    ROOT+somaxconn-128: a component without a parent stands on the root of its system
+    somaxconn-128+somaxconn-32768    its baseline is the part before the first +
+    A+B++C                           its baseline is A+B, the part before the last ++
 
-`manifests/aliases.toml` has the names of before: on a command line and in a stored run they mean the same variant as ever.
-Refuses to know whether a variant can be rendered: whoever loads it finds that out.
+`manifests/aliases.toml` has the former names: on a command line and in a stored run they still mean the same variant.
+Whether a variant can be rendered is not known here: the caller that loads it finds out.
 """
 
 from __future__ import annotations
@@ -21,30 +21,35 @@ from lab.model.variants.knobs import MANIFESTS, knob_names
 
 ALIASES = "aliases.toml"
 AT = "@"
-"""Between a variant's name and the commit whose manifests it is of: they lie beside the others, in `at-COMMIT`."""
+"""The separator between a variant's name and the commit of its manifests, which are in the folder `at-COMMIT`."""
 ON, ON_TOP = "+", "++"
-"""Before a variant's own components: where its parent's name is one word, and where it is not."""
+"""The separators before a variant's components: for a parent whose name is a single word, and for any other."""
 _ARM = re.compile(r"(?P<variant>.+?)(?P<more>-again|-null-\d+)?")
 
 
 class Aliases(Record, strict=True):
-    """The file of former names: each → the present one."""
+    """The file of former names, each with the present one."""
 
     root: str = ""
-    """The root of components whose names begin with no other system's; empty in manifests from before there was such a file."""
+    """The root of components whose names begin with no other system's; empty where manifests have no such file."""
     variants: dict[str, str]
     components: dict[str, str]
     gone: dict[str, str]
-    """Variants that there are not any more → the one that makes the system do the same now. Stored runs keep their names."""
+    """The variants that no longer exist, each with the one that now does the same; stored runs keep their names."""
 
 
 def overlay_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the names of the variants that have a folder of their own."""
+    """Return the names of the variants that have a folder."""
     return folders(manifests / "overlays")
 
 
 def aliases(manifests: Path = MANIFESTS) -> Aliases:
-    """Return the former names. None where these manifests are from before there was such a file. UsageError for a faulty file."""
+    """Return the former names; none where these manifests are from before there was such a file.
+
+    Raises:
+        UsageError: The file is faulty.
+
+    """
     path = manifests / ALIASES
     try:
         return _read(path, path.stat().st_mtime_ns)
@@ -59,27 +64,27 @@ def _read(path: Path, time_ns: int) -> Aliases:
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the parent and the components on it; of a name of one word, this word and none."""
+    """Split a name into the parent and the components on it; a name of one word is a parent without components."""
     if ON_TOP in name:
-        parent, _, own = name.rpartition(ON_TOP)
+        parent, _, components = name.rpartition(ON_TOP)
     elif ON in name:
-        parent, _, own = name.partition(ON)
+        parent, _, components = name.partition(ON)
     else:
         return name, ()
-    return parent, tuple(own.split(ON))
+    return parent, tuple(components.split(ON))
 
 
-def join_name(parent: str, own: Sequence[str], manifests: Path = MANIFESTS) -> str:
-    """Return the name of a variant that has these components on a parent, given by its present name."""
-    below, components = split_name(parent)
-    short = components[0] if len(components) == 1 and below == root_of(components[0], manifests) else ""
+def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:
+    """Return the name of a variant with these components on a parent, which is given by its present name."""
+    grandparent, components = split_name(parent)
+    short = components[0] if len(components) == 1 and grandparent == root_of(components[0], manifests) else ""
     if short and short not in overlay_names(manifests):
         parent = short
-    return f"{parent}{ON_TOP if ON in parent else ON}{ON.join(own)}"
+    return f"{parent}{ON_TOP if ON in parent else ON}{ON.join(added)}"
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
-    """Return the root that a component stands on where no parent is named: that of the system with which its name begins."""
+    """Return the root of a component without a parent: that of the system with which its name begins."""
     return max(
         (name for name in overlay_names(manifests) if component.startswith(f"{name}-")),
         key=len,
@@ -88,54 +93,57 @@ def root_of(component: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_name(name: str, manifests: Path = MANIFESTS) -> str:
-    """Return what a variant is called now, by any of its names; a name that nothing has comes back as it is."""
+    """Return the present name of a variant from any of its names; an unknown name returns unchanged."""
     stem, at, ref = name.partition(AT)
     if at:
         return f"{present_name(stem, manifests)}{AT}{ref}"
     former = aliases(manifests)
     if name in overlay_names(manifests):
         return name
-    if (now := former.variants.get(name) or former.gone.get(name)) is not None:
-        return now
-    parent, own = split_name(name)
-    if own:
-        own = tuple(former.components.get(each, each) for each in own)
-        return join_name(present_name(parent, manifests), own, manifests)
+    if (present := former.variants.get(name) or former.gone.get(name)) is not None:
+        return present
+    parent, components = split_name(name)
+    if components:
+        components = tuple(former.components.get(component, component) for component in components)
+        return join_name(present_name(parent, manifests), components, manifests)
     component = former.components.get(name, name)
     return f"{root_of(component, manifests)}{ON}{component}" if component in knob_names(manifests) else name
 
 
 def present_arm(name: str) -> str:
-    """Return what an arm of a stored run is called now: as its variant, whose second measurement or null arm it may be."""
+    """Return the present name of an arm of a stored run, which may be a second measurement or a null arm."""
     parts = _ARM.fullmatch(name)
     return stored_name(parts["variant"]) + (parts["more"] or "") if parts else name
 
 
 def stored_name(name: str) -> str:
-    """Return what a variant of a stored run is called now. Where it did something else then, it keeps its name."""
+    """Return the present name of a variant of a stored run; it keeps its name where it did something else then."""
     return name if name in aliases().gone else present_name(name)
 
 
 def spellings(name: str) -> Iterator[str]:
-    """Yield a variant's present name, then every one that it had before."""
+    """Yield a variant's present name, then every former one."""
     former = aliases()
     yield name
-    yield from (old for old, now in former.variants.items() if now == name)
-    parent, own = split_name(name)
-    if own:
-        before = {now: old for old, now in former.components.items()}
-        for under in spellings(present_name(parent)):
-            for components in (own, tuple(before.get(each, each) for each in own)):
-                yield f"{under}{ON_TOP if ON in under else ON}{ON.join(components)}"
+    yield from (old for old, present in former.variants.items() if present == name)
+    parent, components = split_name(name)
+    if components:
+        before = {present: old for old, present in former.components.items()}
+        for parent_name in spellings(present_name(parent)):
+            for spelled in (components, tuple(before.get(component, component) for component in components)):
+                yield f"{parent_name}{ON_TOP if ON in parent_name else ON}{ON.join(spelled)}"
 
 
 def name_in(name: str, manifests: Path) -> str:
-    """Return the name by which these manifests, which may be older than the checkout's, have a variant; its own where they have none."""
+    """Return the name of a variant in these manifests, which may be older than the checkout's.
+
+    A variant that they do not have keeps its name.
+    """
     present = present_name(name, manifests)
     return (
         present
         if is_variant(present, manifests)
-        else next((each for each in spellings(name) if is_variant(each, manifests)), name)
+        else next((spelling for spelling in spellings(name) if is_variant(spelling, manifests)), name)
     )
 
 
@@ -144,5 +152,5 @@ def is_variant(name: str, manifests: Path = MANIFESTS) -> bool:
     present = present_name(name, manifests)
     if present in overlay_names(manifests):
         return True
-    parent, own = split_name(present)
-    return bool(own) and set(own) <= set(knob_names(manifests)) and is_variant(parent, manifests)
+    parent, components = split_name(present)
+    return bool(components) and set(components) <= set(knob_names(manifests)) and is_variant(parent, manifests)

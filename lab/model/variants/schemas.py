@@ -1,11 +1,11 @@
-"""Variants against Kubernetes' own schemas, strictly: what each renders, and what is wrong in it.
+"""Strict validation of what variants render, against Kubernetes' schemas and those of custom kinds.
 
     direct: Deployment backend-a: /spec/replicas: 'two' is not of type 'integer', 'null'
     direct: Summary: 4 objects - Valid: 3, Invalid: 1, Errors: 0
 
-Kubernetes' kinds are validated by `kubernetes-validate`, whose wheel holds their schemas; any other kind by its own,
-manifests/schemas/<kind>-<group's first word>-<version>.json. Never asks the network. Refuses a field that a schema does not know,
-and a kind without one.
+Kubernetes' kinds are validated by `kubernetes-validate`, whose wheel contains their schemas. Any other kind is validated by
+manifests/schemas/<kind>-<group's first word>-<version>.json. No network is used. A field that a schema does not have is a fault, and so is
+a kind without a schema.
 """
 
 from __future__ import annotations
@@ -27,20 +27,24 @@ from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import chain, covering_names, objects_of
 
 KUBERNETES = "1.34"
+"""The version of Kubernetes whose schemas are used."""
 
 Status = Literal["Valid", "Invalid", "Errors"]
 STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 
 
 @cache
-def _finding(custom: Path, text: str) -> tuple[Status, str]:
-    """Return what came of one object as JSON, and its fault: overlays have most of theirs in common.
+def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
+    """Return the status of an object and its fault; cached, because overlays share most of their objects.
 
-    `custom`: the folder of the schemas of kinds that Kubernetes does not have.
+    Args:
+        schemas: The folder of the schemas of kinds that Kubernetes does not have.
+        text: The object as JSON.
+
     """
     item = json.loads(text)
     group, _, version = item["apiVersion"].rpartition("/")
-    path = custom / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
+    path = schemas / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
     try:
         try:
             kubernetes_validate.validate(item, KUBERNETES, strict=True)
@@ -58,41 +62,44 @@ def _finding(custom: Path, text: str) -> tuple[Status, str]:
 
 
 def refused(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
-    """Why an object is none of its kind, by the place in it; empty where it is one, and of a kind without a schema."""
-    status, fault = _finding(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
+    """Return why an object is invalid, with the place in it; empty if it is valid, or its kind has no schema."""
+    status, fault = _validate_object(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
     return fault if status == "Invalid" else ""
 
 
 def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
-    """(of a variant its faults, then how many objects are what; whether it is without fault)."""
-    folder = manifests / "overlays" / variant  # which people apply as it is
+    """Return the faults of a variant and a summary, as lines, and whether it is without fault."""
+    folder = manifests / "overlays" / variant  # which people apply directly
     try:
         items = kustomize.objects(kustomize.render([folder])) if folder.is_dir() else objects_of(variant, manifests)
     except (kustomize.BuildError, UsageError) as error:
         return [f"{variant}: does not build: {error}"], False
     texts = (json.dumps(item, sort_keys=True, default=str) for item in items)
-    findings = [_finding(manifests / "schemas", text) for text in texts]
+    results = [_validate_object(manifests / "schemas", text) for text in texts]
     lines = [
         f"{variant}: {item['kind']} {item['metadata']['name']}: {fault}"
-        for item, (_, fault) in zip(items, findings, strict=True)
+        for item, (_, fault) in zip(items, results, strict=True)
         if fault
     ]
-    counts = Counter(status for status, _ in findings)
-    told = ", ".join(f"{status}: {counts[status]}" for status in STATUSES)
-    return [*lines, f"{variant}: Summary: {len(items)} objects - {told}"], not lines
+    counts = Counter(status for status, _ in results)
+    summary = ", ".join(f"{status}: {counts[status]}" for status in STATUSES)
+    return [*lines, f"{variant}: Summary: {len(items)} objects - {summary}"], not lines
 
 
 def main(names: Sequence[str]) -> int:
-    """Reports on every one (none named: on those that hold everything); 1 if one does not build or has an object that is not valid."""
+    """Report on these variants, or on `covering_names` without any, and return the exit status.
+
+    It is 1 if a variant does not build or has an invalid object, and 2 for an unknown variant.
+    """
     try:
-        known = [chain(name)[-1].name for name in names]
+        variants = [chain(name)[-1].name for name in names]
     except UsageError as error:
         sys.stderr.write(f"validate: {error}\n")
         return 2
     failed = False
-    for variant in known or covering_names():
-        lines, holds = report(variant)
-        failed |= not holds
+    for variant in variants or covering_names():
+        lines, valid = report(variant)
+        failed |= not valid
         sys.stdout.writelines(f"{line}\n" for line in lines)
     return int(failed)
 

@@ -1,10 +1,10 @@
-"""Variants: kustomize overlays → what to apply, what to read back, and what they claim to change.
+"""The model of variants: kustomize overlays with what to apply, what to read back, and what they claim to change.
 
     manifests/overlays/keepalive/    a variant: its baseline (another overlay) or its bases, and a list of knobs
-    <root>+<knob>+<knob>             a variant without a folder (`naming` has the rules, and the names of before)
+    <root>+<knob>+<knob>             a variant without a folder (`naming` has the rules, and the former names)
 
-Refuses variants that would measure nothing: knobs that change nothing, patches that match nothing, containers
-that exist in a patch only. Whether a knob *takes* is read back from the running system, elsewhere.
+Variants that would measure nothing are refused: knobs that change nothing, patches that match nothing, containers
+that exist in a patch only. Whether a knob takes effect is read back from the running system, elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, load_knob, targets
-from lab.model.variants.knobs import Check as Check  # what a variant is read back by
+from lab.model.variants.knobs import Check as Check  # the type of a variant's read-backs, for importers
 from lab.model.variants.naming import (
     AT,
     aliases,
@@ -40,19 +40,26 @@ from lab.model.variants.naming import (
 )
 
 KEYS = {"resources", "components"}
-"""What an overlay's kustomization.yaml may hold beside apiVersion, kind and metadata: a change is a knob's."""
+"""The keys that an overlay's kustomization.yaml may have besides apiVersion, kind and metadata.
+
+Patches are not among them: only knobs make changes.
+"""
 
 KNOWN_AS = "lab/known-as"
-"""Annotation of a base's Deployment: `deployment/container`, the names under which users have it."""
+"""The annotation of a base's Deployment with the names that users know: `deployment/container`."""
 
 
 Family = Literal["as shipped", "equal work"]
+"""The families of systems that are compared only among themselves."""
 AS_SHIPPED: Family = "as shipped"
-"""Each system with its own defaults; in the other family all have the same TLS, log, headers, buffering and workers."""
+"""The family of systems with their defaults.
+
+In the other family all have the same TLS, log, headers, buffering and workers.
+"""
 
 
 class Overlay(Record):
-    """One overlay's annotations and lists, or what `overlay+knob` would say in a file; not rendered."""
+    """The annotations and lists of one overlay, or those that `overlay+knob` would have in a file; not rendered."""
 
     name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it is, against its baseline")
@@ -101,12 +108,12 @@ class Overlay(Record):
 
 
 class Variant(Record):
-    """One overlay, rendered.
+    """A rendered overlay.
 
-    `baseline` is the parent overlay's name, None for a root. `knobs` are those of the whole chain, root
+    `baseline` is the parent overlay's name, None for a root. `knobs` are those of the complete chain, root
     first; `own_knobs` those that this overlay adds to its baseline. `manifests` are the objects that
     `kustomize build` printed. `readback` is the union of the checks of all overlays of the chain and of all
-    knobs, later ones replacing earlier ones that read the same thing.
+    knobs; a later check replaces an earlier one with the same subject.
     """
 
     name: str
@@ -129,64 +136,72 @@ class Variant(Record):
     )
 
     def refuse_on(self, target: str) -> None:
-        """NotMeasurableError for a target that cannot run its system, or has nothing of what a knob sets."""
+        """Refuse a target that cannot run this variant's system, or does not have what a knob sets.
+
+        Raises:
+            NotMeasurableError: The target is not one of `only_on`.
+
+        """
         if self.only_on and target not in self.only_on:
-            where = " and ".join(self.only_on)
+            targets_text = " and ".join(self.only_on)
             raise NotMeasurableError(
-                "target", self.name, f"it runs on target {where} alone", f"--target {self.only_on[0]}"
+                "target", self.name, f"it runs on target {targets_text} alone", f"--target {self.only_on[0]}"
             )
 
     @property
     def compared_with(self) -> str | None:
-        """Its baseline, or the other system that a root names; None for a root that stands alone."""
+        """The baseline, or the other system that a root names; None for a root that is compared with nothing."""
         return self.baseline or self.compare_with
 
     @property
     def sweep(self) -> str | None:
-        """The sweep that its last own knob names; None without knobs of its own."""
+        """The sweep that the last of its `own_knobs` names; None without any."""
         return self.knobs[-1].sweep if self.own_knobs else None
 
     @property
     def primary_metric(self) -> Primary | None:
-        """What its overlay says, or what its last own knob's hypothesis is about; None where it is compared with nothing."""
+        """The primary metric of its overlay or of the last of `own_knobs`; None where it is compared with nothing."""
         if self.compared_with is None:
             return None
         return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
 
     @property
     def shared_cost(self) -> bool:
-        """Whether the cost of one of its own knobs, or of the system that it is, can lie in what a pair shares."""
+        """Whether one of its `own_knobs`, or the system of a root, can have a shared-resource cost."""
         if self.baseline is None and self.root_cost == "shared":
             return True
         return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def dose(self) -> float:
-        """Units of a known cost that its own knobs add."""
+        """The units of a known cost that its `own_knobs` add."""
         return sum(knob.dose or 0.0 for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def manifests_sha256(self) -> str:
-        """By which a run knows again what it applied."""
+        """The digest of the manifests, by which a run recognizes what it applied."""
         return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()
 
     @property
     def needs(self) -> str:
-        """What no sweep does and every own knob needs for an effect to show; empty where one of them needs nothing."""
-        own = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
-        return "; ".join(dict.fromkeys(filter(None, own))) if all(own) else ""
+        """The needs of its `own_knobs` that no sweep fulfils yet; empty where one of them needs nothing."""
+        needs = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
+        return "; ".join(dict.fromkeys(filter(None, needs))) if all(needs) else ""
 
 
 def variant_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return every variant that is listed: the overlays' folders, and each component on the parents that its `lab/on` names."""
+    """Return the listed variants: the overlays' folders, and each component on the parents in its `lab/on`."""
     files = sorted(manifests.glob("components/*/kustomization.yaml"))
     times = tuple(path.stat().st_mtime_ns for path in files)
-    return sorted({*overlay_names(manifests), *_listed(manifests, times)})
+    return sorted({*overlay_names(manifests), *_list_components(manifests, times)})
 
 
 @lru_cache(maxsize=8)
-def _listed(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
-    """`times_ns`: of the components' files, so that they are read anew when one changes."""
+def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
+    """Return each component on the parents in its `lab/on`.
+
+    The times of the components' files belong to the cache's key, so that they are read anew when one changes.
+    """
     names: list[str] = []
     for component in knob_names(manifests):
         _, values = annotated.read(manifests / annotated.COMPONENTS / component, Knob, KNOB_KEYS)
@@ -196,39 +211,55 @@ def _listed(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the fewest variants that hold every overlay and every component: the overlays, and one more for each component of none of them.
+    """Return the fewest variants that contain every overlay and every component.
 
-    That is the first on which it is listed, else its own system's root.
+    They are the overlays, and another variant for each component in none of them: the first on which it is listed, else its system's
+    root with it.
     """
-    own = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
+    used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
-    left = [knob for knob in knob_names(manifests) if knob not in own]
-    return [*overlay_names(manifests), *(listed.get(knob, present_name(knob, manifests)) for knob in left)]
+    unused = [knob for knob in knob_names(manifests) if knob not in used]
+    return [*overlay_names(manifests), *(listed.get(knob, present_name(knob, manifests)) for knob in unused)]
 
 
 def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
-    """Return what a variant renders, without any of the checks of `load_variant`. UsageError where it does not build."""
+    """Return the objects that a variant renders, without any of the checks of `load_variant`.
+
+    Raises:
+        UsageError: It does not build.
+
+    """
     return kustomize.objects(_render(load_overlay(name, manifests), manifests))
 
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
-    """The overlay annotated as the direct reference. UsageError when there are two."""
-    found = [
+    """Return the name of the overlay that is annotated as the direct reference; None without one.
+
+    Raises:
+        UsageError: There are two.
+
+    """
+    names = [
         name for name in overlay_names(manifests) if _read_overlay(manifests / "overlays" / name, manifests).reference
     ]
-    if len(found) > 1:
-        raise UsageError("manifests/overlays", f"{' and '.join(found)} are both annotated lab/reference", "keep one")
-    return found[0] if found else None
+    if len(names) > 1:
+        raise UsageError("manifests/overlays", f"{' and '.join(names)} are both annotated lab/reference", "keep one")
+    return names[0] if names else None
 
 
 def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
-    """One overlay's file, or what `parent+knob+knob` would say in one, by any of its names. UsageError; renders nothing."""
+    """Read the file of an overlay, or derive it for `parent+knob+knob`, by any of its names; nothing is rendered.
+
+    Raises:
+        UsageError: There is no such variant, or a file is faulty.
+
+    """
     name = present_name(name, manifests) if manifests == MANIFESTS else name_in(name, manifests)
     if name in (folders := overlay_names(manifests)):
         return _read_overlay(manifests / "overlays" / name, manifests)
     parent, added = split_name(name)
     if not added:
-        raise UsageError("variant", f"unknown variant '{name}'", _nearest(name, manifests))
+        raise UsageError("variant", f"unknown variant '{name}'", _suggest_name(name, manifests))
     base = load_overlay(parent, manifests)
     knobs = [load_knob(knob, manifests) for knob in added]
     has_folder = base.name in folders
@@ -243,39 +274,47 @@ def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
     )
 
 
-def _nearest(name: str, manifests: Path) -> str:
-    """A remedy: the variant or component whose name, of now or of before, is nearest."""
+def _suggest_name(name: str, manifests: Path) -> str:
+    """Return a remedy: the variant or component with the nearest name, present or former."""
     former = aliases(manifests)
-    known = {*variant_names(manifests), *knob_names(manifests), *former.variants, *former.components, *former.gone}
-    near = did_you_mean(name, known)
-    return near if near.startswith("did") else f"known: {', '.join(overlay_names(manifests))}; `just list` has all"
+    names = {*variant_names(manifests), *knob_names(manifests), *former.variants, *former.components, *former.gone}
+    hint = did_you_mean(name, names)
+    return hint if hint.startswith("did") else f"known: {', '.join(overlay_names(manifests))}; `just list` has all"
 
 
 def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
-    """The overlay with all its baselines, root first. UsageError for a circle and for a knob that comes twice."""
-    found = [load_overlay(name, manifests)]
-    while (parent := found[0].baseline) is not None:
-        if parent in [overlay.name for overlay in found]:
-            where = annotated.place(manifests / "overlays" / parent)
-            raise UsageError(where, f"resources: a circle of baselines through '{parent}'", "let one of them be a root")
-        found.insert(0, load_overlay(parent, manifests))
+    """Return the overlay with all its baselines, root first.
+
+    Raises:
+        UsageError: The baselines form a circle, or a knob is listed twice.
+
+    """
+    overlays = [load_overlay(name, manifests)]
+    while (parent := overlays[0].baseline) is not None:
+        if parent in [overlay.name for overlay in overlays]:
+            place = annotated.place(manifests / "overlays" / parent)
+            raise UsageError(place, f"resources: a circle of baselines through '{parent}'", "let one of them be a root")
+        overlays.insert(0, load_overlay(parent, manifests))
     owner: dict[str, str] = {}
-    for overlay in found:
+    for overlay in overlays:
         for knob in overlay.own_knobs:
             if knob in owner:
-                whose = "twice" if owner[knob] == overlay.name else f"again, which '{owner[knob]}' has"
-                raise UsageError("variant", f"'{overlay.name}' lists knob '{knob}' {whose}", "name it once")
+                repetition = "twice" if owner[knob] == overlay.name else f"again, which '{owner[knob]}' has"
+                raise UsageError("variant", f"'{overlay.name}' lists knob '{knob}' {repetition}", "name it once")
             owner[knob] = overlay.name
-    return tuple(found)
+    return tuple(overlays)
 
 
 def of_the_node(name: str) -> bool:
-    """Whether a variant sets what is the node's own, which only a cluster's can be; False for one that there is not any more."""
+    """Return whether a variant sets a property of the whole node, as only a cluster allows.
+
+    The result is False for a variant that no longer exists.
+    """
     try:
         return any(
             check.kind == "node"
-            for each in chain(name)
-            for knob in each.own_knobs
+            for overlay in chain(name)
+            for knob in overlay.own_knobs
             for check in load_knob(knob).readback
         )
     except UsageError:
@@ -283,18 +322,25 @@ def of_the_node(name: str) -> bool:
 
 
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
-    """One variant by its folder or as `overlay+knob+knob`, rendered and checked. UsageError with place, fault and remedy.
+    """Render a variant and check it.
 
-    `fixtures`: components of manifests/fixtures that its objects are laid over with, for a disturbance to be seen by.
+    Args:
+        name: The name of its folder, or `overlay+knob+knob`.
+        manifests: The folder of the manifests.
+        fixtures: Components of manifests/fixtures that are applied on top, so that a disruption can be observed.
+
+    Raises:
+        UsageError: It is unknown or faulty; the error has place, fault and remedy.
+
     """
     stem, at, ref = name.partition(AT)
     if at:
         return load_variant(stem, manifests / f"at-{ref}", fixtures).model_copy(update={"name": name})
     overlays = chain(name, manifests)
     overlay = overlays[-1]
-    own = [load_knob(knob, manifests) for knob in overlay.own_knobs]
-    knobs = (*(load_knob(knob, manifests) for each in overlays[:-1] for knob in each.own_knobs), *own)
-    _refuse_contradiction(overlay, own)
+    added = [load_knob(knob, manifests) for knob in overlay.own_knobs]
+    knobs = (*(load_knob(knob, manifests) for parent in overlays[:-1] for knob in parent.own_knobs), *added)
+    _refuse_contradiction(overlay, added)
     objects = kustomize.objects(_render(overlay, manifests))
     _refuse_idle_knobs(overlay, objects, manifests)
     if fixtures:
@@ -315,30 +361,46 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         family=overlays[0].family,
         root_cost=overlays[0].cost,
         base=overlays[0].resources[-1].name if overlays[0].resources else "",
-        only_to_measure_by="; ".join(filter(None, (each.only_to_measure_by for each in (overlay, *own)))),
-        readback=tuple({check.subject: check for each in (*overlays, *knobs) for check in each.readback}.values()),
+        only_to_measure_by="; ".join(filter(None, (part.only_to_measure_by for part in (overlay, *added)))),
+        readback=tuple({check.subject: check for part in (*overlays, *knobs) for check in part.readback}.values()),
     )
 
 
 def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
-    """The targets that each of these has that names any; empty = every one. UsageError where no target is left."""
-    named = [words.split() for words in stated if words]
-    left = tuple(target for target in named[0] if all(target in words for words in named)) if named else ()
-    if named and not left:
-        fault = f"lab/only-on: no target has all of it: {'; '.join(map(' '.join, named))}"
+    """Return the targets that all these `lab/only-on` texts allow; empty = every target.
+
+    Args:
+        name: The name of the variant, for the error.
+        stated: The texts, each with targets separated by spaces; an empty text allows every target.
+
+    Raises:
+        UsageError: No target is allowed by all.
+
+    """
+    lists = [text.split() for text in stated if text]
+    common = tuple(target for target in lists[0] if all(target in targets for targets in lists)) if lists else ()
+    if lists and not common:
+        fault = f"lab/only-on: no target has all of it: {'; '.join(map(' '.join, lists))}"
         raise UsageError("variant", f"'{name}': {fault}", "leave one of its knobs out")
-    return left
+    return common
 
 
 def without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
-    """The variant less some of its own knobs, but read back as if it had them: a sabotage that must be caught. UsageError."""
-    others = [own for own in variant.own_knobs if own not in knobs]
-    rendered = _render(load_overlay(variant.name, manifests), manifests, others)
+    """Return the variant without some of its `own_knobs`, but with their read-backs, which must then fail.
+
+    This is the mutation testing of the read-backs.
+
+    Raises:
+        UsageError: It does not build.
+
+    """
+    remaining = [knob for knob in variant.own_knobs if knob not in knobs]
+    rendered = _render(load_overlay(variant.name, manifests), manifests, remaining)
     return variant.model_copy(update={"manifests": kustomize.objects(rendered)})
 
 
 def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """A unified diff of the rendered objects against the baseline's; empty for a root."""
+    """Return a unified diff of the rendered objects against the baseline's; empty for a root."""
     if variant.baseline is None:
         return ""
     return differences.unified(
@@ -347,40 +409,40 @@ def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """What applies the own knobs to a cluster of one's own. Empty for a root, and for what is only to measure by.
+    """Return the commands and patches that apply the variant's `own_knobs` to a user's cluster.
 
-    `oc` commands for the knobs that OpenShift's operator has a field for; for the others patches as YAML, under the names
-    that users know.
+    They are `oc` commands for the knobs that OpenShift's operator has a field for, and for the others patches as YAML, with the names
+    that users know. The text is empty for a root, and for a variant that exists only to measure with.
     """
     if variant.baseline is None or variant.only_to_measure_by:
         return ""
-    own = [knob for knob in variant.knobs if knob.name in variant.own_knobs]
+    knobs = [knob for knob in variant.knobs if knob.name in variant.own_knobs]
     commands = openshift.snippet(openshift_patches(variant))
-    others = [knob.name for knob in own if not knob.openshift]
-    if not others:
+    patched = [knob.name for knob in knobs if not knob.openshift]
+    if not patched:
         return commands
     objects = variant.manifests
     if commands:
-        objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, others))
-    labelled = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
-    found = [commands] if commands else []
+        objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, patched))
+    user_names = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
+    parts = [commands] if commands else []
     for patch in differences.patches(objects_of(variant.baseline, manifests), objects):
-        if known_as := labelled[differences.label(patch)]:
+        if known_as := user_names[differences.label(patch)]:
             lab_name = patch["metadata"]["name"]
             patch["metadata"]["name"], container = known_as.split("/")
             for item in patch.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
                 item["name"] = container if item["name"] == lab_name else item["name"]
-        found.append(differences.dump(patch))
-    return "---\n".join(found)
+        parts.append(differences.dump(patch))
+    return "---\n".join(parts)
 
 
 def openshift_patches(variant: Variant) -> list[dict[str, Any]]:
-    """What sets its own knobs on OpenShift, as far as its operator has a field for them."""
+    """Return the patches that set a variant's `own_knobs` on OpenShift, where its operator has a field for them."""
     return [patch for knob in variant.knobs if knob.name in variant.own_knobs for patch in knob.openshift]
 
 
 def annotation_schema() -> dict[str, Any]:
-    """JSON Schema of what `metadata.annotations` may hold, as `lab/schema/annotations.json` has it."""
+    """Return the JSON Schema of `metadata.annotations`, the content of `lab/schema/annotations.json`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "metadata.annotations of manifests/components (component) and manifests/overlays (overlay); check: one of the list in lab/readback",
@@ -393,32 +455,32 @@ def annotation_schema() -> dict[str, Any]:
 
 
 def _read_overlay(folder: Path, manifests: Path) -> Overlay:
-    where = annotated.place(folder)
+    place = annotated.place(folder)
     content, values = annotated.read(folder, Overlay, KEYS)
     root = manifests.resolve()
-    resources, listed = (
+    resources, components = (
         [(folder / str(entry)).resolve() for entry in content.get(key, [])] for key in ("resources", "components")
     )
-    own = [path for path in resources if path.parent == folder.resolve() and path.is_file()]
-    for key, paths, what, places in (
+    object_files = [path for path in resources if path.parent == folder.resolve() and path.is_file()]
+    for key, paths, kind, parent_folders in (
         (
             "resources",
-            [path for path in resources if path not in own],
+            [path for path in resources if path not in object_files],
             "overlay or base",
             (root / "overlays", root / "base"),
         ),
-        ("components", listed, "knob", (root / annotated.COMPONENTS,)),
+        ("components", components, "knob", (root / annotated.COMPONENTS,)),
     ):
         for path in paths:
-            if path.parent not in places or not path.is_dir():
-                known = [name for each in places for name in annotated.folders(each)]
-                raise UsageError(where, f"{key}: there is no {what} '{path.name}'", did_you_mean(path.name, known))
+            if path.parent not in parent_folders or not path.is_dir():
+                names = [name for parent_folder in parent_folders for name in annotated.folders(parent_folder)]
+                raise UsageError(place, f"{key}: there is no {kind} '{path.name}'", did_you_mean(path.name, names))
     parents = [path.name for path in resources if path.parent == root / "overlays"]
     parent = parents[0] if parents else None
     rules = (
         (not resources, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)"),
         (
-            own and listed,
+            object_files and components,
             "components: beside objects of its own",
             f"leave them out: {folder.name}+COMPONENT is the variant with one",
         ),
@@ -433,7 +495,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
             "leave it out: the baseline brings its own",
         ),
         (
-            parent is not None and not listed,
+            parent is not None and not components,
             f"components: none, so that it is its baseline '{parent}' again",
             "list a knob",
         ),
@@ -445,85 +507,105 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     )
     for broken, fault, remedy in rules:
         if broken:
-            raise UsageError(where, fault, remedy)
+            raise UsageError(place, fault, remedy)
     for key in ("compare_with", "stands_in_for"):
-        other = values.get(key)
-        if other is not None and (other == folder.name or not is_variant(other, manifests)):
-            others = [name for name in overlay_names(manifests) if name != folder.name]
-            fault = f"there is no other variant '{other}'"
-            raise UsageError(f"{where}: metadata.annotations: {annotated.key(key)}", fault, did_you_mean(other, others))
-    shown = [folder.resolve()] if own else resources
-    found = {"baseline": parent, "resources": shown, "own_knobs": [path.name for path in listed]}
-    return annotated.validated(Overlay, {"name": folder.name, **values, **found}, where, Check)
+        rival = values.get(key)
+        if rival is not None and (rival == folder.name or not is_variant(rival, manifests)):
+            rivals = [name for name in overlay_names(manifests) if name != folder.name]
+            fault = f"there is no other variant '{rival}'"
+            raise UsageError(f"{place}: metadata.annotations: {annotated.key(key)}", fault, did_you_mean(rival, rivals))
+    render_paths = [folder.resolve()] if object_files else resources
+    lists = {"baseline": parent, "resources": render_paths, "own_knobs": [path.name for path in components]}
+    return annotated.validated(Overlay, {"name": folder.name, **values, **lists}, place, Check)
 
 
 def _render(
     overlay: Overlay, manifests: Path, only: Sequence[str] | None = None, fixtures: Sequence[str] = ()
 ) -> bytes:
-    """With these of its own knobs only. By what it lists, not by its folder, so that overlays which begin alike share builds."""
-    own = overlay.own_knobs if only is None else only
-    laid_over = [manifests / "fixtures" / fixture for fixture in fixtures]
+    """Render an overlay from its lists.
+
+    Its folder is not built as a whole, so that overlays that begin with the same knobs share builds.
+
+    Args:
+        overlay: The overlay.
+        manifests: The folder of the manifests.
+        only: The knobs of `own_knobs` to apply; None = all.
+        fixtures: Components of manifests/fixtures that are applied on top.
+
+    Raises:
+        UsageError: It does not build.
+
+    """
+    applied = overlay.own_knobs if only is None else only
+    fixture_paths = [manifests / "fixtures" / fixture for fixture in fixtures]
     try:
         if not overlay.own_knobs:
-            return kustomize.render([manifests / "overlays" / overlay.name], laid_over)
-        knobs = (manifests / "components" / knob for knob in (*overlay.below, *own))
-        return kustomize.render(overlay.resources, [*knobs, *laid_over])
+            return kustomize.render([manifests / "overlays" / overlay.name], fixture_paths)
+        knobs = (manifests / "components" / knob for knob in (*overlay.below, *applied))
+        return kustomize.render(overlay.resources, [*knobs, *fixture_paths])
     except kustomize.BuildError as error:
         fault = f"kustomize: {error}".replace(f"{manifests}/", "manifests/")
         remedy = "a knob that names what this base does not have ends so, too"
         raise UsageError(overlay.name, fault, remedy) from None
 
 
-def _refuse_contradiction(overlay: Overlay, own: Sequence[Knob]) -> None:
-    said: dict[tuple[object, ...], tuple[str, str]] = {}
-    for knob in own:
+def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
+    values: dict[tuple[object, ...], tuple[str, str]] = {}
+    for knob in knobs:
         for check in knob.readback:
-            first, value = said.setdefault(check.subject, (knob.name, check.value))
+            first, value = values.setdefault(check.subject, (knob.name, check.value))
             if value != check.value:
                 fault = f"'{overlay.name}': knobs '{first}' and '{knob.name}' set the same thing, to {value} and to {check.value}"
                 raise UsageError("variant", fault, "keep one, or make one the baseline")
 
 
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
-    """Each own knob must matter: its targets exist, and a change that it makes lasts, or the render is another one without it."""
-    own = overlay.own_knobs
+    """Refuse a knob of `own_knobs` without effect.
+
+    The targets of its patches must exist. A change that it makes must last, or the render without it must differ.
+
+    Raises:
+        UsageError: A target does not exist, or a knob changes nothing.
+
+    """
+    knobs = overlay.own_knobs
     with ThreadPoolExecutor() as pool:
-        renders = list(pool.map(lambda count: _render(overlay, manifests, own[:count]), range(len(own))))
-    grown = [*map(kustomize.objects, renders), objects]
-    for knob, before, after in zip(own, grown, grown[1:], strict=False):
+        renders = list(pool.map(lambda count: _render(overlay, manifests, knobs[:count]), range(len(knobs))))
+    stages = [*map(kustomize.objects, renders), objects]
+    for knob, before, after in zip(knobs, stages, stages[1:], strict=False):
         folder = manifests / "components" / knob
-        where = annotated.place(folder)
-        known = {differences.label(obj) for obj in before}  # a patch may delete what it is for
-        known_objects = (*before, *(obj for obj in after if differences.label(obj) not in known))
+        place = annotated.place(folder)
+        old_labels = {differences.label(obj) for obj in before}  # a patch may delete its target
+        all_objects = (*before, *(obj for obj in after if differences.label(obj) not in old_labels))
         content, _ = annotated.read(folder, Knob, KNOB_KEYS)
-        for target in targets(content, where):
-            count = sum(map(target.means, known_objects))
+        for target in targets(content, place):
+            count = sum(map(target.means, all_objects))
             if count == 0 or (target.name and count > 1):
                 fault = f"patches.target: there is no {target} in '{overlay.name}'"
-                remedy = did_you_mean(str(target), {differences.label(obj) for obj in known_objects})
-                raise UsageError(where, fault, remedy)
+                remedy = did_you_mean(str(target), {differences.label(obj) for obj in all_objects})
+                raise UsageError(place, fault, remedy)
         lasting = differences.changes(before, after).items() & differences.changes(before, objects).items()
-        others = [other for other in own if other != knob]
-        if not lasting and _render(overlay, manifests, others) == _render(overlay, manifests):
+        remaining = [name for name in knobs if name != knob]
+        if not lasting and _render(overlay, manifests, remaining) == _render(overlay, manifests):
             fault = f"changes nothing: '{overlay.name}' renders the same without it"
-            raise UsageError(where, fault, "see that it names what exists and sets what was not so before")
+            raise UsageError(place, fault, "see that it names what exists and sets what was not so before")
 
 
 def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
-    """What kustomize lets through: containers without an image, images without a registry, a sysctl given twice."""
+    """Refuse faults that kustomize accepts: containers without image, images without registry, a repeated sysctl."""
     for obj in objects:
         pod = obj.get("spec", {}).get("template", {}).get("spec", {})
         place = f"{overlay.name}: {differences.label(obj)}"
         containers = [*pod.get("initContainers", []), *pod.get("containers", [])]
         for item in containers:
             if "image" not in item:
-                real = [each["name"] for each in containers if "image" in each]
+                names = [container["name"] for container in containers if "image" in container]
                 fault = f"container '{item['name']}' has no image: a patch made it up"
-                raise UsageError(place, fault, did_you_mean(item["name"], real))
+                raise UsageError(place, fault, did_you_mean(item["name"], names))
             if "/" not in item["image"]:
                 fault = f"container '{item['name']}': image '{item['image']}' names no registry"
                 remedy = "list it in manifests/images and end the component with `transformers: [../../images]`"
                 raise UsageError(place, fault, remedy)
         sysctls = [item["name"] for item in pod.get("securityContext", {}).get("sysctls", [])]
-        if twice := [name for name in sysctls if sysctls.count(name) > 1]:
-            raise UsageError(place, f"sysctl {twice[0]} is set twice", "keep one of the knobs that set it")
+        if repeated := [name for name in sysctls if sysctls.count(name) > 1]:
+            raise UsageError(place, f"sysctl {repeated[0]} is set twice", "keep one of the knobs that set it")

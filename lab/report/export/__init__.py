@@ -1,1 +1,1 @@
-"""Runs for other tools: flat tables, and OpenMetrics."""
+"""Exports of runs for other tools: flat tables, and OpenMetrics."""

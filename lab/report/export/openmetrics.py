@@ -1,9 +1,10 @@
-"""A run in the OpenMetrics text format 1.0, which Prometheus' older text format reads as well: gauges and histograms, no timestamps.
+"""A run in the OpenMetrics text format 1.0: gauges and histograms, without timestamps.
 
     Sample(block=2, achieved_rps=998.2, …)  →  lab_achieved_requests_per_second{arm="keepalive",block="2",run="…",…} 998.2
 
-One family after the other, every sample in each, by its label `sample`. Refuses to pool: a metric is one sample's. Prometheus'
-text format has no units and no end; it takes `# UNIT` and `# EOF` for comments. No family is of a type that it does not know.
+Each family has every sample, with the label `sample`. Nothing is pooled: a metric is that of one sample. Parsers of Prometheus' older text
+format read it as well: that format has no units and no end, but it takes `# UNIT` and `# EOF` for comments, and it knows the type of every
+family here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ BOUNDS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
-"""`le` of every histogram, `+Inf` beside: the same for all, so that they add up. The lab's own buckets are finer (`--what histograms`)."""
+"""The upper bounds (`le`) of the buckets of every histogram in seconds, without `+Inf`.
+
+They are the same for all histograms, so that these can be added. The lab's own buckets are finer (`--what histograms`).
+"""
 
 Number = float | int | None
 LABELS = ("run", "target", "variant", "arm", "point", "block", "valid", "reason", "generator", "sample")
@@ -36,9 +40,15 @@ LABELS = ("run", "target", "variant", "arm", "point", "block", "valid", "reason"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One gauge: a number of each sample, or, with a `label` of its own, one of each value of that; None is not there.
+    """One gauge of the export.
 
-    `unit` ends its name, as the format wants it; empty = none.
+    Attributes:
+        name: The name, which ends with the unit, as the format requires.
+        about: The help text.
+        read: Returns the number of a sample, or with a `label` its numbers by the label's values; None is left out.
+        unit: The unit; empty where there is none.
+        label: The name of a further label; empty where there is none.
+
     """
 
     name: str
@@ -77,57 +87,64 @@ GAUGES = (
 
 
 def exposition(record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]) -> bytes:
-    """Return the whole text. `histogram(sample, series)` is asked once for each."""
+    """Return the text of a run in the OpenMetrics format.
+
+    Args:
+        record: The run.
+        samples: The samples to export.
+        histogram: Returns the histogram of a sample and a series, or None; it is called once for each.
+
+    """
     facts = GaugeMetricFamily(
         "lab_run_fact", "what is known of the machine and the programs of the run", labels=("run", "fact", "value")
     )
     for fact, value in sorted(record.facts.items()):
-        facts.add_metric(_encodable(record.id, fact, value), 1)
-    gauges = (_gauge(family, record, samples) for family in (*GAUGES, *_outcomes(samples)))
-    histograms = (_histogram(series, record, samples, histogram) for series in SERIES)
+        facts.add_metric(_make_encodable(record.id, fact, value), 1)
+    gauges = (_make_gauge(family, record, samples) for family in (*GAUGES, *_yield_outcomes(samples)))
+    histograms = (_make_histogram(series, record, samples, histogram) for series in SERIES)
     families = [family for family in (*gauges, facts, *histograms) if family.samples]
     return generate_latest(SimpleNamespace(collect=lambda: families))
 
 
 def cumulative(histogram: Histogram) -> tuple[list[int], float]:
-    """(how many lie at or below each of `BOUNDS_S`, the sum in seconds).
+    """Return the number of requests at or below each of `BOUNDS_S`, and the sum of all latencies in seconds.
 
-    A request counts by the upper end of its fine bucket (at most 0.1 % high), so never too early. The generators print no sum: it
-    is that of the buckets' middles times their counts.
+    A request counts by the upper end of its fine bucket (at most 0.1 % too high), so never too early. The generators print no sum: it is
+    computed from the middles of the buckets and their counts.
     """
     filled = histogram.counts.nonzero()[0]
     counts = histogram.counts[filled]
     low, high = bucket_edges_s(filled)
     high_us, bounds_us = np.rint(high / UNIT_S), np.rint(np.asarray(BOUNDS_S) / UNIT_S)
-    below = [int(counts[high_us <= bound].sum()) for bound in bounds_us]
-    return below, float((counts * (low + high) / 2).sum())
+    counts_up_to = [int(counts[high_us <= bound].sum()) for bound in bounds_us]
+    return counts_up_to, float((counts * (low + high) / 2).sum())
 
 
-def _encodable(*texts: str) -> list[str]:
-    """Return labels' values without what UTF-8 cannot say: bytes of a command's that were no text."""
+def _make_encodable(*texts: str) -> list[str]:
+    """Return the values of labels without what UTF-8 cannot encode: bytes in a command that were not text."""
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-def _labels(record: RunRecord, sample: Sample, *more: str) -> list[str]:
-    """Return the values of LABELS, and of a family's own label."""
+def _list_label_values(record: RunRecord, sample: Sample, *more: str) -> list[str]:
+    """Return the values of LABELS, and of the further label of a family."""
     place = sample.target, sample.variant, sample.arm, sample.point.name, str(sample.block)
     state = str(sample.valid).lower(), sample.reason or "", sample.generator, sample.id
-    return _encodable(record.id, *place, *state, *more)
+    return _make_encodable(record.id, *place, *state, *more)
 
 
-def _gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) -> Metric:
-    own = [family.label] if family.label else []
-    made = GaugeMetricFamily(family.name, family.about, labels=[*LABELS, *own], unit=family.unit)
+def _make_gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) -> Metric:
+    further_labels = [family.label] if family.label else []
+    metric = GaugeMetricFamily(family.name, family.about, labels=[*LABELS, *further_labels], unit=family.unit)
     for sample in samples:
         read = family.read(sample)
         for value, number in read.items() if isinstance(read, Mapping) else [("", read)]:
             if number is not None:
-                made.add_metric(_labels(record, sample, *([value] if own else [])), number)
-    return made
+                metric.add_metric(_list_label_values(record, sample, *([value] if further_labels else [])), number)
+    return metric
 
 
-def _outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
-    """What came of disturbances: `gap_s` → lab_outcome_gap_seconds."""
+def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
+    """Yield a family for each outcome of a disruption: `gap_s` becomes lab_outcome_gap_seconds."""
     for name in dict.fromkeys(name for sample in samples for name in sample.outcome):
         unit = {"_s": "seconds", "_bytes": "bytes"}.get((re.search(r"_(s|bytes)$", name) or [""])[0], "")
         stem = re.sub(r"\W", "_", re.sub(r"_(s|bytes)$", "", name), flags=re.ASCII)
@@ -140,7 +157,7 @@ def _outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
         )
 
 
-def _histogram(
+def _make_histogram(
     series: str, record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]
 ) -> Metric:
     name = f"lab_{series}_seconds" if series == "latency" else f"lab_{series}_latency_seconds"
@@ -149,11 +166,11 @@ def _histogram(
         if series == "latency"
         else "when they were sent"
     )
-    about = f"of answered requests, from {since}; the sum is taken from the lab's fine buckets (0.1 % wide), at their middles"
-    made = HistogramMetricFamily(name, about, labels=LABELS, unit="seconds")
+    text = f"of answered requests, from {since}; the sum is taken from the lab's fine buckets (0.1 % wide), at their middles"
+    metric = HistogramMetricFamily(name, text, labels=LABELS, unit="seconds")
     for sample in samples:
-        if (found := histogram(sample, series)) is not None:
-            below, sum_s = cumulative(found)
-            buckets = [(str(bound), count) for bound, count in zip(BOUNDS_S, below, strict=True)]
-            made.add_metric(_labels(record, sample), [*buckets, ("+Inf", found.total)], sum_s)
-    return made
+        if (of_sample := histogram(sample, series)) is not None:
+            counts, sum_s = cumulative(of_sample)
+            buckets = [(str(bound), count) for bound, count in zip(BOUNDS_S, counts, strict=True)]
+            metric.add_metric(_list_label_values(record, sample), [*buckets, ("+Inf", of_sample.total)], sum_s)
+    return metric

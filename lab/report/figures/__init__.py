@@ -1,7 +1,7 @@
-"""Figures: a frame in, a plotly Figure out. Nothing is saved, read or judged here; seconds and bytes become readable units.
+"""Figures: functions that take a frame and return a plotly Figure.
 
-Every figure has a title, axes with units and hover texts, and is legible on white and on black: text and grid are a middle
-grey, the paper is left transparent.
+Nothing is saved, read or judged here; seconds and bytes become readable units. Every figure has a title, axes with units and hover texts. It
+is legible on white and on black: text and grid are a middle grey, and the paper is transparent.
 """
 
 from __future__ import annotations

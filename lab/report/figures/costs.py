@@ -1,5 +1,7 @@
-"""What a request costs: taken apart, one bar for each step between two systems, each hanging where the one above it ends; and what two alike
-differ by, each dot the workers between two reloads, one column for each bring-up.
+"""The figures of the CPU cost of a request: the steps between systems, and the difference between two alike systems.
+
+The ladder has a bar for each step between two systems, which begins where the bar above it ends. The other figure has a dot for the workers
+between two reloads, and a column for each bring-up.
 """
 
 from __future__ import annotations
@@ -26,9 +28,19 @@ from lab.report.figures.style import (
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A row, in seconds a request: a `whole` cost from 0 on, or a step from `start` to `end`, whose 95 % interval is `low` to `high`
-    (None: too few blocks for one). `text` is written below its label, `note` seen by who points at it. `apart`: no pair told it, but two
-    levels, each measured by itself.
+    """A row of the ladder, in seconds per request: a whole cost, or a step between two systems.
+
+    Attributes:
+        label: The name of the row.
+        end: The end of the step, or the whole cost.
+        start: The start of the step; 0 for a whole cost.
+        low: The lower end of the 95 % interval; None: too few blocks for one.
+        high: The upper end of the 95 % interval; None: too few blocks for one.
+        text: The text below the label.
+        note: The hover text.
+        whole: Whether it is a whole cost.
+        apart: Whether no pair measured it, but two separate measurements of absolute values did.
+
     """
 
     label: str
@@ -43,6 +55,7 @@ class Rung:
 
     @property
     def colour(self) -> str:
+        """The colour of the bar: grey for a whole cost, violet for `apart`, else by the direction of the step."""
         if self.whole or self.apart:
             return FAINT if self.whole else COLOURS[4]
         return COLOURS[0] if self.end <= self.start else COLOURS[1]
@@ -50,7 +63,16 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """`bring_up` and `generation` from 1; `change`: of one side against the other, per cent; `repeats`: each measurement's."""
+    """One generation of workers.
+
+    Attributes:
+        group: The name of the variant.
+        bring_up: The number of the bring-up, from 1.
+        generation: The number of the generation, from 1.
+        change: The difference of one side from the other, in per cent.
+        repeats: The difference in each measurement.
+
+    """
 
     group: str
     bring_up: int
@@ -59,8 +81,11 @@ class Dot:
     repeats: Sequence[float] = ()
 
 
-def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
-    """The first stands at the top. `why`: what is written where there is none."""
+def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figure:
+    """Return the figure of the steps between systems, the first at the top.
+
+    Without any step it is an empty figure with the `reason`.
+    """
     places = list(range(len(rungs)))
     bars = go.Bar(
         orientation="h",
@@ -90,29 +115,35 @@ def ladder(rungs: Sequence[Rung], title: str, why: str = NOTHING) -> go.Figure:
         "grey: a whole request, measured alone; a step: by its pair, from where the one before it ends (its µs: of what its baseline cost alone); thin lines: 95 %",
         axis("CPU of the proxy for a request", "µs", rangemode="tozero"),
         rows_axis([f"{rung.label}<br>{small(rung.text)}" for rung in rungs]),
-        why,
+        reason,
     )
-    apart = "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
-    return noted(figure, apart) if any(rung.apart for rung in rungs) else figure
+    explanation = "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
+    return noted(figure, explanation) if any(rung.apart for rung in rungs) else figure
 
 
 def generations(dots: Sequence[Dot], title: str) -> go.Figure:
-    """The groups (variants) side by side in their order, in each the bring-ups; thin lines: from the least to the most of its repeats."""
+    """Return the figure of generations of workers, with the variants next to each other and their bring-ups in order.
+
+    Thin lines reach from the smallest to the largest of a generation's repeats.
+    """
     places = list(dict.fromkeys((dot.group, dot.bring_up) for dot in dots))
-    at = {place: number for number, place in enumerate(places)}
-    most = {group: max(dot.generation for dot in dots if dot.group == group) for group, _ in places}
-    painted = colours(list(most))
+    position = {place: number for number, place in enumerate(places)}
+    last_generation = {group: max(dot.generation for dot in dots if dot.group == group) for group, _ in places}
+    painted = colours(list(last_generation))
     marks: list[go.Scatter] = []
     for group, colour in painted.items():
-        mine = [dot for dot in dots if dot.group == group]
+        of_group = [dot for dot in dots if dot.group == group]
         ends = [
-            (dot.change, min(dot.repeats, default=dot.change), max(dot.repeats, default=dot.change)) for dot in mine
+            (dot.change, min(dot.repeats, default=dot.change), max(dot.repeats, default=dot.change)) for dot in of_group
         ]
         marks.append(
             go.Scatter(
-                x=[at[group, dot.bring_up] + (dot.generation - 1) / most[group] * 0.7 - 0.3 for dot in mine],
-                y=[dot.change for dot in mine],
-                customdata=[(dot.bring_up, dot.generation) for dot in mine],
+                x=[
+                    position[group, dot.bring_up] + (dot.generation - 1) / last_generation[group] * 0.7 - 0.3
+                    for dot in of_group
+                ],
+                y=[dot.change for dot in of_group],
+                customdata=[(dot.bring_up, dot.generation) for dot in of_group],
                 error_y=reaching(ends, thickness=1, width=0),
                 mode="markers",
                 marker={"color": colour, "size": 9},
@@ -125,7 +156,7 @@ def generations(dots: Sequence[Dot], title: str) -> go.Figure:
         title,
         420,
         "each dot: the workers of both sides between two reloads, twins otherwise; a column: one bring-up",
-        {"tickvals": list(at.values()), "ticktext": [str(bring_up) for _, bring_up in places], "ticks": ""},
+        {"tickvals": list(position.values()), "ticktext": [str(bring_up) for _, bring_up in places], "ticks": ""},
         axis("CPU per request, one against its twin", "%"),
     )
     if not dots:

@@ -1,5 +1,7 @@
-"""Numbers with their intervals, and beside them what was published: a row per arm with every block's own value; ratios row by row, each of its
-own machine, on one logarithmic axis; and a number over the size of a thing (routes, requests at once, a page), per arm, metric or target.
+"""The figures of numbers with their intervals, next to published numbers where there are any.
+
+`intervals` has a row per arm with the value of every block. `beside` has rows of ratios, each relative to its own machine, on one
+logarithmic axis. `scaling` has a number over a size (routes, requests at once, a page), per arm, metric or target.
 """
 
 from __future__ import annotations
@@ -13,14 +15,22 @@ import plotly.graph_objects as go
 from lab.report.figures.style import COLOURS, FAINT, INK, axis, colours, drawn, log_axis, reaching, rows_axis, scaled
 
 PUBLISHED = {"size": 10, "symbol": "diamond-open", "line": {"width": 2}}
-"""Marker of what was published."""
+"""The marker of published numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One row: `value` and its 95 % interval over the blocks (None = too few), what every block gave, in `unit` of the figure.
+    """One measured number, a row or point of a figure, in the figure's unit.
 
-    `group` gives the colour: the arm, where rows are arm and point.
+    Attributes:
+        label: The name of the row.
+        group: What decides the colour: the arm, where rows are arm and point.
+        value: The number; None: there is none.
+        low: The lower end of the 95 % interval over the blocks; None: too few blocks.
+        high: The upper end of the 95 % interval over the blocks; None: too few blocks.
+        blocks: The number of each block.
+        note: The hover text.
+
     """
 
     label: str
@@ -33,16 +43,20 @@ class Told:
 
     @property
     def ends(self) -> tuple[float, float | None, float | None]:
+        """The value and both ends of its interval."""
         return self.value or 0.0, self.low, self.high
 
 
 Sizes = Sequence[tuple[float, Told]]
-"""(size, value) in any order."""
+"""A sequence of (size, number) in any order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What was claimed: `value` from one size to another, of one line (`of`) or of all."""
+    """A claimed bound: a value from one size to another.
+
+    `of` is the line that it belongs to; empty: all lines.
+    """
 
     text: str
     value: float
@@ -52,7 +66,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One row of ratios. `measured` carries its interval and note; None: nothing was, and `why`."""
+    """One row of ratios: the published ratio and the measured one.
+
+    Where nothing was measured, `measured` is None and `why` has the reason.
+    """
 
     label: str
     published: float | None
@@ -61,7 +78,7 @@ class Pair:
 
 
 def medians(rows: Sequence[Told]) -> str:
-    """What a figure's values are, for the line under its title."""
+    """Return what the values of a figure are, for the line under its title."""
     enough = [row.low is not None for row in rows]
     if not any(enough):
         return "median of the blocks, too few for an interval"
@@ -69,11 +86,20 @@ def medians(rows: Sequence[Told]) -> str:
 
 
 def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published: float | None = None) -> go.Figure:
-    """`name` and `unit` (s, bytes, bytes/s or what is to be written) head the axis; the first row stands at the top."""
-    shown = [row for row in rows if row.value is not None]
-    every = [value for row in shown for value in (row.value, row.high, *row.blocks) if value is not None]
-    scale, written = scaled(unit, max(*every, published or 0.0, 0.0))
-    points = [(value / scale, row.label, number) for row in shown for number, value in enumerate(row.blocks, 1)]
+    """Return the figure of numbers with their intervals and blocks, the first row at the top.
+
+    Args:
+        rows: The rows; those without a value are left out.
+        title: The title of the figure.
+        name: The name of the axis.
+        unit: The unit of the numbers: s, bytes, bytes/s, or a unit that is written as it is.
+        published: A published number to mark.
+
+    """
+    with_value = [row for row in rows if row.value is not None]
+    all_values = [value for row in with_value for value in (row.value, row.high, *row.blocks) if value is not None]
+    scale, written = scaled(unit, max(*all_values, published or 0.0, 0.0))
+    points = [(value / scale, row.label, number) for row in with_value for number, value in enumerate(row.blocks, 1)]
     rings = go.Scatter(
         x=[value for value, _, _ in points],
         y=[label for _, label, _ in points],
@@ -85,35 +111,35 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
     )
     traces = [rings]
     for group, colour in colours(list(dict.fromkeys(row.group for row in rows))).items():
-        mine = [row for row in shown if row.group == group]
+        of_group = [row for row in with_value if row.group == group]
         ends = (
             "no interval"
             if row.low is None or row.high is None
             else f"[{row.low / scale:.4g}, {row.high / scale:.4g}] {written}"
-            for row in mine
+            for row in of_group
         )
         traces.append(
             go.Scatter(
-                x=[(row.value or 0.0) / scale for row in mine],
-                y=[row.label for row in mine],
+                x=[(row.value or 0.0) / scale for row in of_group],
+                y=[row.label for row in of_group],
                 mode="markers",
                 marker={"color": colour, "size": 11, "symbol": "diamond"},
-                error_x=reaching([row.ends for row in mine], scale, color=colour, thickness=2, width=6),
-                customdata=list(zip(ends, (row.note for row in mine), strict=True)),
+                error_x=reaching([row.ends for row in of_group], scale, color=colour, thickness=2, width=6),
+                customdata=list(zip(ends, (row.note for row in of_group), strict=True)),
                 hovertemplate=f"%{{y}}: <b>%{{x:.4g}} {written}</b> %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
                 showlegend=False,
             )
         )
-    order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(shown)]}
+    order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(with_value)]}
     figure = drawn(
-        traces if shown else [],
+        traces if with_value else [],
         title,
-        150 + 34 * len(shown),
-        f"diamond: {medians(shown)}; rings: single blocks",
+        150 + 34 * len(with_value),
+        f"diamond: {medians(with_value)}; rings: single blocks",
         axis(name, written, rangemode="tozero"),
         {**order, "automargin": True, "ticks": ""},
     )
-    if shown and published is not None:
+    if with_value and published is not None:
         text = f"published: {published / scale:g} {written}"
         line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
         figure.add_vline(x=published / scale, line=line, annotation=note, annotation_position="top")
@@ -121,57 +147,62 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
 
 
 def beside(rows: Sequence[Pair], title: str, name: str, unit: str) -> go.Figure:
-    """The first row stands at the top; a row without either side is left out. A row's two marks stand apart from its middle."""
-    shown = [row for row in rows if row.published or (row.measured and row.measured.value)]
-    places = {row.label: place for place, row in enumerate(shown)}
-    told = [(row.label, row.published) for row in shown if row.published]
-    ours = [(places[row.label], row.measured) for row in shown if row.measured and row.measured.value]
+    """Return the figure of measured ratios next to published ones, the first row at the top.
+
+    A row without either ratio is left out. The two marks of a row stand above and below its middle.
+    """
+    with_ratio = [row for row in rows if row.published or (row.measured and row.measured.value)]
+    places = {row.label: place for place, row in enumerate(with_ratio)}
+    published_ratios = [(row.label, row.published) for row in with_ratio if row.published]
+    measured_ratios = [(places[row.label], row.measured) for row in with_ratio if row.measured and row.measured.value]
     published = go.Scatter(
-        x=[value for _, value in told],
-        y=[places[label] - 0.16 for label, _ in told],
-        customdata=[label for label, _ in told],
+        x=[value for _, value in published_ratios],
+        y=[places[label] - 0.16 for label, _ in published_ratios],
+        customdata=[label for label, _ in published_ratios],
         mode="markers",
         marker={"color": INK, **PUBLISHED},
         hovertemplate=f"%{{customdata}}: <b>%{{x:.4g}} {unit}</b><extra>published</extra>",
         name="published",
     )
     measured = go.Scatter(
-        x=[each.value for _, each in ours],
-        y=[place + 0.16 for place, _ in ours],
-        customdata=[(each.label, each.note) for _, each in ours],
+        x=[ratio.value for _, ratio in measured_ratios],
+        y=[place + 0.16 for place, _ in measured_ratios],
+        customdata=[(ratio.label, ratio.note) for _, ratio in measured_ratios],
         mode="markers",
         marker={"color": COLOURS[0], "size": 10, "symbol": "diamond"},
-        error_x=reaching([each.ends for _, each in ours], color=COLOURS[0], thickness=2, width=5),
+        error_x=reaching([ratio.ends for _, ratio in measured_ratios], color=COLOURS[0], thickness=2, width=5),
         hovertemplate=f"%{{customdata[0]}}: <b>%{{x:.4g}} {unit}</b><br>%{{customdata[1]}}<extra>here</extra>",
         name="here",
     )
-    marks = [value for _, value in told]
-    marks += [end for _, each in ours for end in (each.low, each.value, each.high) if end]
+    marks = [value for _, value in published_ratios]
+    marks += [end for _, ratio in measured_ratios for end in (ratio.low, ratio.value, ratio.high) if end]
     sizes = [base * 10.0**power for power in range(-4, 5) for base in (1, 2, 5)]
     ticks = [size for size in sizes if marks and min(marks) / 2 <= size <= max(marks) * 2]
-    labels = [_folded(label) for label in places]
+    labels = [_fold_label(label) for label in places]
     figure = drawn(
-        [published, *([measured] if ours else [])] if shown else [],
+        [published, *([measured] if measured_ratios else [])] if with_ratio else [],
         title,
-        180 + (42 if any("<br>" in label for label in labels) else 34) * len(shown),
+        180 + (42 if any("<br>" in label for label in labels) else 34) * len(with_ratio),
         "each relative to its own machine's reference; bars: 95 %",
         axis(name, unit, type="log", tickvals=ticks, ticktext=[f"{size:g}" for size in ticks]),
         rows_axis(labels),
         "nothing of this was published or recorded",
     )
-    return figure.update_layout(showlegend=True).add_vline(x=1, line={"color": INK, "width": 1}) if shown else figure
+    return (
+        figure.update_layout(showlegend=True).add_vline(x=1, line={"color": INK, "width": 1}) if with_ratio else figure
+    )
 
 
-def _folded(label: str) -> str:
-    """Its last part on a line of its own, where a phone would have no room for both."""
-    head, between, tail = label.rpartition(" · ")
-    return f"{head}<br>{tail}" if between and len(label) > 24 else label
+def _fold_label(label: str) -> str:
+    """Return a long label with its last part on a second line, where a phone has no room for both."""
+    head, separator, tail = label.rpartition(" · ")
+    return f"{head}<br>{tail}" if separator and len(label) > 24 else label
 
 
 def scaling(
     lines: Mapping[str, Sizes],
     title: str,
-    over: str,
+    x_name: str,
     name: str,
     unit: str,
     log_y: bool = False,
@@ -180,43 +211,57 @@ def scaling(
     bounds: Sequence[Bound] = (),
     ticks: Mapping[float, str] | None = None,
 ) -> go.Figure:
-    """Line → its sizes; both axes' sizes are shown as they are, the sizes on a log axis unless told otherwise.
+    """Return the figure of numbers over a size, with a line for each arm, metric or target.
 
-    `published`: the same of another machine, one run each, in the colour of the line of its name. `ticks`: sizes in words.
+    The ticks of the horizontal axis are the sizes themselves.
+
+    Args:
+        lines: The numbers by line.
+        title: The title of the figure.
+        x_name: The name of the horizontal axis.
+        name: The name of the vertical axis.
+        unit: The unit of the numbers.
+        log_y: Whether the vertical axis is logarithmic.
+        log_x: Whether the horizontal axis is logarithmic.
+        published: The numbers of another machine, one run each, in the colour of the line with the same name.
+        bounds: Claimed bounds.
+        ticks: The sizes that have a text instead of a number.
+
     """
-    present, others = (
-        {line: found for line, items in each.items() if (found := _known(items))} for each in (lines, published or {})
+    present, present_published = (
+        {line: sorted_items for line, items in numbers.items() if (sorted_items := _sort_with_value(items))}
+        for numbers in (lines, published or {})
     )
-    told = [each for items in (*present.values(), *others.values()) for _, each in items]
-    greatest = [*(each.high or each.value or 0.0 for each in told), *(bound.value for bound in bounds)]
+    all_numbers = [number for items in (*present.values(), *present_published.values()) for _, number in items]
+    greatest = [*(number.high or number.value or 0.0 for number in all_numbers), *(bound.value for bound in bounds)]
     scale, written = scaled(unit, max(greatest, default=0.0))
-    painted = colours(list(dict.fromkeys([*present, *others])))
+    painted = colours(list(dict.fromkeys([*present, *present_published])))
     measured = [
         go.Scatter(
             x=[size for size, _ in items],
-            y=[(told.value or 0.0) / scale for _, told in items],
+            y=[(number.value or 0.0) / scale for _, number in items],
             mode="lines+markers",
             line={"color": painted[line], "width": 1.5},
             marker={"size": 8},
-            error_y=reaching([told.ends for _, told in items], scale, color=painted[line]),
-            customdata=[(told.label, told.note) for _, told in items],
+            error_y=reaching([number.ends for _, number in items], scale, color=painted[line]),
+            customdata=[(number.label, number.note) for _, number in items],
             hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {written}</b><br>%{{customdata[1]}}<extra>{line}</extra>",
             name=line,
         )
         for line, items in present.items()
     ]
-    of_others = [
+    published_marks = [
         go.Scatter(
             x=[size for size, _ in items],
-            y=[(told.value or 0.0) / scale for _, told in items],
+            y=[(number.value or 0.0) / scale for _, number in items],
             mode="markers",
             marker={"color": painted[line], **PUBLISHED},
-            customdata=[told.label for _, told in items],
+            customdata=[number.label for _, number in items],
             hovertemplate=f"%{{customdata}}: <b>%{{y:.4g}} {written}</b><extra>{line}, published</extra>",
             name=f"{line}, published",
             showlegend=line not in present,
         )
-        for line, items in others.items()
+        for line, items in present_published.items()
     ]
     claimed = [
         go.Scatter(
@@ -229,23 +274,24 @@ def scaling(
         )
         for bound in bounds
     ]
-    kinds = [f"line: {medians([each for items in present.values() for _, each in items])}"] if present else []
-    kinds += ["open: published"] if others else []
+    kinds = [f"line: {medians([number for items in present.values() for _, number in items])}"] if present else []
+    kinds += ["open: published"] if present_published else []
     kinds += ["dashed: as claimed"] if bounds else []
-    seen = {size for items in (*present.values(), *others.values()) for size, _ in items}
-    sizes = sorted(seen | set(ticks or ()) | {end for bound in bounds for end in bound.ends})
+    measured_sizes = {size for items in (*present.values(), *present_published.values()) for size, _ in items}
+    sizes = sorted(measured_sizes | set(ticks or ()) | {end for bound in bounds for end in bound.ends})
     texts = [(ticks or {}).get(size, f"{size:g}") for size in sizes]
-    values = [*(each.value for each in told), *(bound.value for bound in bounds)]
+    values = [*(number.value for number in all_numbers), *(bound.value for bound in bounds)]
     height: dict[str, Any] = log_axis(values) if log_y else {"rangemode": "tozero"}
     return drawn(
-        [*measured, *of_others, *claimed],
+        [*measured, *published_marks, *claimed],
         title,
         380,
         "; ".join(kinds),
-        axis(over, type="log" if log_x else "linear", tickvals=sizes, ticktext=texts),
+        axis(x_name, type="log" if log_x else "linear", tickvals=sizes, ticktext=texts),
         axis(name, written, exponentformat="none", **height),
     )
 
 
-def _known(items: Sizes) -> list[tuple[float, Told]]:
+def _sort_with_value(items: Sizes) -> list[tuple[float, Told]]:
+    """Return the items that have a value, sorted by size."""
     return sorted((item for item in items if item[1].value is not None), key=lambda item: item[0])

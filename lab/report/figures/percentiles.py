@@ -1,4 +1,7 @@
-"""Latency by percentile over the logarithm of 1/(1-p), as wrk2's plots are drawn: a line per load, panels side by side."""
+"""The figure of latency by percentile over the logarithm of 1/(1-p), as wrk2's plots have it.
+
+Each load has a line, and panels stand side by side.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,29 @@ from lab.report.figures.style import INK, axis_title, dressed, gap, log_axis
 ORDERED = (
     "#5b6fd6", "#2b83ba", "#2f9296", "#3a9a5b", "#6f9430", "#a1862b", "#c2762a", "#d9603a", "#d64545", "#c2477f",
 )  # fmt: skip
-"""For loads that grow, a colour per hundred connections: blue to red, each at least 3 : 1 against white and against #111."""
+"""The colours of increasing loads, one per hundred connections, from blue to red.
+
+Each has a contrast of at least 3 : 1 against white and against #111.
+"""
 TICKS = {1.0: "0 %", 10.0: "90 %", 1e2: "99 %", 1e3: "99.9 %", 1e4: "99.99 %", 1e5: "99.999 %", 1e6: "99.9999 %"}
 SHOWN = 5
-"""So many of the ticks are there however short the lines are."""
+"""The number of ticks that are shown however short the lines are."""
 PER_HALVING = 5
 MARGIN = 1.25
-"""How far the axis reaches beyond its lines on a log axis, as a factor."""
+"""The factor by which a log axis reaches beyond its lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """One percentile of a line: `value` (s, or a ratio), and between what it may lie (None: not known).
+    """One percentile of a line.
 
-    `place` counts the percentiles that wrk2 prints, five for every halving of what lies beyond: 0 to 4 are 0 %, 10 % … 40 %,
-    5 to 9 are 50 %, 55 % … 70 %, 10 is 75 %.
+    Attributes:
+        place: The number of the percentile among those that wrk2 prints, five for every halving of what lies beyond: 0 to 4 are 0 %, 10 %
+            … 40 %, 5 to 9 are 50 %, 55 % … 70 %, 10 is 75 %.
+        value: The latency in seconds, or a ratio.
+        low: The lower end of the interval; None: not known.
+        high: The upper end of the interval; None: not known.
+
     """
 
     place: int
@@ -39,13 +50,16 @@ class Corner:
 
     @property
     def tail(self) -> float:
-        """1/(1-p)."""
+        """The place on the horizontal axis: 1/(1-p)."""
         return tail(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line, its corners in order. Where a place is missing between two of them, so is the line. `note`: for the hover text."""
+    """One line, with its corners in order; it is interrupted where a place is missing.
+
+    `note` is part of the hover text.
+    """
 
     connections: int
     corners: Sequence[Corner]
@@ -53,23 +67,23 @@ class Curve:
 
     @property
     def colour(self) -> str:
-        """By its hundreds: the same load has the same colour in every figure."""
+        """The colour of the line by its hundreds of connections, so that a load has one colour in every figure."""
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
 
     @property
     def parts(self) -> list[list[Corner]]:
-        """What hangs together."""
-        found: list[list[Corner]] = []
+        """The corners in groups of consecutive places."""
+        parts: list[list[Corner]] = []
         for corner in self.corners:
-            if not found or corner.place != found[-1][-1].place + 1:
-                found.append([])
-            found[-1].append(corner)
-        return found
+            if not parts or corner.place != parts[-1][-1].place + 1:
+                parts.append([])
+            parts[-1].append(corner)
+        return parts
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot: its lines, or `why` there are none."""
+    """One plot: its lines, or the reason `why` there are none."""
 
     title: str
     curves: Sequence[Curve] = ()
@@ -77,7 +91,10 @@ class Panel:
 
 
 def tail(place: int) -> float:
-    """1/(1-p) of a percentile that wrk2 prints, by its number (HdrHistogram's percentile ticks, five per half distance)."""
+    """Return 1/(1-p) of a percentile that wrk2 prints, by its number.
+
+    The numbers are HdrHistogram's percentile ticks, five per half distance.
+    """
     return 2.0 ** (place // PER_HALVING) / (1 - place % PER_HALVING / (2 * PER_HALVING))
 
 
@@ -88,9 +105,20 @@ def percentiles(
     unit: str = "s",
     log_y: bool = True,
     shared_y: bool = True,
-    below: str = "",
+    subtitle: str = "",
 ) -> go.Figure:
-    """`name` and `unit` (s is written as ms, anything else as it is) head the vertical axis, which the panels share or not."""
+    """Return the figure of percentiles; without any line, an empty figure with the reasons of its panels.
+
+    Args:
+        panels: The plots.
+        title: The title of the figure.
+        name: The name of the vertical axis.
+        unit: The unit of the vertical axis; s is written as ms, any other unit as it is.
+        log_y: Whether the vertical axis is logarithmic.
+        shared_y: Whether the panels share the vertical axis.
+        subtitle: The line below the title.
+
+    """
     if not any(panel.curves for panel in panels):
         return gap(title, "<br>".join(dict.fromkeys(panel.why for panel in panels)) or "nothing to show")
     scale, written = (1e-3, "ms") if unit == "s" else (1.0, unit)
@@ -103,38 +131,38 @@ def percentiles(
         horizontal_spacing=0.05 if shared_y and first == 1 else 0.09,
     )
     figure.update_annotations(font_size=12)
-    dressed(figure, title, 500, below)
-    figure.update_layout(margin={"t": 128 if below else 106})
+    dressed(figure, title, 500, subtitle)
+    figure.update_layout(margin={"t": 128 if subtitle else 106})
     listed = set[int]()
     for column, panel in enumerate(panels, 1):
-        axis = _height(panels if shared_y else [panel], scale, log_y)
+        axis = _make_vertical_axis(panels if shared_y else [panel], scale, log_y)
         bottom = 10 ** axis["range"][0] if "range" in axis else 0.0
         for curve in sorted(panel.curves, key=lambda curve: curve.connections):
             for trace in (
-                *_band(curve, scale, bottom),
-                _line(curve, scale, written, curve.connections not in listed),
+                *_make_band(curve, scale, bottom),
+                _make_line(curve, scale, written, curve.connections not in listed),
             ):
                 figure.add_trace(trace, row=1, col=column)
             listed.add(curve.connections)
         if not panel.curves:
-            _empty(figure, column, panel.why)
+            _annotate_empty_panel(figure, column, panel.why)
         headed = {"title": axis_title(name, written), "showticklabels": True} if column == first or not shared_y else {}
         figure.update_yaxes({"exponentformat": "none"} | axis | headed, row=1, col=column)
     longest = max(corner.tail for panel in panels for curve in panel.curves for corner in curve.corners)
-    shown = [tick for number, tick in enumerate(TICKS) if number < SHOWN or tick <= longest]
+    ticks = [tick for number, tick in enumerate(TICKS) if number < SHOWN or tick <= longest]
     return figure.update_xaxes(
         title=axis_title("percentile", ""),
         type="log",
-        tickvals=shown,
-        ticktext=[TICKS[tick] for tick in shown],
+        tickvals=ticks,
+        ticktext=[TICKS[tick] for tick in ticks],
         tickfont={"size": 11},
-        range=[0, log10(max(longest, shown[SHOWN - 1])) + 0.08],
+        range=[0, log10(max(longest, ticks[SHOWN - 1])) + 0.08],
     )
 
 
-def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
+def _make_line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
     corners = [corner for part in curve.parts for corner in (*part, None)]
-    told = [
+    hover_data = [
         (
             f"{100 * (1 - 1 / corner.tail):.6g} %" if corner else "",
             f"[{corner.low / scale:.4g}, {corner.high / scale:.4g}]"
@@ -143,15 +171,15 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
         )
         for corner in corners
     ]
-    about, label = f"<br>{curve.note}" if curve.note else "", f"c{curve.connections}"
+    note, label = f"<br>{curve.note}" if curve.note else "", f"c{curve.connections}"
     return go.Scatter(
         x=[corner and corner.tail for corner in corners],
         y=[corner and corner.value / scale for corner in corners],
         mode="lines+markers",
         line={"color": curve.colour, "width": 1.5},
         marker={"size": 3},
-        customdata=told,
-        hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{about}<extra>{label}</extra>",
+        customdata=hover_data,
+        hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {unit}</b> %{{customdata[1]}}{note}<extra>{label}</extra>",
         name=label,
         legendgroup=label,
         legendrank=curve.connections,
@@ -159,17 +187,24 @@ def _line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatter:
     )
 
 
-def _band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
-    """Between `low` and `high`, down to `bottom`: nothing lies at 0 on a log axis; none where nothing has ends."""
+def _make_band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
+    """Return the area between `low` and `high` of the corners; empty where no corner has an interval.
+
+    It ends at `bottom`, since a log axis has no place for 0.
+    """
     edges: list[tuple[float | None, float | None]] = []
     for part in curve.parts:
-        ends = [(each.tail, each.low, each.high) for each in part if each.low is not None and each.high is not None]
-        edges += [(at, max(high / scale, bottom)) for at, _, high in ends]
-        edges += [(at, max(low / scale, bottom)) for at, low, _ in reversed(ends)]
+        ends = [
+            (corner.tail, corner.low, corner.high)
+            for corner in part
+            if corner.low is not None and corner.high is not None
+        ]
+        edges += [(place, max(high / scale, bottom)) for place, _, high in ends]
+        edges += [(place, max(low / scale, bottom)) for place, low, _ in reversed(ends)]
         edges += [(None, None)] if ends else []
-    red, green, blue = (int(curve.colour[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(curve.colour[start : start + 2], 16) for start in (1, 3, 5))
     area = go.Scatter(
-        x=[at for at, _ in edges],
+        x=[place for place, _ in edges],
         y=[value for _, value in edges],
         fill="toself",
         fillcolor=f"rgba({red},{green},{blue},0.15)",
@@ -182,8 +217,11 @@ def _band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
     return [area] if edges else []
 
 
-def _height(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any]:
-    """The vertical axis of these panels. A log axis has its range by the lines, as a band may reach down to 0."""
+def _make_vertical_axis(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any]:
+    """Return the settings of the vertical axis of these panels.
+
+    The range of a log axis is that of the lines, since a band may reach down to 0.
+    """
     corners = [corner for panel in panels for curve in panel.curves for corner in curve.corners]
     values = [corner.value / scale for corner in corners if corner.value > 0]
     axis: dict[str, Any] = log_axis(values) if log_y and values else {"type": "linear", "rangemode": "tozero"}
@@ -193,11 +231,11 @@ def _height(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any
     return axis
 
 
-def _empty(figure: go.Figure, column: int, why: str) -> None:
-    """The reason in the panel's middle, in a dotted frame as `gap` has it.
+def _annotate_empty_panel(figure: go.Figure, column: int, reason: str) -> None:
+    """Add the reason in the panel's middle, and a dotted frame like that of `gap`.
 
-    On the paper, as plotly knows no axes of a subplot without a trace; with its anchors, which plotly would else choose by where
-    on the paper the text is.
+    They are placed on the paper, since plotly knows no axes of a subplot without a trace. The text has explicit anchors, which plotly would
+    otherwise choose by the place of the text on the paper.
     """
     layout: Any = figure.layout
     number = "" if column == 1 else column
@@ -205,6 +243,6 @@ def _empty(figure: go.Figure, column: int, why: str) -> None:
     low, high = layout[f"yaxis{number}"].domain
     paper = {"xref": "paper", "yref": "paper"}
     middle = {"x": (left + right) / 2, "y": (low + high) / 2, "xanchor": "center", "yanchor": "middle"}
-    figure.add_annotation(text=why, showarrow=False, font={"size": 12}, **middle, **paper)
+    figure.add_annotation(text=reason, showarrow=False, font={"size": 12}, **middle, **paper)
     line = {"color": INK, "dash": "dot", "width": 1}
     figure.add_shape(type="rect", x0=left, x1=right, y0=low, y1=high, line=line, **paper)

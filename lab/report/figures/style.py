@@ -1,4 +1,4 @@
-"""How the lab's figures look, in one place: colours that stand off white and black alike, and the frame around a plot."""
+"""The appearance of all figures: colours that are legible on white and on black, and the frame around a plot."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 INK = "#7b7b7b"
-"""Text: 4.2 : 1 against white, 4.5 : 1 against #111 (WCAG's relative luminance)."""
+"""The colour of text; its contrast is 4.2 : 1 against white and 4.5 : 1 against #111 (WCAG's relative luminance)."""
 GRID = "rgba(128,128,128,0.25)"
 COLOURS = ("#2b83ba", "#d7722c", "#3a9a5b", "#c2477f", "#8a6fc7", "#a1862b", "#3aa0a0", "#b5554a")
-"""For arms, in their order: each at least 3 : 1 against white and against #111."""
+"""The colours of arms in their order, each with a contrast of at least 3 : 1 against white and against #111."""
 BAD, FAINT = "#d64545", "rgba(128,128,128,0.55)"
 FAILURES = {
     "status": "#d7722c",
@@ -23,7 +23,7 @@ FAILURES = {
     "timeout": "#a1862b",
     "other": "#7b7b7b",
 }
-"""By the kinds of `lab.analysis.timelines.FAILED`."""
+"""The colours of failures, by the kinds of `lab.analysis.timelines.FAILED`."""
 MARKS = {
     "disturbance": "#c2477f",
     "pods": "#2b83ba",
@@ -34,16 +34,16 @@ MARKS = {
 }
 NOTHING = "nothing of this was recorded"
 LINE = 22
-"""Pixels of a line below a title: plotly spaces small text as it does the title's own."""
+"""The height in pixels of a line below a title: plotly gives small text the line spacing of the title."""
 
 
-def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -> go.Figure:
-    """The figure with the lab's frame: title, `below` it a line of what is shown, legend under the plot."""
-    shown = f"<br>{small(below)}" if below else ""
+def dressed(figure: go.Figure, title: str, height: int = 380, subtitle: str = "") -> go.Figure:
+    """Return the figure with the lab's frame: title, subtitle about what is shown, and legend under the plot."""
+    second_line = f"<br>{small(subtitle)}" if subtitle else ""
     figure.update_layout(
         template="none",
         title={
-            "text": f"{title}{shown}",
+            "text": f"{title}{second_line}",
             "x": 0,
             "xref": "paper",
             "xanchor": "left",
@@ -57,7 +57,7 @@ def dressed(figure: go.Figure, title: str, height: int = 380, below: str = "") -
         plot_bgcolor="rgba(0,0,0,0)",
         colorway=COLOURS,
         height=height,
-        margin={"l": 80, "r": 30, "t": 84 if below else 62, "b": 70},
+        margin={"l": 80, "r": 30, "t": 84 if subtitle else 62, "b": 70},
         legend={"orientation": "h", "yanchor": "top", "y": -60 / max(1, height - 150), "x": 0},
         hoverlabel={"font": {"color": "#ffffff"}, "bgcolor": "#444444"},
         hovermode="closest",
@@ -78,15 +78,26 @@ def drawn(
     traces: Sequence[Any],
     title: str,
     height: int,
-    below: str,
+    subtitle: str,
     x: Mapping[str, Any],
     y: Mapping[str, Any],
-    why: str = NOTHING,
+    reason: str = NOTHING,
 ) -> go.Figure:
-    """These traces in the lab's frame, `x` and `y` what is to be said of its axes; without a trace the gap and `why`."""
+    """Return a figure of these traces in the lab's frame; without a trace, the empty figure with the `reason`.
+
+    Args:
+        traces: The traces.
+        title: The title.
+        height: The height in pixels.
+        subtitle: The line below the title.
+        x: The settings of the horizontal axis.
+        y: The settings of the vertical axis.
+        reason: The reason why there are no traces.
+
+    """
     if not traces:
-        return gap(title, why)
-    figure = dressed(go.Figure(traces), title, height, below)
+        return gap(title, reason)
+    figure = dressed(go.Figure(traces), title, height, subtitle)
     return figure.update_xaxes(x).update_yaxes(y)
 
 
@@ -94,52 +105,69 @@ def stacked(
     traces: Sequence[tuple[int, Any]],
     title: str,
     height: int,
-    below: str,
+    subtitle: str,
     x: Mapping[str, Any],
     ys: Sequence[Mapping[str, Any]],
-    **spaced: Any,
+    **spacing: Any,
 ) -> go.Figure:
-    """As `drawn`, panels above one another over the same `x`: (panel from 1 on, trace), and a `ys` for each panel.
+    """Return a figure with panels above each other over one horizontal axis, in the lab's frame.
 
-    `spaced`: as plotly's `make_subplots` has it.
+    Args:
+        traces: For each trace the number of its panel, from 1 on, and the trace.
+        title: The title.
+        height: The height in pixels.
+        subtitle: The line below the title.
+        x: The settings of the horizontal axis.
+        ys: The settings of the vertical axis of each panel.
+        **spacing: Further arguments of plotly's `make_subplots`.
+
     """
-    figure = make_subplots(rows=len(ys), cols=1, shared_xaxes=True, **spaced)
+    figure = make_subplots(rows=len(ys), cols=1, shared_xaxes=True, **spacing)
     for panel, trace in traces:
         figure.add_trace(trace, row=panel, col=1)
-    dressed(figure, title, height, below)
+    dressed(figure, title, height, subtitle)
     for panel, y in enumerate(ys, 1):
         figure.update_yaxes(y, row=panel, col=1)
     return figure.update_xaxes(x, row=len(ys), col=1)
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """Name → colour, by its place."""
+    """Return a colour for each name, by its place."""
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
 def reaching(
-    ends: Sequence[tuple[float, float | None, float | None]], scale: float = 1.0, **more: Any
+    ends: Sequence[tuple[float, float | None, float | None]], scale: float = 1.0, **settings: Any
 ) -> dict[str, Any]:
-    """Error bars from each (value, low, high) to the ends of its interval, without length where it has none."""
+    """Return the settings of error bars from each value to the ends of its interval.
+
+    A value without an interval has bars of length 0.
+
+    Args:
+        ends: For each value the value itself and both ends of its interval.
+        scale: The divisor of all lengths.
+        **settings: Further settings of the bars.
+
+    """
     return {
         "type": "data",
         "symmetric": False,
         "array": [0.0 if high is None else (high - value) / scale for value, _, high in ends],
         "arrayminus": [0.0 if low is None else (value - low) / scale for value, low, _ in ends],
-        **more,
+        **settings,
     }
 
 
 def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
-    """A vertical axis of rows, the first at the top."""
+    """Return the settings of a vertical axis of rows, the first at the top."""
     rows = {"tickvals": list(range(len(labels))), "ticktext": list(labels), "automargin": True, "ticks": ""}
     return {"range": [len(labels) - 0.5, -0.5], **rows}
 
 
-def gap(title: str, why: str) -> go.Figure:
-    """What stands where a figure would: there is nothing to show, and why."""
+def gap(title: str, reason: str) -> go.Figure:
+    """Return the empty figure that stands where there is nothing to show, with the reason in its middle."""
     figure = go.Figure()
-    figure.add_annotation(text=why, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14})
+    figure.add_annotation(text=reason, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14})
     dressed(figure, title, 220)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
@@ -150,24 +178,36 @@ def gap(title: str, why: str) -> go.Figure:
 
 
 def noted(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
-    """The figure with a text below its title, or in its middle where it is a gap. `gaps`: what each of its empty rows or lines lacks."""
-    shown: Any = figure.layout
+    """Return the figure with a text below its title; in an empty figure the text is in the middle.
+
+    Args:
+        figure: The figure, which is changed.
+        text: The text; empty: nothing is added.
+        gaps: What each of its empty rows or lines lacks.
+
+    """
+    layout: Any = figure.layout
     if text and not figure.data:
-        shown.annotations[0].text += f"<br>{text}"
+        layout.annotations[0].text += f"<br>{text}"
     elif text:
-        shown.title.text += f"<br>{small(text)}"
-        more = LINE * (1 + text.count("<br>"))
-        figure.update_layout(height=shown.height + more, margin_t=shown.margin.t + more, meta={"gaps": list(gaps)})
+        layout.title.text += f"<br>{small(text)}"
+        added_height = LINE * (1 + text.count("<br>"))
+        figure.update_layout(
+            height=layout.height + added_height, margin_t=layout.margin.t + added_height, meta={"gaps": list(gaps)}
+        )
     return figure
 
 
 def small(text: str) -> str:
-    """In a size below the rest."""
+    """Return a text as HTML in a smaller size."""
     return f"<span style='font-size:12px'>{text}</span>"
 
 
 def scaled(unit: str, greatest: float) -> tuple[float, str]:
-    """(what to divide by, the unit to write) for values up to `greatest` in `unit`: s, bytes, bytes/s or any other."""
+    """Return the divisor and the unit to write for values up to `greatest`.
+
+    Seconds, bytes and bytes/s are scaled; any other `unit` stays.
+    """
     size = abs(greatest)
     if unit == "s":
         return (1e-6, "µs") if size < 1e-3 else (1e-3, "ms") if size < 1 else (1.0, "s")
@@ -178,7 +218,10 @@ def scaled(unit: str, greatest: float) -> tuple[float, str]:
 
 
 def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
-    """A log axis with a tick per decade, or at 1, 2 and 5 where there are few of them; below a factor of 5 a linear one."""
+    """Return the settings of an axis for these values: linear where they span less than a factor of 5, else log.
+
+    The log axis has a tick per decade, or at 1, 2 and 5 where there are few decades.
+    """
     present = [value for value in values if value is not None and value > 0]
     span = max(present) / min(present) if present else 1.0
     return (
@@ -187,9 +230,10 @@ def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def axis_title(name: str, unit: str) -> dict[str, Any]:
+    """Return the settings of an axis title: `name (unit)`."""
     return {"text": f"{name} ({unit})" if unit else name, "standoff": 8}
 
 
-def axis(name: str, unit: str = "", **more: Any) -> dict[str, Any]:
-    """What is said of an axis: its title, and `more` as plotly has it (`rangemode`, `type`, …)."""
-    return {"title": axis_title(name, unit), **more}
+def axis(name: str, unit: str = "", **settings: Any) -> dict[str, Any]:
+    """Return the settings of an axis: its title, and further settings of plotly (`rangemode`, `type`, …)."""
+    return {"title": axis_title(name, unit), **settings}

@@ -1,1 +1,1 @@
-"""HTML: what fills templates, and a run's own page."""
+"""HTML output: the rendering of templates and Markdown, and the page of a run."""

@@ -1,9 +1,9 @@
-r"""HTML of templates, and of Markdown, which can hold no script: raw HTML in it is shown, not obeyed.
+r"""The rendering of HTML from templates and from Markdown, where raw HTML is shown as text and cannot run a script.
 
     "# Why?\n\n| a |\n| - |\n| 1 |"  →  '<h2>Why?</h2>\n<div class="scroll" …><table>…'
 
-Headings stand one level below the page's own; tables scroll by themselves where a screen is narrow. A module of its own, because a run's page
-and the report of all have nothing else in common.
+Headings stand one level below those of the page; tables scroll separately on a narrow screen. It is a separate module because it is all
+that a run's page and the report of all runs have in common.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from markdown_it import MarkdownIt
 
 TEMPLATES = Path(__file__).parent / "templates"
 GAP = re.compile(r"^\*(?=no run: |nothing to )(.*)\*$", re.MULTILINE)
-"""What stands in the place of a table, or of some of its rows, where there is nothing (`lab.studies.exhibits`)."""
+"""The text that replaces a table, or some of its rows, where there is nothing to show (`lab.studies.exhibits`)."""
 TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def rendered(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
-    """Fill the template of that name in a folder; it may include those of this package. A name that it does not know is an error of ours."""
+    """Return a filled template.
+
+    Args:
+        name: The name of the template.
+        folder: The folder of the template, which may include the templates of this package.
+        **values: The values by name. A name that the template uses and that is missing here raises an error.
+
+    """
     templates = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
@@ -34,24 +41,31 @@ def rendered(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
     return templates.get_template(name).render(values)
 
 
-def kind_of(word: str) -> str:
-    """Return a decision as a class of CSS."""
-    return word.replace(" ", "-").replace("/", "")
+def kind_of(decision: str) -> str:
+    """Return a decision as a class name of CSS."""
+    return decision.replace(" ", "-").replace("/", "")
 
 
 def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
-    """`runs`: ids that link to their own place in the report. `below`: by how many levels headings sink."""
+    """Return Markdown as HTML.
+
+    Args:
+        text: The Markdown.
+        runs: The ids of runs that become links to their place in the report.
+        below: The number of levels by which headings are lowered.
+
+    """
     tokens = _PARSER.parse(GAP.sub(r"> \1", text))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1:]) + below)}"
-    found = _PARSER.renderer.render(tokens, _PARSER.options, {})
-    found = found.replace("<th></th>", "<td></td>").replace("<table>", TABLE).replace("</table>", "</table></div>")
+    page = _PARSER.renderer.render(tokens, _PARSER.options, {})
+    page = page.replace("<th></th>", "<td></td>").replace("<table>", TABLE).replace("</table>", "</table></div>")
     for run in runs:
-        found = found.replace(f"<code>{run}</code>", f'<a href="#run/{run}"><code>{run}</code></a>')
-    return found
+        page = page.replace(f"<code>{run}</code>", f'<a href="#run/{run}"><code>{run}</code></a>')
+    return page
 
 
 def gaps(text: str) -> tuple[str, ...]:
-    """Of tables, or rows of them, that have nothing to show: why."""
+    """Return the reasons that a text gives in place of tables, or of rows of tables."""
     return tuple(GAP.findall(text))

@@ -1,9 +1,9 @@
-"""A run's own page: one HTML file that opens by a double click, beside the run or where it is asked for.
+"""The page of a run: one HTML file that opens by a double click, next to the run or in a chosen folder.
 
     write(Result(run), Path("data/runs/RUN"))  →  data/runs/RUN/report.html
 
-What the terminal says at a run's end and what it has no room for: every effect as an interval, all notes, how it was measured. It has
-no script and asks nobody for anything.
+It has what the terminal prints at the end of a run, and what has no room there: every effect as an interval, all notes, and how it was
+measured. It contains no script and loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,14 +26,25 @@ from lab.report.result import Result
 
 FILE = "report.html"
 LEAST_SPAN = 2.5
-"""Of the figure's axis, times what is worth knowing: what is smaller than that looks small."""
+"""The least half-width of the figure's axis, in equivalence margins, so that smaller effects look small."""
 APART = 12
-"""Per cent of its width between two marks, so that their labels do not meet."""
+"""The least distance between two marks, in per cent of the figure's width, so that their labels do not meet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One effect: percentages of the figure's width from its left edge, and in words. `kind`: its decision, as a class of CSS."""
+    """One effect in the figure.
+
+    Attributes:
+        arm: The name of the arm.
+        point: The name of the load point.
+        text: The effect in words.
+        kind: The decision, as a class name of CSS.
+        at: The place of the estimate, in per cent of the figure's width from its left edge, as are the next two.
+        low: The place of the interval's lower end.
+        high: The place of the interval's upper end.
+
+    """
 
     arm: str
     point: str
@@ -46,15 +57,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Effects on one axis. `worth`: its two ends; `ticks`: (place, label)."""
+    """Effects on one axis.
+
+    Attributes:
+        lines: The effects.
+        worth: The places of both ends of the equivalence margin, in per cent of the width.
+        ticks: The place and the label of each tick.
+
+    """
 
     lines: tuple[Line, ...]
     worth: tuple[float, float]
     ticks: tuple[tuple[float, str], ...]
 
 
-def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> Path:
-    """`more`: further tables. UsageError where it cannot be written; an older one is replaced, whole or not at all."""
+def write(result: Result, folder: Path, further_tables: Sequence[Sequence[Part]] = ()) -> Path:
+    """Write the page of a run into a folder and return its path; an older page is replaced, completely or not at all.
+
+    Args:
+        result: The result of the run.
+        folder: The folder, which is created where it is missing.
+        further_tables: The tables that follow those of the result.
+
+    Raises:
+        UsageError: The page cannot be written.
+
+    """
     path, record = folder / FILE, result.run.record
     tried = [(arm.name, arm.baseline) for arm in record.arms if arm.role == "variant"]
     names, bases = [name for name, _ in tried], dict.fromkeys(base for _, base in tried if base)
@@ -71,7 +99,7 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
             for verdict in verdicts(summary) or [Verdict("", "unresolved", noise_line(summary))][: len(summary.rows)]
         ],
         figure=figure_of(result.told),
-        tables=[html(markdown(page), below=2) for page in (*result.tables(), *more) if page],
+        tables=[html(markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
         loads=[(point.name, point_text(point)) for point in record.points],
         again=rerun.measure(record, " ".join(names) or "ingress-nginx"),
         folder=result.run.folder,
@@ -83,32 +111,35 @@ def write(result: Result, folder: Path, more: Sequence[Sequence[Part]] = ()) -> 
 
 
 def figure_of(summaries: Sequence[Summary]) -> Figure | None:
-    """The effects of the table that are ratios and have an interval, in its order; None where there are none."""
-    found = [
+    """Return the figure of all shown effects that are ratios with an interval; None where there are none.
+
+    The effects have the order of the table.
+    """
+    ratios = [
         (row, effect, effect.estimate.effect, effect.estimate.interval)
         for summary in summaries
         for row in summary.rows
         for effect in row.shown
         if effect.estimate and effect.estimate.interval and about(effect.metric).ratio
     ]
-    if not found:
+    if not ratios:
         return None
-    worth = max(effect.size.worth for _, effect, _, _ in found)
-    span = 1.05 * max(LEAST_SPAN * worth, *(abs(end) for *_, ends in found for end in ends))
+    worth = max(effect.size.worth for _, effect, _, _ in ratios)
+    span = 1.05 * max(LEAST_SPAN * worth, *(abs(end) for *_, ends in ratios for end in ends))
 
     def place(log_ratio: float) -> float:
         return round(50 + 50 * log_ratio / span, 2)
 
     lines: list[Line] = []
-    for row, effect, middle, ends in found:
+    for row, effect, middle, ends in ratios:
         text, places = effect_text(effect), map(place, (middle, *ends))
         lines.append(Line(row.arm.name, row.point.name, text, kind_of(effect.decision.value), *places))
-    ticks = [(50.0, "0")]  # no change, and on either side those that fit, the largest first
+    ticks = [(50.0, "0")]  # no change, and on either side the ticks that fit, the largest first
     for sign in (1, -1):
         last = 100 + APART / 2
         for share in (10.0, 5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005):
-            away = abs(place(log1p(sign * share)) - 50) + 50 if sign * share > -1 else 100.0
-            if away < min(95, last - APART) and away > 50 + APART:
-                ticks.append((away if sign > 0 else 100 - away, f"{'+' if sign > 0 else '−'}{100 * share:g} %"))
-                last = away
+            distance = abs(place(log1p(sign * share)) - 50) + 50 if sign * share > -1 else 100.0
+            if distance < min(95, last - APART) and distance > 50 + APART:
+                ticks.append((distance if sign > 0 else 100 - distance, f"{'+' if sign > 0 else '−'}{100 * share:g} %"))
+                last = distance
     return Figure(tuple(lines), (place(-worth), place(worth)), tuple(ticks))

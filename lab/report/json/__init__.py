@@ -1,1 +1,1 @@
-"""Answers as plain data with stable keys, and the schemas of it."""
+"""JSON output: results as plain data with stable keys, and the schemas of it."""

@@ -1,4 +1,4 @@
-"""What the other verbs print as JSON: plans, ablations, migrations, capacity and usage."""
+"""The JSON that the other verbs print: plans, ablations, migrations, capacity and usage."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ VERSION_1 = Key("schema_version", lambda _: 1, Literal[1])
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """One load, and who makes it."""
+    """One load of a plan, its generator, and the reason why it does not support pairing."""
 
     point: Point
     generator: dict[str, str | None]
     why_alone: str
 
 
-def _loads(record: RunRecord) -> list[PlannedLoad]:
+def _list_loads(record: RunRecord) -> list[PlannedLoad]:
     names = ("name", "version", "stand_in_for")
-    found = [(point, record.generators[point.name]) for point in record.points]
+    loads = [(point, record.generators[point.name]) for point in record.points]
     return [
-        PlannedLoad(point, {name: used[name] for name in names}, point.why_alone if record.pairs else "")
-        for point, used in found
+        PlannedLoad(point, {name: generator[name] for name in names}, point.why_alone if record.pairs else "")
+        for point, generator in loads
     ]
 
 
@@ -55,7 +55,7 @@ RUN_PLAN = Shape(
         dict[str, str],
     ),
     "arms",
-    Key("loads", _loads, tuple[PlannedLoad, ...]),
+    Key("loads", _list_loads, tuple[PlannedLoad, ...]),
     Key("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
     "not_measurable at_knee knee blocks seed",
     Key("pairs", "pairs", int, len),
@@ -84,7 +84,13 @@ PLAN = Shape(
 
 
 def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
-    """Return one of a plan's `runs`; `done`: how many of its pairs and samples need no further measurement."""
+    """Return one run of a plan as JSON data.
+
+    Args:
+        record: The planned run.
+        done: How many of its pairs and samples need no further measurement.
+
+    """
     slots, design = len(record.slots), record.designed
     designed = {
         "done": done,
@@ -100,9 +106,9 @@ def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
 # -- ablations, migrations, capacity -----------------------------------------------------------------------------
 
 
-def _effect(found: Effect) -> Printed:
-    """By its metric: a difference of what comes of a disturbance, else a ratio."""
-    return (DIFFERENCE if found.metric in DIFFERENCES else RATIO).model.model_validate(found)
+def _convert_effect(effect: Effect) -> Printed:
+    """Return an effect as a difference, where its metric is an outcome of a disruption, else as a ratio."""
+    return (DIFFERENCE if effect.metric in DIFFERENCES else RATIO).model.model_validate(effect)
 
 
 KNOB = Shape(
@@ -110,8 +116,8 @@ KNOB = Shape(
     Ranked,
     "knob=step.knob title=step.title sweep=step.sweep metric=step.metric root=step.root against=step.against",
     "alone=step.alone cumulative=step.cumulative why=step.why point",
-    Key("one_at_a_time", "alone", either(RATIO, DIFFERENCE), _effect),
-    Key("cumulatively", "cumulative", either(RATIO, DIFFERENCE), _effect),
+    Key("one_at_a_time", "alone", either(RATIO, DIFFERENCE), _convert_effect),
+    Key("cumulatively", "cumulative", either(RATIO, DIFFERENCE), _convert_effect),
     "verdict snippet notes",
 )
 ABLATION = Shape(
@@ -144,13 +150,13 @@ MIGRATION = Shape(
     parts=[Shape("Unknown", Unknown), SYSTEM],
     title="What `migrate --plan --json` prints",
 )
-"""Of a plan of `lab.experiments`, which is no floor below."""
+"""The shape of a migration's plan; its source type is in `lab.experiments`, which this package must not import."""
 CAPACITY = Shape(
     "Capacity",
     Answer,
     VERSION_2,
     "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
-    Key("advised", lambda found: found, Answer),
+    Key("advised", lambda answer: answer, Answer),
     "assumptions",
     parts=[
         Shape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
@@ -171,12 +177,19 @@ CAPACITY = Shape(
 
 
 def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:
-    """Return what `usage --json` prints of one sample, whose usage.parquet this is; `memory_bytes`: of the machine, None: not known."""
-    tables = _usage_tables(usage, memory_bytes)
+    """Return the JSON data that `usage --json` prints of one sample.
+
+    Args:
+        sample: The sample.
+        usage: The usage table of the sample.
+        memory_bytes: The memory of the machine; None: not known.
+
+    """
+    tables = _make_usage_tables(usage, memory_bytes)
     return USAGE.read(sample, {name: table.to_dicts() for name, table in tables.items()})
 
 
-def _usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, pl.DataFrame]:
+def _make_usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, pl.DataFrame]:
     return {
         "cpu": pidstat.cpu_table(usage),
         "memory": pidstat.memory_table(usage, memory_bytes),
@@ -184,8 +197,8 @@ def _usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, pl
     }
 
 
-def _usage_rows(name: str, table: pl.DataFrame) -> Shape:
-    """Return the shape of such a table's rows; any of their values may be unknown."""
+def _make_row_shape(name: str, table: pl.DataFrame) -> Shape:
+    """Return the shape of the rows of a usage table, where any value may be unknown."""
     kinds = table.schema.to_python()
     return Shape(name.title(), None, *(Key(column, None, kind | None) for column, kind in kinds.items()))
 
@@ -195,7 +208,7 @@ USAGE = Shape(
     Sample,
     "sample=id arm point=point.name block",
     *(
-        Key(name, None, each(_usage_rows(name, table)))
-        for name, table in _usage_tables(pl.DataFrame(schema=USAGE_SCHEMA), None).items()
+        Key(name, None, each(_make_row_shape(name, table)))
+        for name, table in _make_usage_tables(pl.DataFrame(schema=USAGE_SCHEMA), None).items()
     ),
 )

@@ -1,4 +1,4 @@
-"""What `bench`, `table`, `compare`, `gate` and `aa` print of runs as JSON."""
+"""The JSON that `bench`, `table`, `compare`, `gate` and `aa` print of runs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ Numbers = dict[str, float | int | None]
 
 # -- an effect of an arm against its baseline -------------------------------------------------------------------
 
-BLOCKS = Key("blocks", lambda one: one.estimate.n if one.estimate else 0, int)
+BLOCKS = Key("blocks", lambda effect: effect.estimate.n if effect.estimate else 0, int)
 P_VALUE = Key(
-    "p_value", lambda one: one.estimate.p_value if one.estimate and one.estimate.interval else None, float | None
+    "p_value",
+    lambda effect: effect.estimate.p_value if effect.estimate and effect.estimate.interval else None,
+    float | None,
 )
 NOTES = Key(
     "notes",
@@ -71,7 +73,7 @@ DIFFERENCE = Shape(
 # -- a run ------------------------------------------------------------------------------------------------------
 
 
-def _shown(metric: str) -> Callable[[Row], float | None]:
+def _read_metric(metric: str) -> Callable[[Row], float | None]:
     return lambda row: row.cell.shown(metric)
 
 
@@ -86,7 +88,7 @@ STEADY = Shape(
     ARM,
     "connections=point.connections generator=cell.generator generators=point.generators stand_in_for=cell.stand_in_for",
     "offered_rps=point.rate_rps",
-    Key("achieved_rps", _shown("rate"), float | None),
+    Key("achieved_rps", _read_metric("rate"), float | None),
     Key(
         "latency_s",
         lambda row: {name: row.cell.shown(name) for name in QUANTILES} | {"max": row.cell.shown("slowest_s")},
@@ -95,14 +97,14 @@ STEADY = Shape(
     "histogram=cell.histogram requests=cell.requests errors=cell.errors errors_invalid=cell.errors_invalid",
     Key(
         "absolute",
-        lambda row: {name: found for name in RATIOS if (found := row.cell.absolute(name)) is not None},
+        lambda row: {name: value for name in RATIOS if (value := row.cell.absolute(name)) is not None},
         dict[str, Absolute],
     ),
-    Key("cpu_per_request_s", _shown("cpu_per_request"), float | None),
+    Key("cpu_per_request_s", _read_metric("cpu_per_request"), float | None),
     "cpu_of=cell.cpu_of",
-    Key("memory_bytes", _shown("memory_bytes"), int | float | None),
+    Key("memory_bytes", _read_metric("memory_bytes"), int | float | None),
     Key("gauges", "cell.gauges", dict[str, int | float]),
-    Key("bring_up_s", _shown("bring_up_s"), float | None),
+    Key("bring_up_s", _read_metric("bring_up_s"), float | None),
     COUNTS,
     "generator_limited notes effects",
     parts=[
@@ -154,16 +156,16 @@ LEVELS = Shape(
 # -- two arms, a gate -------------------------------------------------------------------------------------------
 
 
-def _as_ratio(row: Compared, value: float | None) -> float | None:
-    """Return a log-ratio as what it is of; a difference as it is."""
+def _convert_to_ratio(row: Compared, value: float | None) -> float | None:
+    """Return the ratio of a log-ratio; a difference as it is."""
     return exp(value) if value is not None and row.relative else value
 
 
-def _change(row: Compared, estimate: Estimate | None) -> Numbers:
+def _convert_estimate(row: Compared, estimate: Estimate | None) -> Numbers:
     low, high = estimate.interval if estimate and estimate.interval else (None, None)
     log_ratios = {"effect": estimate.effect if estimate else None, "low": low, "high": high}
-    shown = {name: _as_ratio(row, value) for name, value in log_ratios.items()}
-    return shown | {"blocks": estimate.n if estimate else 0}
+    numbers = {name: _convert_to_ratio(row, value) for name, value in log_ratios.items()}
+    return numbers | {"blocks": estimate.n if estimate else 0}
 
 
 COMPARED = Shape(
@@ -175,15 +177,15 @@ COMPARED = Shape(
     Key("kind", lambda row: "ratio" if row.relative else "difference", Literal["ratio", "difference"]),
     "more_is_better decision base other",
     *(
-        Key(end, lambda row, end=end: _change(row, row.estimate)[end], float | None)
+        Key(end, lambda row, end=end: _convert_estimate(row, row.estimate)[end], float | None)
         for end in ("effect", "low", "high")
     ),
     BLOCKS,
     P_VALUE,
     "holm_p_value=holm_p",
-    Key("worth", lambda row: _as_ratio(row, row.size.worth), float),
-    Key("guard", lambda row: _as_ratio(row, row.size.guard), float),
-    Key("baseline_move", lambda row: row.baseline_move and _change(row, row.baseline_move), Numbers | None),
+    Key("worth", lambda row: _convert_to_ratio(row, row.size.worth), float),
+    Key("guard", lambda row: _convert_to_ratio(row, row.size.guard), float),
+    Key("baseline_move", lambda row: row.baseline_move and _convert_estimate(row, row.baseline_move), Numbers | None),
     "notes",
     parts=[
         Shape(
@@ -214,9 +216,13 @@ GATED = Shape(
     Gated,
     "point=row.point.name metric=row.metric base_arm=row.base.arm other_arm=row.other.arm verdict",
     "relative=row.relative bound=limit",
-    Key("worse_by", lambda one: worse_by(one.row, one.row.estimate.effect) if one.row.estimate else None, float | None),
+    Key(
+        "worse_by",
+        lambda gated: worse_by(gated.row, gated.row.estimate.effect) if gated.row.estimate else None,
+        float | None,
+    ),
     "worse_by_at_most=worst holm_p_value=row.holm_p",
-    Key("blocks", lambda one: one.row.estimate.n if one.row.estimate else 0, int),
+    Key("blocks", lambda gated: gated.row.estimate.n if gated.row.estimate else 0, int),
     "decision=row.decision decides close said do notes=row.notes",
 )
 GATE = Shape(
@@ -234,20 +240,20 @@ GATE = Shape(
 )
 
 
-def describe_gate(found: Gate, strict: bool) -> dict[str, Any]:
-    """Return what `gate --json` prints."""
-    said = conclusion(found, strict)
-    return GATE.plain(found, strict=strict, exit_status=found.exit_status(strict), conclusion=said)
+def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
+    """Return the JSON data that `gate --json` prints; with `strict`, an inconclusive gate fails."""
+    sentence = conclusion(gate, strict)
+    return GATE.plain(gate, strict=strict, exit_status=gate.exit_status(strict), conclusion=sentence)
 
 
 # -- a run's noise ----------------------------------------------------------------------------------------------
 
 
-def _noises(report: Report) -> list[dict[str, Any]]:
-    return [NOISE.read(noise, {"resolve": _resolved(report, noise)}) for noise in report.noises]
+def _list_noises(report: Report) -> list[dict[str, Any]]:
+    return [NOISE.read(noise, {"resolve": _list_needed_blocks(report, noise)}) for noise in report.noises]
 
 
-def _resolved(report: Report, noise: Noise) -> list[Numbers]:
+def _list_needed_blocks(report: Report, noise: Noise) -> list[Numbers]:
     counts = [(effect, None if noise.why else report.needed(noise, effect)) for effect in EFFECTS]
     return [
         {"effect": effect, "blocks": blocks, "duration_s": report.lasts_s(blocks) if blocks else None}
@@ -255,7 +261,7 @@ def _resolved(report: Report, noise: Noise) -> list[Numbers]:
     ]
 
 
-def _nulls(report: Report) -> dict[str, int]:
+def _count_nulls(report: Report) -> dict[str, int]:
     compared, claimed = counted(report.noises)
     return {"arms": len(null_arms(report.record.arms)), "compared": compared, "claimed": claimed}
 
@@ -274,9 +280,9 @@ AA = Shape(
     Report,
     VERSION_2,
     "run=record.id target=record.target sweep=record.sweep blocks=record.blocks complete",
-    Key("nulls", _nulls, dict[str, int]),
+    Key("nulls", _count_nulls, dict[str, int]),
     Key("advice", None, str),
-    Key("rows", _noises, tuple[Noise, ...]),
+    Key("rows", _list_noises, tuple[Noise, ...]),
     parts=[NOISE],
     title="What `aa --json` prints; seconds, requests per second, ratios; null = not known",
 )

@@ -1,10 +1,11 @@
-"""One value → JSON, and the schema of it. Which keys a type is printed with is said once, by a `Shape`; all else pydantic prints as it is.
+"""The conversion of values to JSON, and the schemas of it; a `Shape` lists the keys with which a type is printed.
 
     Shape("Side", CellStats, "run arm median=level.value invalid", Key("blocks", lambda side: len(side.values), int))
 
-A word is a key that is the attribute of its name, or the one at the end of a path (null where anything on it is None), of that attribute's
-own type: so a pydantic model is made, which prints it and gives its schema. What keys mean is in meanings.toml. Seconds, bytes,
-requests per second, ratios and counts as they are: nothing is scaled or rounded for people, and what is not known is null, never left out.
+A key given as a word reads the attribute of this name, or the attribute at the end of a path (null where anything on the path is None), and
+has the type of that attribute. A pydantic model is made of the keys, which prints the value and gives its schema. Values of types without a
+shape are printed as pydantic prints them. The meanings of keys are in meanings.toml. Seconds, bytes, requests per second, ratios and counts
+are printed as they are: nothing is scaled or rounded for people, and what is not known is null and never left out.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ MEANINGS = Path(__file__).with_name("meanings.toml")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that is read by a path of attributes, or by a function of what is printed; None: only who prints knows it.
+    """One key of a shape, and how its value is read.
 
-    `kind` is its type (None: that of the attribute at the path's end); `then` what is done to its value, unless that is None.
+    Attributes:
+        name: The key.
+        read: A path of attributes, or a function of the printed value; None: the caller that prints gives the value.
+        kind: The type of the key's value; None: that of the attribute at the end of the path.
+        then: A function that is applied to a value read by a path, unless the value is None.
+
     """
 
     name: str
@@ -38,19 +44,15 @@ class Key:
     then: Callable[[Any], Any] | None = None
 
     def value(self, source: Any) -> Any:
-        """Return what `source` has under this key; None of a key that only who prints knows."""
+        """Return the value that `source` has under this key; None for a key whose value the caller gives."""
         if not isinstance(self.read, str):
             return self.read and self.read(source)
-        found = reduce(_attribute, self.read.split("."), source)
-        return found if self.then is None or found is None else self.then(found)
+        value = reduce(_get_attribute, self.read.split("."), source)
+        return value if self.then is None or value is None else self.then(value)
 
 
 class Shape:
-    """Which keys the type `source` has as JSON: words and keys in their order; without any, all its fields.
-
-    `source` is None where whoever prints gives every key. `parts` are the shapes of the types that it holds, `left_out` the keys of a
-    whole output that it does not have where they are None. Models are made when they are first asked for.
-    """
+    """The JSON keys of one type; without any, they are all fields of the type."""
 
     def __init__(
         self,
@@ -61,43 +63,57 @@ class Shape:
         title: str = "",
         left_out: Sequence[str] = (),
     ) -> None:
+        """Describe a shape; its model is made at the first use.
+
+        Args:
+            name: The name of the model, and of the table in meanings.toml.
+            source: The type; None where the caller that prints gives the value of every key.
+            *keys: The keys in their order, where a string has one word or several words.
+            parts: The shapes of the types that the type holds.
+            title: The title of the schema of a whole output.
+            left_out: The keys of a whole output that are left out where their value is None.
+
+        """
         self.name, self.source, self.parts, self.title, self.left_out = name, source, parts, title, left_out
         self.keys: list[Key] = []
-        for word in keys or [field.name for field in fields(source)]:
-            if isinstance(word, Key):
-                self.keys.append(word)
+        for key in keys or [field.name for field in fields(source)]:
+            if isinstance(key, Key):
+                self.keys.append(key)
             else:
-                named = (each.partition("=") for each in word.split())
-                self.keys += [Key(key, path or key) for key, _, path in named]
+                names_and_paths = (text.partition("=") for text in key.split())
+                self.keys += [Key(name, path or name) for name, _, path in names_and_paths]
 
     @cached_property
     def model(self) -> type[Printed]:
-        """The pydantic model that prints it."""
+        """The pydantic model that prints a value of this shape."""
         views = {part.source: part for part in self.parts}
-        about = meanings()["shared"] | meanings().get(self.name, {})
-        found: dict[str, Any] = {}
+        descriptions = meanings()["shared"] | meanings().get(self.name, {})
+        definitions: dict[str, Any] = {}
         for key in self.keys:
             default = None if key.name in self.left_out else ...
             kind = key.kind
             if kind is None and isinstance(key.read, str):
-                kind = reduce(_attribute_type, key.read.split("."), self.source)
-            found[key.name] = _printed_as(kind, views), Field(default=default, description=about.get(key.name))
-        made = create_model(self.name, __base__=Printed, __doc__=self.source and self.source.__doc__, **found)
-        made.shape = self
-        return made
+                kind = reduce(_get_attribute_type, key.read.split("."), self.source)
+            definitions[key.name] = (
+                _replace_types(kind, views),
+                Field(default=default, description=descriptions.get(key.name)),
+            )
+        model = create_model(self.name, __base__=Printed, __doc__=self.source and self.source.__doc__, **definitions)
+        model.shape = self
+        return model
 
     def read(self, source: Any, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the value of each key, of those in `given` the one there."""
-        known = given or {}
-        return {key.name: known[key.name] if key.name in known else key.value(source) for key in self.keys}
+        """Return the values of `source` by key, where the values in `given` take precedence."""
+        values = given or {}
+        return {key.name: values[key.name] if key.name in values else key.value(source) for key in self.keys}
 
     def plain(self, source: Any = None, **given: Any) -> dict[str, Any]:
-        """Return it as JSON has it, in the order of the keys."""
-        found = self.model.model_validate(self.read(source, given)).model_dump(mode="json")
-        return {name: value for name, value in found.items() if value is not None or name not in self.left_out}
+        """Return the value as plain JSON data, in the order of the keys."""
+        printed = self.model.model_validate(self.read(source, given)).model_dump(mode="json")
+        return {name: value for name, value in printed.items() if value is not None or name not in self.left_out}
 
     def dumps(self, source: Any = None, **given: Any) -> str:
-        """Return what a verb prints."""
+        """Return the value as the JSON text that a verb prints."""
         return dumps(self.plain(source, **given))
 
     def schema(self) -> dict[str, Any]:
@@ -106,14 +122,14 @@ class Shape:
 
 
 class Printed(BaseModel):
-    """The model of a shape: is filled from the type whose shape it is, and refuses a key that it does not have."""
+    """The base of the models of shapes, which are filled from the type of the shape and refuse unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     shape: ClassVar[Shape]
 
     @model_validator(mode="before")
     @classmethod
-    def _from_source(cls, value: Any) -> Any:
+    def _read_source(cls, value: Any) -> Any:
         source = cls.shape.source
         return cls.shape.read(value) if source is not None and isinstance(value, source) else value
 
@@ -124,47 +140,49 @@ def dumps(value: Any) -> str:
 
 
 def either(*shapes: Shape) -> Any:
-    """Return the type of what has one of these shapes, or is None."""
+    """Return the type of a value that has one of these shapes, or is None."""
     return reduce(or_, (shape.model for shape in shapes), NoneType)
 
 
 def each(shape: Shape) -> Any:
-    """Return the type of a list of what has this shape."""
+    """Return the type of a list whose items have this shape."""
     return tuple.__class_getitem__((shape.model, ...))
 
 
-def _attribute(value: Any, name: str) -> Any:
-    """Go one step of a path; a number is a place in a tuple."""
+def _get_attribute(value: Any, name: str) -> Any:
+    """Return the value after one step of a path; a number is a place in a tuple."""
     if value is None:
         return None
     return value[int(name)] if name.isdigit() else getattr(value, name)
 
 
-def _attribute_type(owner: Any, name: str) -> Any:
-    """Return the type that `_attribute` gives of a value of type `owner`."""
+def _get_attribute_type(owner: Any, name: str) -> Any:
+    """Return the type of what `_get_attribute` returns for a value of type `owner`."""
     members = get_args(owner) if get_origin(owner) in (Union, UnionType) else (owner,)
-    (known,) = (member for member in members if member is not NoneType)
-    found: Any
+    (present,) = (member for member in members if member is not NoneType)
+    kind: Any
     if name.isdigit():
-        items = get_args(known)
-        found = items[0] if items[-1] is Ellipsis else items[int(name)]
-    elif isinstance(asked := getattr(known, name, None), property):
-        found = get_type_hints(asked.fget)["return"]
+        items = get_args(present)
+        kind = items[0] if items[-1] is Ellipsis else items[int(name)]
+    elif isinstance(attribute := getattr(present, name, None), property):
+        kind = get_type_hints(attribute.fget)["return"]
     else:
-        found = known.model_fields[name].annotation if issubclass(known, BaseModel) else get_type_hints(known)[name]
-    return found if len(members) == 1 else found | None
+        kind = (
+            present.model_fields[name].annotation if issubclass(present, BaseModel) else get_type_hints(present)[name]
+        )
+    return kind if len(members) == 1 else kind | None
 
 
-def _printed_as(kind: Any, views: Mapping[Any, Shape]) -> Any:
-    """Return a type with the models of these shapes in the place of the types that they are of."""
+def _replace_types(kind: Any, views: Mapping[Any, Shape]) -> Any:
+    """Return a type in which every type that has a shape is replaced by the model of that shape."""
     origin, parts = get_origin(kind), get_args(kind)
     if not parts or origin is Literal:
         return views[kind].model if kind in views else kind
-    printed = [_printed_as(part, views) for part in parts]
+    printed = [_replace_types(part, views) for part in parts]
     return reduce(or_, printed) if origin in (Union, UnionType) else origin[tuple(printed)]
 
 
 @cache
 def meanings() -> dict[str, dict[str, str]]:
-    """Shape → key → what it means; `shared`: of keys that mean the same wherever nothing else is said."""
+    """Return the meanings of keys, by shape and key; `shared` has those of keys whose shape has no entry for them."""
     return tomllib.loads(MEANINGS.read_text("utf-8"))

@@ -1,1 +1,1 @@
-"""Answers as tables, for a terminal and as Markdown."""
+"""Table output: results as tables, for a terminal and as Markdown."""

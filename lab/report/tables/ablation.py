@@ -1,11 +1,11 @@
-"""An ablation's runs → one table: every knob, alone and cumulatively, ranked by effect, and what to apply.
+"""The table of an ablation: every knob alone and cumulatively, ranked by effect, and what to apply.
 
-What is done to the system in a sweep is judged by its outcome: differences in the metric's own unit, which are not compared
-with ratios nor with one another; within what is claimed, and what is not, such knobs come last in the plan's order.
+A disruption is judged by its outcome: differences in the unit of the metric, which are compared neither with ratios nor with each other.
+Knobs with such a metric come last among those with a claim, and last among those without, in the order of the plan.
 
-Refuses to claim more than the runs' own summaries do: what was better than a handicap is no advice against the root. Of
-several points the one with the largest claimed effect speaks for a knob, else the one with the largest effect; the runs'
-tables have them all.
+Refuses to claim more than the summaries of the runs do: a knob that was better than a handicap is no advice against the root. Where a knob
+was measured at several points, the point with the largest claimed effect decides, else the point with the largest effect. The tables of the
+runs show every point.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ WORDS = {
     "not-steady": "not steady: no effect",
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
-"""The same of a knob that was compared with another variant than the root."""
+"""The words for a knob that was compared with another variant than the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One knob's line. `alone` and `cumulative` are effects at the same point in the same metric, where there are any."""
+    """One knob's line in the table of an ablation.
+
+    `alone` and `cumulative` are effects at the same point and in the same metric, where there are any.
+    """
 
     step: Step
     point: str | None
@@ -55,81 +58,94 @@ class Ranked:
 
     @property
     def order(self) -> tuple[int, float]:
+        """The sort key: resolved effects first, then judged ones, then those without an interval, each by size."""
         estimate = self.alone.estimate if self.alone else None
         decision = self.alone.decision if self.alone else Decision.NOT_AVAILABLE
         kind = 0 if decision.resolved else 1 if decision.judged else 2 if decision is Decision.NO_INTERVAL else 3
         comparable = (
             self.alone is not None and self.alone.metric not in DIFFERENCES
-        )  # ratios; of a disturbance each has its own unit
+        )  # ratios; each outcome of a disruption has a unit that no other effect shares
         return kind, -abs(estimate.effect) if estimate and comparable else 0.0
 
 
 def ranked(
     record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, Summary] | None = None
 ) -> tuple[Ranked, ...]:
-    """`summaries`: sweep → its run's summary, of those that have begun; `outcomes`: of those in which something is done."""
+    """Return the lines of all knobs, ranked by their effect.
+
+    Args:
+        record: The ablation.
+        summaries: The summary of a sweep's run by sweep, for the runs that have begun.
+        outcomes: The summaries of disrupted loads by sweep, for the sweeps that have any.
+
+    """
     missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
-    found: list[Ranked] = []
+    lines: list[Ranked] = []
     for step in record.steps:
         steady, disturbed = summaries.get(step.sweep), (outcomes or {}).get(step.sweep)
         by_outcome = disturbed and (steady is None or not steady.rows or disturbed.primary.get(step.alone or ""))
-        found.append(_ranked(step, disturbed if by_outcome else steady, missing))
-    return tuple(sorted(found, key=lambda line: line.order))
+        lines.append(_make_line(step, disturbed if by_outcome else steady, missing))
+    return tuple(sorted(lines, key=lambda line: line.order))
 
 
-def _ranked(
+def _make_line(
     step: Step,
     summary: Summary | None,
     missing: Mapping[tuple[str, str], str],
 ) -> Ranked:
     notes = [*step.why]
-    notes += [why for name in (step.alone, step.cumulative) if name and (why := missing.get((step.sweep, name)))]
+    notes += [reason for name in (step.alone, step.cumulative) if name and (reason := missing.get((step.sweep, name)))]
     if step.alone is None or (step.sweep, step.alone) in missing:
         return Ranked(step, None, None, None, "not measurable", tuple(dict.fromkeys(notes)))
     if summary is None:
         return Ranked(step, None, None, None, "not measured yet", tuple(notes))
-    shown = [(row, one) for row in summary.rows if row.arm.name == step.alone for one in row.shown if one.estimate]
-    best = max(shown, key=_speaks, default=None)
-    verdict = next((each for each in verdicts(summary) if each.arm == step.alone), None)
-    word = _word(step, verdict.kind) if verdict else "not measured yet"
+    effects = [
+        (row, effect) for row in summary.rows if row.arm.name == step.alone for effect in row.shown if effect.estimate
+    ]
+    best = max(effects, key=_rate_weight, default=None)
+    verdict = next((verdict for verdict in verdicts(summary) if verdict.arm == step.alone), None)
+    text = _describe_verdict(step, verdict.kind) if verdict else "not measured yet"
     if best is None:
-        return Ranked(step, None, None, None, word, (*notes, *([verdict.text] if verdict else [])))
-    own, effect = best
-    notes += [note for note in own.notes if note not in notes]
-    rows = (each for each in summary.rows if (each.arm.name, each.point.name) == (step.cumulative, own.point.name))
-    beside = next((each for one in rows for each in one.effects if each.metric == effect.metric), None)
-    snippet = verdict.snippet if verdict and word == WORDS["apply"] else ""
-    return Ranked(step, own.point.name, effect, beside, word, tuple(notes), snippet)
+        return Ranked(step, None, None, None, text, (*notes, *([verdict.text] if verdict else [])))
+    best_row, best_effect = best
+    notes += [note for note in best_row.notes if note not in notes]
+    rows = (row for row in summary.rows if (row.arm.name, row.point.name) == (step.cumulative, best_row.point.name))
+    cumulative = next((effect for row in rows for effect in row.effects if effect.metric == best_effect.metric), None)
+    snippet = verdict.snippet if verdict and text == WORDS["apply"] else ""
+    return Ranked(step, best_row.point.name, best_effect, cumulative, text, tuple(notes), snippet)
 
 
-def _word(step: Step, kind: str) -> str:
-    """A handicap's opposite may do nothing for the root: the claim then names what it is about."""
+def _describe_verdict(step: Step, kind: str) -> str:
+    """Return a verdict in words; one against a handicap names what it was compared with.
+
+    The opposite of a handicap may do nothing for the root.
+    """
     if kind in HANDICAPPED and step.against != step.root:
         alone_on_root = step.cumulative == f"{step.root}+{step.knob}"
-        rest = f"against {step.root}: see cumulative" if alone_on_root else f"not compared with {step.root}"
-        return f"{HANDICAPPED[kind]} {step.against}; {rest}"
+        advice = f"against {step.root}: see cumulative" if alone_on_root else f"not compared with {step.root}"
+        return f"{HANDICAPPED[kind]} {step.against}; {advice}"
     return WORDS[kind]
 
 
-def _speaks(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
-    """How much an effect says for its knob: what is claimed, then what is judged, then the largest."""
+def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
+    """Return a sort key for the effects of one knob: claimed ones last, then judged ones, then by size."""
     _, effect = item
     size = abs(effect.estimate.effect) if effect.estimate else 0.0
     return effect.claimed, effect.decision is not Decision.NOT_JUDGED, size
 
 
 def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
-    """The ranked knobs, what their numbers in brackets stand for, and what to apply."""
+    """Return the table of ranked knobs, the notes behind its numbers in brackets, and what to apply."""
     numbers = {
         note: str(number) for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)
     }
-    grown: dict[
+    knobs_by_root: dict[
         str, list[str]
-    ] = {}  # what `cumulative` adds up, root by root: the lines are ranked, and so in another order
+    ] = {}  # the knobs that `cumulative` adds up, root by root, in the order of the plan and not of the ranked lines
     for step in record.steps:
         if step.cumulative:
-            grown.setdefault(step.root, []).append(step.knob)
-    orders = (f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in grown.items())
+            knobs_by_root.setdefault(step.root, []).append(step.knob)
+    orders = (f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in knobs_by_root.items())
     notes = [*(f"{number}: {note}" for note, number in numbers.items()), *orders, *record.notes]
     rows: list[Row] = []
     for line in lines:
@@ -140,36 +156,39 @@ def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
                 step.against,
                 f"{step.sweep}/{line.point}" if line.point else step.sweep,
                 about(line.alone.metric if line.alone else step.metric).short,
-                _effect(line.alone),
-                _effect(line.cumulative),
+                _format_effect(line.alone),
+                _format_effect(line.cumulative),
                 line.verdict + (f" ({marks})" if marks else ""),
             )
         )
     heads = ("knob", "against", "load", "metric", "one at a time", "cumulative", "verdict")
-    told = _advice(lines)
+    advice = _advise(lines)
     return [
         Grid(columns(heads, range(len(heads))), tuple(rows)),
         Notes(tuple(Text(note, "dim") for note in notes), blank=True),
-        Words(tuple(map(Text, told)), tuple(told)),
+        Words(tuple(map(Text, advice)), tuple(advice)),
     ]
 
 
-def _effect(effect: Effect | None) -> str:
-    """Without the metric's name, which has a column of its own."""
+def _format_effect(effect: Effect | None) -> str:
+    """Return an effect without the name of its metric, which has a separate column."""
     return effect_text(effect).replace(f"{about(effect.metric).short} ", "", 1) if effect else "–"
 
 
-def _advice(lines: Sequence[Ranked]) -> list[str]:
-    """What to apply of the claimed ones, the largest effect first; or that there is nothing. Then what only beat a handicap."""
-    better = [line for line in lines if line.verdict == _word(line.step, "apply")]
-    apart = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]
-    found = [
+def _advise(lines: Sequence[Ranked]) -> list[str]:
+    """Return the lines of advice: what to apply, the largest effect first, or that nothing is to be applied.
+
+    The knobs that were only better than a handicap follow.
+    """
+    better = [line for line in lines if line.verdict == _describe_verdict(line.step, "apply")]
+    handicapped = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]
+    snippets = [
         text
         for line in better
         if line.snippet
         for text in (f"# {line.step.knob}: {line.step.title} (against {line.step.against})", line.snippet.rstrip())
     ]
     if better:
-        return [*(["", "apply:", *found] if found else []), *(["", *apart] if apart else [])]
+        return [*(["", "apply:", *snippets] if snippets else []), *(["", *handicapped] if handicapped else [])]
     judged = any(line.alone and line.alone.decision.judged for line in lines)
     return ["", "nothing here was shown to be better: don't bother" if judged else "nothing to judge yet"]

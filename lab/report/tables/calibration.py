@@ -1,4 +1,7 @@
-"""A calibration as people read it: its tables, what to do with each generator, and how it was measured. Units are scaled here only."""
+"""The page of a calibration: its tables, the advice on each generator, and how it was measured.
+
+Units are scaled only here.
+"""
 
 from __future__ import annotations
 
@@ -15,69 +18,81 @@ from lab.stats.units import three_digits
 
 NONE = "–"
 NOISY = "*"
-"""Beside the name of a generator some of whose measurements here were disturbed."""
+"""The mark after the name of a generator where some of its measurements in the row were disturbed."""
 
 
 def page(record: CalibrationRecord) -> list[Part]:
-    """Return the tables of what was measured, what to do with each generator, and how it was measured."""
+    """Return the tables of what was measured, the advice on each generator, and how it was measured."""
     rows = rows_of(record)
     parts: list[Part] = []
-    for name, table in _sections(rows):
+    for name, table in _make_sections(rows):
         head = Words((Text(name, "bold cyan"),), (f"**{name}**",), blank=bool(parts))
         parts += [head, table]
-    told, how = [f"{row.known.name}: {row.advice}" for row in rows if row.advice], [*_notes(record), record.id]
-    terminal = (*map(Text, told), *(Text(f"- {note}", "dim") for note in how))
-    bullets = (*(f"- {line}" for line in told), *(f"- {escaped(note)}" for note in how))
+    advice, notes = (
+        [f"{row.known.name}: {row.advice}" for row in rows if row.advice],
+        [*_list_notes(record), record.id],
+    )
+    terminal = (*map(Text, advice), *(Text(f"- {note}", "dim") for note in notes))
+    bullets = (*(f"- {line}" for line in advice), *(f"- {escaped(note)}" for note in notes))
     return [*parts, Words(terminal, bullets, blank=bool(parts))]
 
 
-def _notes(record: CalibrationRecord) -> Iterator[str]:
-    """Yield how it was measured, how exact the truth is, what was disturbed, what could not be."""
+def _list_notes(record: CalibrationRecord) -> Iterator[str]:
+    """Yield how it was measured, how exact the truth is, what was disturbed, and what could not be measured."""
     if record.repeats > 1:
         yield f"medians of {record.repeats} repeats of {record.duration_s:g} s, ranges in brackets"
-    for known in record.generators:
-        longest = max((each.duration_s for each in record.measurements if each.generator == known.name), default=0.0)
+    for generator in record.generators:
+        longest = max(
+            (measurement.duration_s for measurement in record.measurements if measurement.generator == generator.name),
+            default=0.0,
+        )
         if longest > record.duration_s:
-            yield f"{known.name} ran for up to {longest:g} s, since it calibrates first"
-    server, generator = record.facts.get("cpus_backend"), record.facts.get("cpus_generator")
-    if server and generator:
-        shared = "shared, as in every sample of the lab here" if server == generator else "their own"
-        yield f"server on CPU {server}, generators on CPU {generator}: {shared}"
-    if any(each.scenario == "ceiling" for each in record.measurements):
+            yield f"{generator.name} ran for up to {longest:g} s, since it calibrates first"
+    server_cpus, generator_cpus = record.facts.get("cpus_backend"), record.facts.get("cpus_generator")
+    if server_cpus and generator_cpus:
+        shared = "shared, as in every sample of the lab here" if server_cpus == generator_cpus else "their own"
+        yield f"server on CPU {server_cpus}, generators on CPU {generator_cpus}: {shared}"
+    if any(measurement.scenario == "ceiling" for measurement in record.measurements):
         yield "alone: 1 / CPU per request, what a CPU that nobody shares would give the generator"
-    truths = [each.truth for each in record.measurements if each.truth]
+    truths = [measurement.truth for measurement in record.measurements if measurement.truth]
     if (
         truths
     ):  # the server's own lateness, at worst over all measurements, and whether the kernel stamped every arrival
         late = {name: [truth.late_s[name] for truth in truths] for name in ("p50", "p99")}
-        told = {name: [late_s for late_s in each if late_s is not None] for name, each in late.items()}
-        worst = ", ".join(f"{name} {_us(max(values))} µs" for name, values in told.items() if values)
-        stamped = sum(truth.unstamped for truth in truths)
-        how = f"{stamped} arrivals had no stamp of the kernel's" if stamped else "the kernel stamped every arrival"
-        yield f"the server's answers were late by {worst or 'an unknown time'} at most, which the truth includes; {how}"
-    both = [(each.generator, each.reported) for each in record.measurements if each.reported and each.truth]
-    if rounded := sorted({name for name, reported in both if reported.latency.kind != "exact"}):
+        recorded = {name: [late_s for late_s in values if late_s is not None] for name, values in late.items()}
+        worst = ", ".join(f"{name} {_format_us(max(values))} µs" for name, values in recorded.items() if values)
+        unstamped = sum(truth.unstamped for truth in truths)
+        stamps = (
+            f"{unstamped} arrivals had no stamp of the kernel's" if unstamped else "the kernel stamped every arrival"
+        )
+        yield f"the server's answers were late by {worst or 'an unknown time'} at most, which the truth includes; {stamps}"
+    results = [
+        (measurement.generator, measurement.reported)
+        for measurement in record.measurements
+        if measurement.reported and measurement.truth
+    ]
+    if rounded := sorted({name for name, reported in results if reported.latency.kind != "exact"}):
         yield f"{', '.join(rounded)}: latencies from printed percentiles, those between rounded up"
-    if any(known.latency_from == "due" and known.installed for known in record.generators):
+    if any(generator.latency_from == "due" and generator.installed for generator in record.generators):
         yield (
             "latency from due: the truth is the same, since this server answers any number at once; that a request waited for a"
             " connection is the generator's doing, and in its bias"
         )
-    if noisy := [each for each in record.measurements if each.noise]:
-        kinds = ", ".join(sorted({text.partition(":")[0] for each in noisy for text in each.noise}))
+    if noisy := [measurement for measurement in record.measurements if measurement.noise]:
+        kinds = ", ".join(sorted({text.partition(":")[0] for measurement in noisy for text in measurement.noise}))
         count = f"{NOISY} {len(noisy)} of {len(record.measurements)} measurements"
         yield f"{count} were disturbed ({kinds}): marked, not left out"
     if len(record.measurements) < record.planned:
         yield f"interrupted: {len(record.measurements)} of {record.planned} measurements"
     for row in rows_of(record):
-        yield from (f"{row.known.name}, {name}: not measured: {why}" for name, why in row.known.refusals.items())
-        yield from (f"{row.known.name}, {name}: {why}" for name, why in row.failures.items())
+        yield from (f"{row.known.name}, {name}: not measured: {reason}" for name, reason in row.known.refusals.items())
+        yield from (f"{row.known.name}, {name}: {reason}" for name, reason in row.failures.items())
 
 
-def _sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
-    """Return (title, table) of what was measured; generators that are not installed have a row in the first."""
-    here = [row for row in rows if row.measurements]
-    both = (f"{what} {name}{unit}" for name in TOLD for what, unit in (("true", " ms"), ("bias", " µs")))
+def _make_sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
+    """Return (title, table) of what was measured; generators that are not installed have a row in the first table."""
+    measured = [row for row in rows if row.measurements]
+    bias_heads = (f"{prefix} {name}{unit}" for name in TOLD for prefix, unit in (("true", " ms"), ("bias", " µs")))
     tables = [
         (
             "generators: floor (server answers at once), ceiling, CPU per request at 1,000 req/s",
@@ -94,81 +109,91 @@ def _sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
                 "CPU/req at rate µs",
             ),
             (0, 1, 2, 3),
-            [_generator(row) for row in rows],
+            [_make_generator_line(row) for row in rows],
         ),
         (
             "bias: reported minus the server's own record; the way through the network is in it",
-            ("generator", "scenario", *both),
+            ("generator", "scenario", *bias_heads),
             (0, 1),
-            [line for row in here for line in _bias(row)],
+            [line for row in measured for line in _make_bias_lines(row)],
         ),
         (
             f"coordinated omission: of a pause of 1 s, the requests that took more than {OVER_S:g} s",
             ("generator", "reported %", "true %", "dropped", "the pause is"),
             (0, 4),
-            [_pause(row, found) for row in here if (found := row.pause)],
+            [_make_pause_line(row, pause) for row in measured if (pause := row.pause)],
         ),
     ]
     return [
-        (title, Grid(columns(head, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
-        for title, head, left, lines in tables
+        (title, Grid(columns(heads, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
+        for title, heads, left, lines in tables
         if lines
     ]
 
 
-def _generator(row: Row) -> tuple[str, ...]:
-    known = row.known
-    model = "/".join(sorted(known.models, reverse=True))
-    if not known.installed:
-        return (known.name, "not installed", model, known.latency_from, *([NONE] * 6))
+def _make_generator_line(row: Row) -> tuple[str, ...]:
+    generator = row.known
+    model = "/".join(sorted(generator.models, reverse=True))
+    if not generator.installed:
+        return (generator.name, "not installed", model, generator.latency_from, *([NONE] * 6))
     floor: Mapping[str, Bias] = row.bias.get("floor", {})
     p50, p99 = (floor[name].reported_s if name in floor else None for name in ("p50", "p99"))
     ceiling = row.ceiling
     return (
-        known.name + _mark(row, "floor", "ceiling", "fixed"),
-        known.version or NONE,
+        generator.name + _mark_noise(row, "floor", "ceiling", "fixed"),
+        generator.version or NONE,
         model,
-        known.latency_from,
-        _spread(p50, _us),
-        _spread(p99, _us),
-        _spread(ceiling.achieved_rps if ceiling else None, _count),
+        generator.latency_from,
+        _format_spread(p50, _format_us),
+        _format_spread(p99, _format_us),
+        _format_spread(ceiling.achieved_rps if ceiling else None, _format_count),
         # three significant digits: 1 / CPU per request is an estimate
-        _spread(ceiling.alone_rps if ceiling else None, lambda rate: _count(float(f"{rate:.3g}"))),
-        _spread(ceiling.cpu_per_request_s if ceiling else None, _us),
-        _spread(row.cpu_per_request_s, _us),
+        _format_spread(ceiling.alone_rps if ceiling else None, lambda rate: _format_count(float(f"{rate:.3g}"))),
+        _format_spread(ceiling.cpu_per_request_s if ceiling else None, _format_us),
+        _format_spread(row.cpu_per_request_s, _format_us),
     )
 
 
-def _bias(row: Row) -> Iterator[tuple[str, ...]]:
-    for name, found in row.bias.items():
+def _make_bias_lines(row: Row) -> Iterator[tuple[str, ...]]:
+    for name, biases in row.bias.items():
         cells: list[str] = []
-        for each in found.values():
-            share = f" {100 * each.bias_share.median:+.1f} %".replace("-", "−") if each.bias_share else ""
-            true = _spread(each.true_s, lambda value_s: three_digits(value_s, 1e3))
-            bias = _spread(each.bias_s, lambda value_s: f"{'−' if value_s < 0 else '+'}{_us(abs(value_s))}")
-            cells += [true, bias + share]
-        yield (row.known.name + _mark(row, name), name, *cells)
+        for bias in biases.values():
+            share = f" {100 * bias.bias_share.median:+.1f} %".replace("-", "−") if bias.bias_share else ""
+            true_text = _format_spread(bias.true_s, lambda value_s: three_digits(value_s, 1e3))
+            bias_text = _format_spread(
+                bias.bias_s, lambda value_s: f"{'−' if value_s < 0 else '+'}{_format_us(abs(value_s))}"
+            )
+            cells += [true_text, bias_text + share]
+        yield (row.known.name + _mark_noise(row, name), name, *cells)
 
 
-def _pause(row: Row, found: Pause) -> tuple[str, ...]:
-    shares = (_spread(each, lambda share: f"{100 * share:.2f}") for each in (found.reported_share, found.true_share))
-    return (row.known.name + _mark(row, "pause"), *shares, _spread(found.dropped, _count), found.sight)
+def _make_pause_line(row: Row, pause: Pause) -> tuple[str, ...]:
+    shares = (
+        _format_spread(spread, lambda share: f"{100 * share:.2f}")
+        for spread in (pause.reported_share, pause.true_share)
+    )
+    return (
+        row.known.name + _mark_noise(row, "pause"),
+        *shares,
+        _format_spread(pause.dropped, _format_count),
+        pause.sight,
+    )
 
 
-def _mark(row: Row, *scenarios: str) -> str:
+def _mark_noise(row: Row, *scenarios: str) -> str:
     return NOISY if any(name in row.noisy for name in scenarios) else ""
 
 
-def _spread(found: Spread | None, shown: Callable[[float], str]) -> str:
-    if found is None:
+def _format_spread(spread: Spread | None, format_value: Callable[[float], str]) -> str:
+    if spread is None:
         return NONE
-    low, high = shown(found.low), shown(found.high)
-    return shown(found.median) + (f" ({low}…{high})" if low != high else "")
+    low, high = format_value(spread.low), format_value(spread.high)
+    return format_value(spread.median) + (f" ({low}…{high})" if low != high else "")
 
 
-def _us(value_s: float) -> str:
+def _format_us(value_s: float) -> str:
     return three_digits(value_s, 1e6)
 
 
-def _count(value: float) -> str:
+def _format_count(value: float) -> str:
     return f"{value:,.0f}"

@@ -1,4 +1,7 @@
-"""A capacity answer, as people read it. Microseconds only here."""
+"""The page of a capacity answer.
+
+Microseconds occur only here.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,40 @@ from lab.report.grid import Grid, Part, Words, columns, row
 from lab.stats.units import three_digits
 
 
-def page(found: Answer) -> list[Part]:
-    """The whole answer, what to do first."""
-    size, wanted, cost, ends = found.advised, found.wanted, found.cost, found.cost.interval_s
-    needed = f"{size.proxies:,} {_interval(size.proxies_interval)}".rstrip()
+def page(answer: Answer) -> list[Part]:
+    """Return the answer: what to do first, then the price, the sizes and the assumptions."""
+    size, demand, cost, ends = answer.advised, answer.wanted, answer.cost, answer.cost.interval_s
+    needed = f"{size.proxies:,} {_format_interval(size.proxies_interval)}".rstrip()
     noun = "core" if size.cores == 1 else "cores"
     end = "the interval's upper end" if size.proxies_interval else "no interval: fewer than six blocks"
     bound = f"{cost.bound} " if cost.bound else ""
-    said = (
-        f"run {bound}{size.advised:,} proxies of {size.cores} {noun}: {needed} serve {wanted.rate_rps:,.0f} req/s"
-        f" at {100 * wanted.utilisation:g} % CPU; {end}, and one that may be gone"
+    advice = (
+        f"run {bound}{size.advised:,} proxies of {size.cores} {noun}: {needed} serve {demand.rate_rps:,.0f} req/s"
+        f" at {100 * demand.utilisation:g} % CPU; {end}, and one that may be gone"
     )
     span = f" [{three_digits(ends[0], 1e6)}, {three_digits(ends[1], 1e6)}]" if ends else ""
-    cores = f" [{found.cores_interval[0]:,.1f}, {found.cores_interval[1]:,.1f}]" if found.cores_interval else ""
+    cores = f" [{answer.cores_interval[0]:,.1f}, {answer.cores_interval[1]:,.1f}]" if answer.cores_interval else ""
     price = [
         f"{three_digits(cost.value_s, 1e6)} µs of proxy CPU per request{span}: {cost.loads[0].kind}, {cost.basis}"
-        f" ({', '.join(found.runs)})",
-        f"{found.cores:,.1f} cores{cores} at {100 * wanted.utilisation:g} % CPU",
+        f" ({', '.join(answer.runs)})",
+        f"{answer.cores:,.1f} cores{cores} at {100 * demand.utilisation:g} % CPU",
     ]
     sizes = (
         row(
             f"{size.cores}",
             f"{size.serves_rps:,.0f}",
-            _interval(size.serves_interval_rps) or "–",
+            _format_interval(size.serves_interval_rps) or "–",
             f"{size.proxies:,}",
-            _interval(size.proxies_interval) or "–",
+            _format_interval(size.proxies_interval) or "–",
             f"{size.advised:,}",
-            style="bold" if size is found.advised else "",
+            style="bold" if size is answer.advised else "",
         )
-        for size in found.sizes
+        for size in answer.sizes
     )
     return [
         Words(
-            (Text(said, "bold"), *(Text(f"  {line}") for line in found.snippet.splitlines())),
-            (f"**{said}**", "", "```", found.snippet, "```"),
+            (Text(advice, "bold"), *(Text(f"  {line}") for line in answer.snippet.splitlines())),
+            (f"**{advice}**", "", "```", answer.snippet, "```"),
         ),
         Words(tuple(map(Text, price)), tuple(price), blank=True),
         Grid(
@@ -51,12 +54,12 @@ def page(found: Answer) -> list[Part]:
             blank=True,
         ),
         Words(
-            (Text("assumptions", "bold cyan"), *(Text(f"  {line}") for line in found.assumptions)),
-            tuple(f"- {line}" for line in found.assumptions),
+            (Text("assumptions", "bold cyan"), *(Text(f"  {line}") for line in answer.assumptions)),
+            tuple(f"- {line}" for line in answer.assumptions),
             blank=True,
         ),
     ]
 
 
-def _interval(ends: tuple[float, float] | None) -> str:
+def _format_interval(ends: tuple[float, float] | None) -> str:
     return f"[{ends[0]:,.0f}, {ends[1]:,.0f}]" if ends else ""

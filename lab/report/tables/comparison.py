@@ -1,4 +1,4 @@
-"""A comparison as people read it, in the manner of benchstat: both medians, the effect, its p, and n.
+"""The page of a comparison, in the manner of benchstat: both medians, the effect, its p, and n.
 
 ceiling  64 connections, closed loop, 5 s, 1kB.bin
   keepalive against baseline
@@ -30,21 +30,28 @@ from lab.stats.units import format_blocks
 STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.CANNOT_TELL: ""}
 
 
-def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> list[Part]:
-    """The runs, each point's rows, how to read them, and a sentence per arm; in Markdown each row has its arm.
+def page(comparison: Comparison, selected: Sequence[Compared] | None = None) -> list[Part]:
+    """Return the runs, the rows of each point, how to read them, and a sentence per arm.
 
-    `shown`: those of its rows that are printed. Their p-values, and what is advised of their arms, are of the whole comparison.
+    In Markdown each row has its arm.
+
+    Args:
+        comparison: The comparison.
+        selected: The rows to print; None: all. Their p-values and the advice on their arms are those of the whole comparison.
+
     """
-    part = comparison if shown is None else replace(comparison, rows=tuple(shown))
+    part = comparison if selected is None else replace(comparison, rows=tuple(selected))
     base, other = (
         f"{record.id}: {record.target}, sweep {record.sweep}, {format_blocks(record.blocks)}"
         for record in (comparison.base, comparison.other)
     )
     runs = [f"{base}; paired by block"] if comparison.paired else [f"base   {base}", f"other  {other}; unpaired"]
     pairs = {row.pair for row in part.rows}
-    advised = [each for each in advices(comparison) if shown is None or (each.base_arm, each.other_arm) in pairs]
-    differs = (Text(note, "bold red" if note.startswith(TWO_MACHINES) else "dim") for note in part.notes)
-    rows = list(_rows(part))
+    advised = [
+        verdict for verdict in advices(comparison) if selected is None or (verdict.base_arm, verdict.other_arm) in pairs
+    ]
+    differences = (Text(note, "bold red" if note.startswith(TWO_MACHINES) else "dim") for note in part.notes)
+    rows = list(_yield_rows(part))
     heads = ("base", "other", "effect", "p", "n")
     table = Grid(
         columns(("", "", *heads), left=(0, 1, 2, 3, 4, 6)),  # left where an interval or footnotes follow numbers
@@ -59,45 +66,47 @@ def page(comparison: Comparison, shown: Sequence[Compared] | None = None) -> lis
         Words(tuple(map(Text, runs)), tuple(f"- {line}" for line in runs)),
         table,
         *standing_apart([(row.other.arm, row.point, row.apart) for row in part.rows if row.apart is not None]),
-        Notes(tuple(differs), tuple(Text(line, "dim") for line in _legend(comparison)), blank=True),
+        Notes(tuple(differences), tuple(Text(line, "dim") for line in _yield_legend(comparison)), blank=True),
         *(
-            advice(each.text, each.snippet, bold=each.kind == "apply", blank=not number)
-            for number, each in enumerate(advised)
+            advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
+            for number, verdict in enumerate(advised)
         ),
     ]
 
 
-def _rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
-    """Each as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
+def _yield_rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
+    """Yield each row as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
     for point, rows in groupby(comparison.rows, key=lambda row: row.point):
         at_point = list(rows)
         done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-        used = {side.generator for each in at_point for side in (each.base, each.other)}
-        by = f"; {next(iter(used))}" if len(used) == 1 else ""  # who made the load, where all sides agree
-        heading = Heading(point.name, f"{load_text(point)}{done}{by}")
-        for each in at_point:
-            base, other = each.pair
+        generators = {side.generator for compared in at_point for side in (compared.base, compared.other)}
+        generator = f"; {next(iter(generators))}" if len(generators) == 1 else ""  # where all sides had the same one
+        heading = Heading(point.name, f"{load_text(point)}{done}{generator}")
+        for compared in at_point:
+            base, other = compared.pair
             pair = other if base == other else f"{other} against {base}"
-            levels = _level(each, each.base), _level(each, each.other)
-            effect = Cell(_effect(each), STYLES.get(each.decision, "dim"))
-            mine, theirs = each.base.values.keys(), each.other.values.keys()
-            blocks = str(len(mine & theirs)) if comparison.paired else f"{len(mine)}+{len(theirs)}"
-            sure = p_text(each.holm_p), Cell(blocks, notes=each.notes)
-            metric = f"{each.title} ({each.unit})" if each.unit else each.title
+            levels = _format_level(compared, compared.base), _format_level(compared, compared.other)
+            effect = Cell(_format_effect(compared), STYLES.get(compared.decision, "dim"))
+            base_blocks, other_blocks = compared.base.values.keys(), compared.other.values.keys()
+            blocks = (
+                str(len(base_blocks & other_blocks)) if comparison.paired else f"{len(base_blocks)}+{len(other_blocks)}"
+            )
+            p_and_n = p_text(compared.holm_p), Cell(blocks, notes=compared.notes)
+            metric = f"{compared.title} ({compared.unit})" if compared.unit else compared.title
             under = [heading, Heading(pair, inner=True)]
-            narrow = row(each.title, Cell(each.unit, "dim"), *levels, effect, *sure, under=under)
-            strong = replace(effect, strong=each.decision.resolved)
-            yield narrow, row(pair, metric, *levels, strong, *sure, under=[heading])
+            narrow = row(compared.title, Cell(compared.unit, "dim"), *levels, effect, *p_and_n, under=under)
+            strong = replace(effect, strong=compared.decision.resolved)
+            yield narrow, row(pair, metric, *levels, strong, *p_and_n, under=[heading])
 
 
-def _legend(comparison: Comparison) -> Iterator[str]:
-    """How to read the table, as far as it holds for what stands in it."""
-    shown = [(row.relative, side.level) for row in comparison.rows for side in (row.base, row.other) if side.level]
-    if any(relative for relative, _ in shown):
+def _yield_legend(comparison: Comparison) -> Iterator[str]:
+    """Yield how to read the table, as far as it applies to its rows."""
+    levels = [(row.relative, side.level) for row in comparison.rows for side in (row.base, row.other) if side.level]
+    if any(relative for relative, _ in levels):
         yield "absolute values: geometric mean of the solo blocks [95 % interval], percentiles of all their requests together"
-    if any(not relative and level.n >= MIN_BLOCKS for relative, level in shown):
+    if any(not relative and level.n >= MIN_BLOCKS for relative, level in levels):
         yield "what came of a disturbance: median of the blocks [95 % interval of the median]"
-    if any(level.n < MIN_BLOCKS for _, level in shown):
+    if any(level.n < MIN_BLOCKS for _, level in levels):
         yield FEW_BLOCKS
     if any(row.decision.judged for row in comparison.rows):
         how, test = "effect: the blocks' paired change", "paired t-test"
@@ -112,16 +121,17 @@ def _legend(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _level(row: Compared, side: CellStats) -> str:
-    """`2.31 [2.29, 2.35]`, in the row's unit, `2.2–2.4` of few blocks, both of two clusters; – where nothing was measured, and a word
-    where it stands below.
+def _format_level(row: Compared, side: CellStats) -> str:
+    """Return the absolute value of one side in the row's unit: `2.31 [2.29, 2.35]`, with few blocks `2.2–2.4`.
+
+    It is – where nothing was measured, both values of two clusters, and a word where the value stands below the table.
     """
-    found, metric = side.absolute, about(row.metric)
+    absolute, metric = side.absolute, about(row.metric)
     if row.apart is not None:
         return STANDS_APART
     if row.relative:
-        text = absolute_text(metric, found)
-        ends = [*map(metric.text, found.interval)] if found is not None and found.interval else []
+        text = absolute_text(metric, absolute)
+        ends = [*map(metric.text, absolute.interval)] if absolute is not None and absolute.interval else []
         return f"{text} [{', '.join(ends)}]" if {*ends} - {text} else text
     if side.level is None:
         return "–"
@@ -131,8 +141,8 @@ def _level(row: Compared, side: CellStats) -> str:
     return value if side.level.low is None or low == high == value else f"{value} [{low}, {high}]"
 
 
-def _effect(row: Compared) -> str:
-    """`−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
+def _format_effect(row: Compared) -> str:
+    """Return the effect of a row: `−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
     text = change_text(row, row.estimate)

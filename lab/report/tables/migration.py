@@ -1,4 +1,4 @@
-"""A migration's plan as people read it: all successors in one table, then each with the file's settings and its traps."""
+"""The pages of a migration: a table of all successors, then each successor's settings and traps."""
 
 from __future__ import annotations
 
@@ -41,46 +41,72 @@ COSTS: Mapping[str, str] = {
     "memory_bytes": "memory",
     "opened_per_request": "upstream conns. per 1000",
 }
-"""Metric → its heading."""
+"""The metrics in the table of costs, with their headings."""
 EMPTY = "–"
 
 
 def page(
-    place: str, given: Mapping[str, str], unknown: Sequence[Unknown], notes: Sequence[str], found: Sequence[Migration]
+    place: str,
+    given: Mapping[str, str],
+    unknown: Sequence[Unknown],
+    notes: Sequence[str],
+    migrations: Sequence[Migration],
 ) -> list[Part]:
-    """What is wrong with the file, the overview, then each successor."""
-    said = f"{len(given)} keys" if len(given) != 1 else "1 key"
-    head: list[Part] = [title(f"migrate {place}", said)]
-    told = [
+    """Return the page of a migration's plan: the faults of the file, the overview, then each successor.
+
+    Args:
+        place: The name of the file.
+        given: The keys of the file with their values.
+        unknown: The keys that ingress-nginx does not have.
+        notes: Further remarks about the file.
+        migrations: The migrations, one per successor.
+
+    """
+    count = f"{len(given)} keys" if len(given) != 1 else "1 key"
+    head: list[Part] = [title(f"migrate {place}", count)]
+    remarks = [
         *notes,
-        *(f"{each.name}: ingress-nginx 1.15.1 has no such key, and ignores it: {each.hint}" for each in unknown),
+        *(f"{key.name}: ingress-nginx 1.15.1 has no such key, and ignores it: {key.hint}" for key in unknown),
     ]
-    head += [Words(tuple(Text(f"  {line}") for line in told), tuple(f"- {line}" for line in told))] if told else []
-    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHED[each] for each in WEIGHTS[:-1]))
+    head += (
+        [Words(tuple(Text(f"  {line}") for line in remarks), tuple(f"- {line}" for line in remarks))] if remarks else []
+    )
+    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHED[weight] for weight in WEIGHTS[:-1]))
     rows: list[Row] = []
-    for each in found:  # how the file's own settings stand, and how many traps there are of each weight
-        stand = [str(each.standings.get(kind, 0)) for kind in ("same", "set", "hand", "lost")]
-        weights = [trap.weight for trap in each.traps]
-        rows.append(row(each.system, *stand, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
-    parts = [part for each in found for part in _system(each)]
+    for migration in migrations:  # the standing of the file's settings, and the number of traps of each weight
+        standings = [str(migration.standings.get(kind, 0)) for kind in ("same", "set", "hand", "lost")]
+        weights = [trap.weight for trap in migration.traps]
+        rows.append(row(migration.system, *standings, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
+    parts = [part for migration in migrations for part in _yield_system(migration)]
     return [*head, Grid(columns(names, left=(0,)), tuple(rows), blank=True), *parts]
 
 
-def walked(found: Sequence[Migration]) -> list[Part]:
-    """Which traps the file walks into, and what to set: what stands below a measurement."""
-    return [part for each in found for part in _traps(each)]
+def walked(migrations: Sequence[Migration]) -> list[Part]:
+    """Return the traps of a file on each successor, and what to set; they follow the tables of a measurement."""
+    return [part for migration in migrations for part in _yield_traps(migration)]
 
 
 def costs(summaries: Sequence[Summary]) -> list[Part]:
-    """What the move costs, load by load: beside each number how many times ingress-nginx's it is; CPU per request with its interval."""
+    """Return the table of what the migration costs, load by load; empty without rows.
+
+    Each number has its ratio to that of ingress-nginx, and CPU per request also has its interval.
+    """
     rows: list[Row] = []
-    for own in (one for summary in summaries for point in summary.points for one in summary.at(point)):
-        if own.arm.role != "reference":
-            effect = next((each for each in own.effects if each.metric == "cpu_per_request"), None)
-            failed = sum(own.cell.errors.values()) + sum(own.cell.errors_invalid.values())
-            told = effect_text(effect) if effect and own.arm.role == "variant" else ""
-            under = [Heading(own.point.name, load_text(own.point))]
-            rows.append(row(own.arm.name, *(_value(name, own) for name in COSTS), f"{failed:,}", told, under=under))
+    for result in (result for summary in summaries for point in summary.points for result in summary.at(point)):
+        if result.arm.role != "reference":
+            effect = next((effect for effect in result.effects if effect.metric == "cpu_per_request"), None)
+            failed = sum(result.cell.errors.values()) + sum(result.cell.errors_invalid.values())
+            change = effect_text(effect) if effect and result.arm.role == "variant" else ""
+            under = [Heading(result.point.name, load_text(result.point))]
+            rows.append(
+                row(
+                    result.arm.name,
+                    *(_format_cost(name, result) for name in COSTS),
+                    f"{failed:,}",
+                    change,
+                    under=under,
+                )
+            )
     names = ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request")
     units = ("", *(about(name).unit for name in COSTS), "", "")
     heads = columns(names, {0, len(COSTS) + 2}, units)
@@ -88,7 +114,10 @@ def costs(summaries: Sequence[Summary]) -> list[Part]:
 
 
 def happened(summaries: Sequence[Summary]) -> list[Part]:
-    """What the numbers do not show, a line each: who does not hold its rate, after how many seconds and why, and where too few samples count."""
+    """Return a line for each arm and load whose numbers would mislead; empty without any.
+
+    A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
+    """
     lines = tuple(outcomes(summaries))
     if not lines:
         return []
@@ -98,70 +127,74 @@ def happened(summaries: Sequence[Summary]) -> list[Part]:
     ]
 
 
-def _value(name: str, own: ResultRow) -> str:
-    found = own.cell.absolute(name)
-    value, base = own.cell.shown(name), own.base.shown(name) if own.base else None
-    apart = name in {each.metric for each in misleading_ratios(own)}
-    compared = value is not None and base and own.arm.role == "variant" and not apart
+def _format_cost(name: str, result: ResultRow) -> str:
+    """Return an absolute value with its ratio to the baseline, where the ratio is not misleading."""
+    absolute = result.cell.absolute(name)
+    value, base = result.cell.shown(name), result.base.shown(name) if result.base else None
+    apart = name in {ratio.metric for ratio in misleading_ratios(result)}
+    compared = value is not None and base and result.arm.role == "variant" and not apart
     times = f" ×{significant(value / base, 2)}" if compared and value is not None and base else ""
-    return f"{absolute_text(about(name), found)}{times}"
+    return f"{absolute_text(about(name), absolute)}{times}"
 
 
-def _system(found: Migration) -> Iterator[Part]:
-    yield title(found.system, blank=True)
-    given = [*found.settings, *found.annotations]
-    if given:
+def _yield_system(migration: Migration) -> Iterator[Part]:
+    yield title(migration.system, blank=True)
+    settings = [*migration.settings, *migration.annotations]
+    if settings:
         heads = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
-        yield Grid(heads, tuple(map(_setting, given)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
-    yield from _traps(found, named=False)
+        yield Grid(heads, tuple(map(_make_setting_row, settings)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
+    yield from _yield_traps(migration, named=False)
 
 
-def _traps(found: Migration, named: bool = True) -> Iterator[Part]:
+def _yield_traps(migration: Migration, named: bool = True) -> Iterator[Part]:
     if named:
-        yield title(found.system, "traps, and what to set", blank=True)
-    heads, rows = ("trap", "of", "ingress-nginx", "there by itself", "to do"), tuple(map(_trap, found.traps))
+        yield title(migration.system, "traps, and what to set", blank=True)
+    heads, rows = (
+        ("trap", "of", "ingress-nginx", "there by itself", "to do"),
+        tuple(map(_make_trap_row, migration.traps)),
+    )
     table = Grid(columns(heads, left=range(5)), rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
     yield table if rows else plain("  no trap")
     yield Notes()
 
 
-def _setting(line: Line) -> Row:
+def _make_setting_row(line: Line) -> Row:
     return row(
-        Cell(_key(line), notes=_notes(line)),
-        _short(line.text),
+        Cell(_format_key(line), notes=_list_notes(line)),
+        _shorten(line.text),
         Cell(SAID[line.standing], STYLES[line.standing]),
-        _short(line.setting) or EMPTY,
-        _short(line.to) or EMPTY,
-        _short(line.default).replace("=", EMPTY) or EMPTY,
+        _shorten(line.setting) or EMPTY,
+        _shorten(line.to) or EMPTY,
+        _shorten(line.default).replace("=", EMPTY) or EMPTY,
     )
 
 
-def _trap(trap: Trap) -> Row:
-    """What is not in the file has its key in brackets."""
+def _make_trap_row(trap: Trap) -> Row:
+    """Return the row of a trap; the key is in brackets where the file does not have it."""
     line = trap.line
-    keys = _key(line) if line.ingress else ", ".join(trap.keys)
-    advice = EMPTY if line.standing == "lost" else f"{line.setting}: {_short(line.to)}"
+    keys = _format_key(line) if line.ingress else ", ".join(trap.keys)
+    advice = EMPTY if line.standing == "lost" else f"{line.setting}: {_shorten(line.to)}"
     if line.standing == "hand":
         advice = f"by hand: {line.setting}" if line.setting else "by hand"
-    name = _short(keys) if trap.in_file else f"({_short(keys)})"
+    name = _shorten(keys) if trap.in_file else f"({_shorten(keys)})"
     return row(
         Cell(WEIGHED[trap.weight], "red" if trap.weight in ("fails", "guards") else "yellow"),
-        Cell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_notes(line)),
-        _short(line.value) or EMPTY,
-        (_short(line.default) if keys else line.default).replace("=", EMPTY) or EMPTY,
+        Cell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_list_notes(line)),
+        _shorten(line.value) or EMPTY,
+        (_shorten(line.default) if keys else line.default).replace("=", EMPTY) or EMPTY,
         advice,
     )
 
 
-def _key(line: Line) -> str:
+def _format_key(line: Line) -> str:
     return f"{line.ingress}: {line.key.rpartition('/')[2]}" if line.ingress else line.key
 
 
-def _notes(line: Line) -> tuple[str, ...]:
+def _list_notes(line: Line) -> tuple[str, ...]:
     return (line.note,) if line.note else ()
 
 
-def _short(text: str) -> str:
-    """In one line."""
-    words = " ".join(text.split())
-    return f"{words[:44]}…" if len(words) > 44 else words
+def _shorten(text: str) -> str:
+    """Return a text on one line, cut after 44 characters."""
+    text_on_one_line = " ".join(text.split())
+    return f"{text_on_one_line[:44]}…" if len(text_on_one_line) > 44 else text_on_one_line

@@ -1,7 +1,7 @@
-"""A run's summary as a page: a sentence per variant, its tables, and what has to be said with them.
+"""The page of a run's summary: a sentence per variant, its tables, and their notes.
 
-Of steady loads one table, an arm's row below its point, and under it the absolute values that stand apart from the difference that they do
-not show. Of disturbed ones a table for each point, arms side by side, what came of each below one another:
+Steady loads have one table, with a row per arm below its point. Under it stand the absolute values whose ratio differs from the pair's
+effect. Disrupted loads have a table for each point, with the arms next to each other and the outcomes of each below each other:
 
     kill  100 req/s, …; kill after 5 s (role proxy, how delete)
 
@@ -9,7 +9,7 @@ not show. Of disturbed ones a table for each point, arms side by side, what came
     failed requests          2,981 [2,975, 2,990]            0
       against baseline                                  −2,981 [−2,990, −2,972]
 
-Such a table shows what a disturbance produced and nothing else: a number that it left as its control run had it has no line.
+Such a table shows only what a disruption caused: a number that stayed as in the control run has no line.
 """
 
 from __future__ import annotations
@@ -34,70 +34,76 @@ from lab.stats import paired as stats
 from lab.stats.units import format_rate
 
 STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.SAME: "", Decision.A_A: "cyan"}
-"""Of the effect column, but for what is better; else it is dim."""
+"""The style of the effect column by decision; for any other decision it is dim."""
 STANDS_APART = "below"
-"""What a table has in place of an absolute value that stands below it."""
+"""The text in a table in place of an absolute value that stands below the table."""
 MOVED = 1.2
-"""What any system has is shown where it is so many times what the control run had, at least."""
+"""The least ratio to the control run at which a number that every system has is shown."""
 
 
 def page(summary: Summary, elsewhere: str = "") -> list[Part]:
-    """A sentence per variant with what to apply (of a baseline alone, its noise), then the tables and their notes.
+    """Return a sentence per variant with what to apply (for a baseline without variants, its noise), then the tables.
 
-    `elsewhere`: the command that shows the notes, where they are many.
+    Args:
+        summary: The summary of the run.
+        elsewhere: The command that shows the notes, printed where they are many.
+
     """
     return [*sentences(summary), *tables(summary, elsewhere)]
 
 
 def sentences(summary: Summary) -> Iterator[Part]:
-    """What a run has to say, in the order of its variants."""
-    found = verdicts(summary)
-    for verdict in found:
+    """Yield the verdicts of a run in the order of its variants; without any, its noise."""
+    run_verdicts = verdicts(summary)
+    for verdict in run_verdicts:
         yield advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply")
-    if not found:
+    if not run_verdicts:
         yield plain(noise_line(summary))
 
 
 def tables(summary: Summary, elsewhere: str = "") -> list[Part]:
-    """Without the sentences."""
+    """Return the tables of a summary and their notes, without the sentences."""
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
     if not summary.disturbed:
-        apart = [(row.arm.name, row.point, each) for row in summary.rows for each in misleading_ratios(row)]
-        return [_steady(summary), *standing_apart(apart), notes]
+        apart = [(row.arm.name, row.point, ratio) for row in summary.rows for ratio in misleading_ratios(row)]
+        return [_make_steady_table(summary), *standing_apart(apart), notes]
     parts: list[Part] = []
     for point in summary.points:
         rows = summary.at(point)
-        parts += [title(point.name, point_text(point), blank=True), _disturbed(summary, rows)]
+        parts += [title(point.name, point_text(point), blank=True), _make_disturbed_table(summary, rows)]
         valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
         if point.control and valid:
             count = f"{valid} {f'of {planned} ' if valid < planned else ''}control runs"
-            said = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
-            parts.append(plain(f"{count}: {said}", "dim", blank=True))
+            explanation = "nothing failed, and no good answer was missing for 0.1 s or three times the p99: what stands above came of the disturbance"
+            parts.append(plain(f"{count}: {explanation}", "dim", blank=True))
     return [*parts, notes]
 
 
 # -- steady loads ---------------------------------------------------------------------------------------------
 
 
-def _steady(summary: Summary) -> Grid:
-    """Where one line does not fit, the variant with its generator and effect stand above its numbers."""
+def _make_steady_table(summary: Summary) -> Grid:
+    """Return the table of steady loads.
+
+    Where one line does not fit, the variant stands with its generator and effect above its numbers.
+    """
     names = [Column(name, stands="left") for name in ("variant", "generator", "effect")]
     numbers = [Column(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in COLUMNS]
     columns = (*names[:2], Column("offered", "req/s"), *numbers, Column("blocks"), names[2])
     last = len(columns) - 1
-    rows = [grid.row(*_cells(row), under=[Heading(row.point.name, load_text(row.point))]) for row in summary.rows]
+    rows = [grid.row(*_yield_cells(row), under=[Heading(row.point.name, load_text(row.point))]) for row in summary.rows]
     for item in summary.not_measurable:
         cells = Cell(item.variant, "bold"), Cell(f"not measurable: {item.what}", "yellow")
         rows.append(grid.row(*cells, under=[Heading("not measurable here")], free=True))
     return Grid(columns, tuple(rows), Fold((0, 1, last), tuple(range(2, last))), gaps=(2, 1), blank=True)
 
 
-def _cells(row: Row) -> Iterator[str | Cell]:
-    cell, marks = row.cell, {effect.metric: _arrow(effect) for effect in row.effects}
-    apart = {each.metric for each in misleading_ratios(row)}
-    made_by = cell.generator or row.point.generator
+def _yield_cells(row: Row) -> Iterator[str | Cell]:
+    cell, marks = row.cell, {effect.metric: _choose_arrow(effect) for effect in row.effects}
+    apart = {ratio.metric for ratio in misleading_ratios(row)}
+    generator = cell.generator or row.point.generator
     yield Cell(row.arm.name, "bold" if row.arm.role == "variant" else "")
-    yield f"{made_by} (for {cell.stand_in_for})" if cell.stand_in_for else made_by
+    yield f"{generator} (for {cell.stand_in_for})" if cell.stand_in_for else generator
     yield format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"
     for name in COLUMNS:
         if name == "errors":
@@ -107,7 +113,7 @@ def _cells(row: Row) -> Iterator[str | Cell]:
             yield Cell(STANDS_APART + marks.get(name, ""), "dim")
         else:
             yield absolute_text(METRICS[name], cell.absolute(name)) + marks.get(name, "")
-    yield _blocks(row)
+    yield _format_blocks(row)
     if cell.unsteady is not None:
         yield Cell(cell.unsteady.short(), "yellow")
     else:
@@ -115,82 +121,89 @@ def _cells(row: Row) -> Iterator[str | Cell]:
         yield Cell(", ".join(map(effect_text, row.shown)), style)
 
 
-def _blocks(row: Row) -> Cell:
-    """`5/6¹`: how many of the planned blocks count, and the row's notes."""
+def _format_blocks(row: Row) -> Cell:
+    """Return how many of the planned blocks count, with the row's notes: `5/6¹`."""
     valid, planned = row.cell.valid_blocks, row.cell.planned_blocks
     return Cell(f"{valid}/{planned}", "yellow" if valid < planned else "", notes=row.notes)
 
 
-def _arrow(effect: Effect) -> str:
-    """↑ or ↓ behind a number that is marked; empty for another."""
+def _choose_arrow(effect: Effect) -> str:
+    """Return the arrow ↑ or ↓ after a number whose effect is marked; empty for any other."""
     if not effect.marked:
         return ""
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
 
 
-def standing_apart(found: Sequence[tuple[str, Point, SoloRatio]]) -> list[Part]:
-    """Return a sentence that says how far such absolute values are off and a table of them, by (arm, where, what they show); nothing of none.
+def standing_apart(misleading: Sequence[tuple[str, Point, SoloRatio]]) -> list[Part]:
+    """Return the table of absolute values whose ratio differs from the pair's effect, after a sentence about it.
 
-    Which they are, `lab.analysis.judge.rows` finds.
+    It is empty without any. `lab.analysis.judge.rows` decides which values these are.
+
+    Args:
+        misleading: For each of these values the arm, the load point, and the absolute values with their ratio.
+
     """
-    if not found:
+    if not misleading:
         return []
-    worst = max(100 * abs(expm1(each.ratio - each.pair.effect)) for _, _, each in found)
-    said = (
+    worst = max(100 * abs(expm1(solo.ratio - solo.pair.effect)) for _, _, solo in misleading)
+    sentence = (
         "Absolute values apart from the difference: the ratio of these solo samples leaves the pair's 95 % interval by more than"
         f" {100 * LIMIT:.0f} %, and is off the pair's effect by up to {worst:.0f} %. Conclude nothing from it where the pair decides."
     )
     rows: list[grid.Row] = []
-    for arm, point, each in found:
-        metric = METRICS[each.metric]
+    for arm, point, solo in misleading:
+        metric = METRICS[solo.metric]
         cells = (
             Cell(arm, "bold"),
             f"{metric.short} {metric.unit}".rstrip(),
-            absolute_text(metric, each.own),
-            absolute_text(metric, each.base),
-            metric.change(each.ratio),
-            f"{metric.change(each.pair.effect)}{metric.ends(*(each.pair.interval or (None, None)))}",
+            absolute_text(metric, solo.own),
+            absolute_text(metric, solo.base),
+            metric.change(solo.ratio),
+            f"{metric.change(solo.pair.effect)}{metric.ends(*(solo.pair.interval or (None, None)))}",
         )
         rows.append(grid.row(*cells, under=[Heading(point.name, load_text(point))]))
     heads = grid.columns(
         ("variant", "metric", "solo", "baseline, solo", "solo ratio", "as a pair"), left=(0, 1, 2, 3, 5)
     )
-    return [plain(said, blank=True), Grid(heads, tuple(rows), Fold((0, 1, 4, 5), (2, 3), indent=4))]
+    return [plain(sentence, blank=True), Grid(heads, tuple(rows), Fold((0, 1, 4, 5), (2, 3), indent=4))]
 
 
-# -- disturbances ---------------------------------------------------------------------------------------------
+# -- disrupted loads ------------------------------------------------------------------------------------------
 
 
-def _disturbed(summary: Summary, rows: Sequence[Row]) -> Grid:
-    """The rows of one point. As many arms side by side as fit; the others below, beside the baseline again."""
-    lines = [_line("blocks", "", map(_blocks, rows))]
+def _make_disturbed_table(summary: Summary, rows: Sequence[Row]) -> Grid:
+    """Return the table of one point, with as many arms next to each other as fit.
+
+    The other arms stand below, next to the baseline again.
+    """
+    lines = [_make_line("blocks", "", map(_format_blocks, rows))]
     slowed = slowed_by(rows)
-    for name in _metrics_shown(summary, rows):
+    for name in _select_metrics(summary, rows):
         metric = METRICS[name]
-        said, style = ("  " + metric.title, "dim") if metric.detail else (metric.title, "")
-        lines.append(_line(said, metric.unit, (_level(row, name) for row in rows), style))
+        text, style = ("  " + metric.title, "dim") if metric.detail else (metric.title, "")
+        lines.append(_make_line(text, metric.unit, (_format_level(row, name) for row in rows), style))
         effects = [next((effect for effect in row.shown if effect.metric == name), None) for row in rows]
         if any(effects):
             against = ", ".join(dict.fromkeys(effect.against for effect in effects if effect))
-            lines.append(_line(f"  against {against}", metric.unit, map(_effect, effects), "dim"))
+            lines.append(_make_line(f"  against {against}", metric.unit, map(_format_effect, effects), "dim"))
         if slowed and name == f"{slowed}_during_s":
-            cells = (_slowdown(row.cell.slowdowns.get(slowed)) for row in rows)
-            lines.append(_line(f"  {slowed} during against before", "×", cells, "dim"))
+            cells = (_format_slowdown(row.cell.slowdowns.get(slowed)) for row in rows)
+            lines.append(_make_line(f"  {slowed} during against before", "×", cells, "dim"))
     wide: list[grid.Row] = []
-    for line in lines:  # with the unit behind its title
+    for line in lines:  # with the unit after its title
         head, unit, *cells = line.cells
-        text = (f"{head.text}, {unit.text}" if unit.text else head.text).replace("  ", "&emsp;", 1)
-        wide.append(replace(line, cells=(Cell(text), *cells)))
+        label = (f"{head.text}, {unit.text}" if unit.text else head.text).replace("  ", "&emsp;", 1)
+        wide.append(replace(line, cells=(Cell(label), *cells)))
     name = Column("", stands="left")
     arms = [Column(row.arm.name, "", "split", "", "bold" if row.arm.role == "variant" else "", 3) for row in rows]
     return Grid((name, name, *arms), tuple(lines), Panels(2), blank=True, wide=Grid((name, *arms), tuple(wide)))
 
 
-def _line(said: str, unit: str, cells: Iterable[Cell], style: str = "") -> grid.Row:
-    return grid.row(Cell(said, style), Cell(unit, "dim"), *cells)
+def _make_line(text: str, unit: str, cells: Iterable[Cell], style: str = "") -> grid.Row:
+    return grid.row(Cell(text, style), Cell(unit, "dim"), *cells)
 
 
-def _slowdown(estimate: stats.Estimate | None) -> Cell:
+def _format_slowdown(estimate: stats.Estimate | None) -> Cell:
     if estimate is None:
         return Cell("–")
     # three significant digits, two decimals at most
@@ -201,53 +214,59 @@ def _slowdown(estimate: stats.Estimate | None) -> Cell:
     return Cell(ratio, tail=f" [{', '.join(ends)}]" if ends else "")
 
 
-def _metrics_shown(summary: Summary, rows: Sequence[Row]) -> list[str]:
-    """The metrics worth a line at this point: primary ones, what is never left out, and what the disturbance brought about."""
-    known = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
+def _select_metrics(summary: Summary, rows: Sequence[Row]) -> list[str]:
+    """Return the metrics that get a line at this point.
+
+    These are the primary metrics, the metrics that are always shown, and the metrics that the disruption changed.
+    """
+    present = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
     if rows and rows[0].point.control:
         of_control = ("requests", "failed", "gap_s", "p50_during_s", "p99_during_s", "max_during_s")
-        return [metric for metric in known if metric in of_control]
-    wanted = {effect.metric for row in rows for effect in row.shown}
-    return [metric for metric in known if metric in wanted or _worth(summary, rows, metric)]
+        return [metric for metric in present if metric in of_control]
+    primary = {effect.metric for row in rows for effect in row.shown}
+    return [metric for metric in present if metric in primary or _deserves_line(summary, rows, metric)]
 
 
-def _worth(summary: Summary, rows: Sequence[Row], metric: str) -> bool:
-    if metric in ("clock_error_s", "max_before_s"):  # a note tells the first
+def _deserves_line(summary: Summary, rows: Sequence[Row], metric: str) -> bool:
+    if metric in ("clock_error_s", "max_before_s"):  # a note has the first
         return False
     if metric == "reloads" and not any("changes" in row.cell.values for row in rows):
         return any(row.cell.largest(metric) for row in rows)
     if metric.endswith("_after_s"):
-        # later than it acts, the worst is its doing as well
+        # the disruption also causes the longest latency after it has acted
         before = "max_during_s" if metric == "max_after_s" else metric.replace("_after_s", "_before_s")
-        return any(_moved(row.cell.largest(metric), row.cell.largest(before)) for row in rows)
+        return any(_has_moved(row.cell.largest(metric), row.cell.largest(before)) for row in rows)
     if METRICS[metric].idle:
         controls = {row.arm.name: summary.control_of(row) for row in rows}
-        known = {arm: control.cell.largest(metric) for arm, control in controls.items() if control}
-        return any(_moved(row.cell.largest(metric), known.get(row.arm.name)) for row in rows)
+        values = {arm: control.cell.largest(metric) for arm, control in controls.items() if control}
+        return any(_has_moved(row.cell.largest(metric), values.get(row.arm.name)) for row in rows)
     return METRICS[metric].always or any(row.cell.largest(metric) for row in rows)
 
 
-def _moved(value: float | None, control: float | None) -> bool:
+def _has_moved(value: float | None, control: float | None) -> bool:
     return value is not None and (control is None or value > MOVED * control)
 
 
-def _level(row: Row, metric: str) -> Cell:
-    """With its interval where not all blocks show the same, and with how many could not tell: `2.0 s [1.9, 2.1] (2 –)`."""
+def _format_level(row: Row, metric: str) -> Cell:
+    """Return a value, with its interval where the blocks differ, and the number of blocks without it in brackets.
+
+    `2.0 s [1.9, 2.1] (2 –)`
+    """
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:
         return Cell("" if values is None else "–")
-    mark = "".join(_arrow(effect) for effect in row.effects if effect.metric == metric)
-    known = [value for value in values.values() if value is not None]
-    lacking = len(values) - len(known)
-    untold = f" ({lacking} –)" if lacking else ""
+    mark = "".join(_choose_arrow(effect) for effect in row.effects if effect.metric == metric)
+    present = [value for value in values.values() if value is not None]
+    lacking = len(values) - len(present)
+    lacking_text = f" ({lacking} –)" if lacking else ""
     if level.n < stats.MIN_BLOCKS:
-        return Cell(absolute_text(METRICS[metric], absolute_of(known, metric)), tail=mark + untold)
-    shown, *ends = map(METRICS[metric].text, (level.value, level.low, level.high))
-    spread = "" if set(ends) == {shown} else f" [{', '.join(ends)}]"
-    return Cell(shown, tail=mark + spread + untold)
+        return Cell(absolute_text(METRICS[metric], absolute_of(present, metric)), tail=mark + lacking_text)
+    text, *ends = map(METRICS[metric].text, (level.value, level.low, level.high))
+    spread = "" if set(ends) == {text} else f" [{', '.join(ends)}]"
+    return Cell(text, tail=mark + spread + lacking_text)
 
 
-def _effect(effect: Effect | None) -> Cell:
+def _format_effect(effect: Effect | None) -> Cell:
     if effect is None:
         return Cell("")
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:

@@ -1,15 +1,16 @@
-"""Claims: the sentences of the studies that can be true or false (data/published/claims.csv), and by which rule each is judged.
+"""The claims: the studies' sentences that can be true or false, and the rules that judge them.
 
-Two judgements stand side by side: whether our runs bear a claim out (the files of this folder), and whether the publication's
-own data do (`published/`, see `lab.studies.claims.publications`). KINDS says how a claim of each kind is judged by both.
+The sentences are in data/published/claims.csv. Two judgements stand side by side: whether our runs support a claim (the files of this
+folder), and whether the publication's own data do (`published/`, see `lab.studies.claims.publications`). KINDS describes how both judge a
+claim of each kind.
 
-One place per claim: a table of a TOML file of this folder, named by the claim's id. Each says one of three things:
+Each claim has one place: a table of a TOML file of this folder, named by the claim's id. It has one of three forms:
 
     [ND-11]                                  it is measured:
     rule = "reproduced if …"                 in words, for people
     sweeps = ["kill"]                        runs of data/reference under one of these …
     variant = "grace-period-30+host-port"    … that measured this variant …
-    target = "kind"                          … there, "local" unless said: runs of other targets do not count
+    target = "kind"                          … on this target (default "local"): runs of other targets do not count
     [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
     metric = "terminating_s"                 of lab.model.metrics, or a gauge
     points = "kill*"                         at every point of such a name that is no control run
@@ -22,13 +23,13 @@ One place per claim: a table of a TOML file of this folder, named by the claim's
     [OK-21]                                  nothing is to be measured:
     background = "a guide value for planning, …"
 
-lab/studies/claims/checks has rules of the same form for what no study claims and is known beforehand: its tables have a `text` and
-`rules`, its files are named by the study whose notebook shows them.
+lab/studies/claims/checks has rules of the same form for facts that no study claims and that are known beforehand. Its tables have a `text`
+and `rules`, and its files are named by the study whose notebook shows them.
 
-A claim may have several rules, `[[ID]]` each: the first that there is a run for counts, damaged or not; one too short for an interval
-only where no rule has a longer one. Where there is none, and a run has put down why it could not show a variant that a rule needs
-(`not_measurable` of its record), that is the verdict. `told` are metrics that are shown beside the effect and not judged. A claim
-without a table is not judged yet. Refuses unknown keys, sweeps, variants, targets, metrics and claims.
+A claim may have several rules, `[[ID]]` each. The first rule with a run counts, damaged or not; a run too short for an interval counts only
+where no rule has a longer one. If there is no run, and a run has recorded why it could not show a variant that a rule needs
+(`not_measurable` of its record), that is the verdict. The tests in `told` are shown with the effect and not judged. A claim without a table is
+not judged yet. Refuses unknown keys, sweeps, variants, targets, metrics and claims.
 """
 
 from __future__ import annotations
@@ -53,14 +54,24 @@ from lab.records import published
 from lab.studies.study_files import Strict
 
 FOLDER = Path(__file__).parent
+"""The folder of the claims' rules."""
 CHECKS = FOLDER / "checks"
+"""The folder of the checks' rules."""
 SCHEMA = "lab/schema/claim.json"
+"""The path of the rules' JSON schema."""
 NEAR = 1.25
-"""A ratio of levels is a published one again within this factor: other machines, and one run each, leave it no closer."""
+"""The factor within which a ratio counts as the published one.
+
+Other machines, and a single run each, allow no closer agreement.
+"""
 RESTS_ON = 10
-"""Blocks that a verdict should rest on; an interval needs fewer, and a verdict of fewer says of how many it is."""
+"""The number of blocks that a verdict should rest on.
+
+An interval needs fewer, and a verdict with fewer reports how many it has.
+"""
 
 Answer = Literal["reproduced", "contradicted", "not resolved", "not measurable here", "background", "not judged yet"]
+"""The answer to a claim by our runs."""
 ANSWERS: dict[Answer, str] = {
     "reproduced": "measured here by the claim's rule, with an interval, and it holds",
     "contradicted": "measured here by the claim's rule, with an interval, and it does not hold",
@@ -69,6 +80,7 @@ ANSWERS: dict[Answer, str] = {
     "background": "nothing to measure: a guide, a question, or what a program's own source says",
     "not judged yet": "no rule is written yet",
 }
+"""The meaning of each answer."""
 
 KINDS: Mapping[str, str] = {
     "table cell": "here, as its ratio to the table's reference cell (the reference cell itself to another one), of the same"
@@ -87,12 +99,23 @@ KINDS: Mapping[str, str] = {
     "example": "here, as its ratio to another sample of the same tool; one that stands alone is background, as the level of"
     " another machine. By its own data, whether its numbers agree with one another",
 }
-"""Kind of a claim (claims.csv) → how both judgements are made of it."""
+"""The kind of a claim (claims.csv) → how both judgements are made of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One row of claims.csv. `study` is the key of the study whose document it comes from; `note` is this project's own."""
+    """A row of claims.csv.
+
+    Attributes:
+        id: The claim's id.
+        study: The key of the study whose document it comes from.
+        kind: The kind of claim (`KINDS`).
+        text: The claim in words.
+        published: The published value.
+        unit: The value's unit.
+        note: This project's remark.
+
+    """
 
     id: str
     study: str
@@ -109,7 +132,7 @@ class Claim:
 
     @property
     def number(self) -> float | None:
-        """What it published, where that is one number."""
+        """The published value as a number; None where it is not one number."""
         try:
             return float(self.published)
         except ValueError:
@@ -117,20 +140,20 @@ class Claim:
 
 
 class Other(Strict):
-    """What a test compares with: another variant at the same point, or the same variant at another, block by block."""
+    """The other side of a comparison by blocks: another variant at the same point, or the same variant at another."""
 
     variant: str | None = None
     points: str | None = Field(default=None, description="a pattern; it must fit one point")
 
     @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _check_present(self) -> Self:
         if self.variant is None and self.points is None:
             raise ValueError("tests: what is compared with needs a variant or points")
         return self
 
 
 class Test(Strict):
-    """One `[[ID.tests]]`: a number of every block, and where its 95 % interval must lie."""
+    """A `[[ID.tests]]` table: a number of every block, and where its 95 % interval must lie."""
 
     __test__ = False  # no test of pytest's
     metric: str
@@ -154,7 +177,7 @@ class Test(Strict):
     )
 
     @model_validator(mode="after")
-    def _one_bound(self) -> Self:
+    def _check_bound(self) -> Self:
         bounds = (self.above, self.below, self.within, self.like)
         refuse(
             (
@@ -177,17 +200,18 @@ class Test(Strict):
 
     @property
     def bounded(self) -> bool:
+        """True if the test has a bound; a test without a bound is shown and not judged."""
         return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
 
     def met(self, value: float) -> bool:
-        """Whether a value by itself, without an interval or a floor, lies where the test wants it."""
+        """Return whether a single value, without an interval or noise floor, lies where the test requires it."""
         if self.within is not None:
             return self.within[0] <= value <= self.within[1]
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
 class Rule(Strict):
-    """How one claim is judged."""
+    """The rule by which one claim is judged."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
@@ -206,8 +230,8 @@ class Rule(Strict):
     background: str = ""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        wanting = not all(test.bounded for test in (*self.given, *self.tests))
+    def _check_kind(self) -> Self:
+        unbounded = not all(test.bounded for test in (*self.given, *self.tests))
         refuse(
             (
                 sum(bool(part) for part in (self.tests, self.not_measurable, self.background)) != 1,
@@ -218,79 +242,118 @@ class Rule(Strict):
                 "rule, sweeps and variant: tests need all three",
             ),
             (
-                wanting or any(test.bounded for test in self.told),
+                unbounded or any(test.bounded for test in self.told),
                 "tests: each needs above, below, within or like; what is only told has none",
             ),
         )
         return self
 
     def named(self) -> list[str]:
-        """Every variant that the rule needs."""
+        """Return every variant that the rule needs."""
         tests = (*self.given, *self.tests, *self.told)
-        others = [other.variant for test in tests for other in (test.minus, test.ratio_to) if other is not None]
-        names = [self.variant, *(test.variant for test in tests), *others]
+        bases = [base.variant for test in tests for base in (test.minus, test.ratio_to) if base is not None]
+        names = [self.variant, *(test.variant for test in tests), *bases]
         return list(dict.fromkeys(name for name in names if name))
 
     @property
     def command(self) -> str:
-        """Makes a run that the rule can be held against."""
+        """The command that makes a run for this rule."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {RESTS_ON}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
 class Check(Strict):
-    """One table of lab/studies/claims/checks: something that is known beforehand, and the rules by which runs are held against it."""
+    """A table of lab/studies/claims/checks: a fact known beforehand, and the rules that check it on runs."""
 
     text: str
     rules: list[Rule] = Field(min_length=1)
 
 
 def claims() -> list[Claim]:
-    """Every row of claims.csv in its order. UsageError when it is not what its schema says."""
-    named = ("claim_id", "source", "kind", "claim", "published_value", "unit", "note")
-    return [Claim(*(row[name] for name in named)) for row in published.texts("claims")]
+    """Return every row of claims.csv in its order.
+
+    Raises:
+        UsageError: The file does not match its schema.
+
+    """
+    columns = ("claim_id", "source", "kind", "claim", "published_value", "unit", "note")
+    return [Claim(*(row[name] for name in columns)) for row in published.texts("claims")]
 
 
 def rules() -> dict[str, list[Rule]]:
-    """Claim id → its rules, from every TOML file of this folder. UsageError with file, claim and remedy."""
-    known, found = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
+    """Return claim id → its rules, from every TOML file of this folder.
+
+    Raises:
+        UsageError: A file is faulty; with the file, the claim and a remedy.
+
+    """
+    by_id, by_claim = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
     for place, _, name, table in tables(FOLDER, "lab/studies/claims"):
-        refuse_unknown(name, known, place, "no such claim")
-        if name in found:
+        refuse_unknown(name, by_id, place, "no such claim")
+        if name in by_claim:
             raise UsageError(place, "another file judges it, too", "keep one")
-        listed = table if isinstance(table, list) else [table]
-        found[name] = [_read(place, validated(Rule, each, place, SCHEMA, Rule, Test, Other), known) for each in listed]
-    return found
+        entries = table if isinstance(table, list) else [table]
+        by_claim[name] = [
+            _resolve_rule(place, validated(Rule, entry, place, SCHEMA, Rule, Test, Other), by_id) for entry in entries
+        ]
+    return by_claim
 
 
 def checks() -> list[tuple[Claim, list[Rule]]]:
-    """Every check of lab/studies/claims/checks as a claim of this project's own, with its rules. UsageError as `rules`."""
-    known = {claim.id: claim for claim in claims()}
-    read = [
+    """Return every check of lab/studies/claims/checks as a claim of this project, with its rules.
+
+    Raises:
+        UsageError: A file is faulty; with the file, the check and a remedy.
+
+    """
+    by_id = {claim.id: claim for claim in claims()}
+    entries = [
         (place, study, name, validated(Check, table, place, SCHEMA, Rule, Test, Other))
         for place, study, name, table in tables(CHECKS, "lab/studies/claims/checks")
     ]
     return [
-        (Claim(name, study, "check", check.text, "", "", ""), [_read(place, rule, known) for rule in check.rules])
-        for place, study, name, check in read
+        (
+            Claim(name, study, "check", check.text, "", "", ""),
+            [_resolve_rule(place, rule, by_id) for rule in check.rules],
+        )
+        for place, study, name, check in entries
     ]
 
 
-def tables(folder: Path, called: str) -> Iterator[tuple[str, str, str, Any]]:
-    """(place, name of the file, name of the table, table) of every file of rules. UsageError where one is not TOML."""
+def tables(folder: Path, label: str) -> Iterator[tuple[str, str, str, Any]]:
+    """Yield (place for messages, stem of the file's name, table's name, table) of every TOML file of a folder.
+
+    Args:
+        folder: The folder.
+        label: The folder's name in messages.
+
+    Raises:
+        UsageError: A file is no TOML.
+
+    """
     for path in sorted(folder.glob("*.toml")):
-        place = f"{called}/{path.name}"
+        place = f"{label}/{path.name}"
         for name, table in read_toml(path, place, "lab/studies/claims/nds.toml").items():
             yield f"{place}: {name}", path.stem, name, table
 
 
-def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
-    """With nothing unknown in it, and with the bounds that `like` stands for: about the ratio of what two claims published."""
-    for names, every in ((rule.sweeps, sweeps.sweep_names()), ([rule.target], BRING_UP_S)):
+def _resolve_rule(place: str, rule: Rule, by_id: Mapping[str, Claim]) -> Rule:
+    """Return a rule with the bounds that `like` stands for: around the ratio of what two claims published.
+
+    Args:
+        place: The rule's place, for messages.
+        rule: The rule.
+        by_id: Claim id → claim.
+
+    Raises:
+        UsageError: The rule names an unknown sweep, target, variant or claim, or a claim that published no number.
+
+    """
+    for names, valid in ((rule.sweeps, sweeps.sweep_names()), ([rule.target], BRING_UP_S)):
         for name in names:
-            refuse_unknown(name, every, place, f"there is no '{name}'")
-    for name in rule.named():  # by its present name, as its runs are read
+            refuse_unknown(name, valid, place, f"there is no '{name}'")
+    for name in rule.named():  # only present names: the runs are read by them
         now = present_name(name)
         if name not in aliases().gone and (name != now or not is_variant(now)):
             raise UsageError(place, f"there is no '{name}'", did_you_mean(now, variants.variant_names()))
@@ -300,10 +363,10 @@ def _read(place: str, rule: Rule, known: Mapping[str, Claim]) -> Rule:
             return test
         numbers: list[float] = []
         for name in test.like:
-            refuse_unknown(name, known, f"{place}: like", f"there is no claim '{name}'")
-            numbers.append(known[name].number or 0.0)
+            refuse_unknown(name, by_id, f"{place}: like", f"there is no claim '{name}'")
+            numbers.append(by_id[name].number or 0.0)
             if numbers[-1] <= 0:
-                fault = f"{name} published no number: {known[name].published!r}"
+                fault = f"{name} published no number: {by_id[name].published!r}"
                 raise UsageError(f"{place}: like", fault, "name two cells of a table")
         ratio = numbers[0] / numbers[1]
         return test.model_copy(update={"within": (ratio / NEAR, ratio * NEAR)})
@@ -318,29 +381,37 @@ def holds(
     within: tuple[float, float] | None,
     above: float | None,
     below: float | None,
-    moved: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
+    shift: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
 ) -> bool | None:
-    """Whether all that lies from `low` to `high` is where it must be, by the one bound that there is; None where only a part of it is.
+    """Return whether an entire range lies where it must, by the one bound that there is; None where only a part does.
 
-    `moved`: a bound above or below which it must lie, moved down and up by what is noise.
+    Args:
+        low: The lower end of the range.
+        high: The upper end of the range.
+        within: The range must lie within these two values.
+        above: The range must lie above this value.
+        below: The range must lie below this value.
+        shift: Returns `above` or `below`, moved down and up by what is noise.
+
     """
     if within is not None:
         inside, outside = within[0] <= low and high <= within[1], high < within[0] or low > within[1]
     elif above is not None:
-        lower, upper = moved(above)
+        lower, upper = shift(above)
         inside, outside = low > upper, high <= lower
     else:
-        lower, upper = moved(below or 0.0)
+        lower, upper = shift(below or 0.0)
         inside, outside = high < lower, low >= upper
     return True if inside else False if outside else None
 
 
 def short(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on, a true minus."""
+    """Return a number with three significant digits (from 100 on as a whole number) and a true minus sign."""
     size = abs(value)
     text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
     return text.replace("-", "−")
 
 
 def fits(pattern: str, name: str) -> bool:
+    """Return whether a name matches a pattern with wildcards, case-sensitively."""
     return fnmatchcase(name, pattern)

@@ -1,10 +1,10 @@
-"""A rule and the committed runs → a verdict with its effect and the run that it rests on.
+"""The judgement by our runs: a rule and the committed runs → a verdict with its effect and the run that it rests on.
 
-A claim is reproduced when every test holds at every point it names, contradicted when one does not, and not resolved
-otherwise: when an interval leaves both open, when there are too few blocks for one, when there is no run, or when a file of a run that
-the rule needs is damaged: it could say otherwise. Where a run was asked for a variant that the rule needs and put down why it could not
-show it, it is not measurable here, in the run's words. Refuses to pool runs: only those of the rule's target count, each is judged by
-itself, and runs that disagree leave the claim open.
+A claim is reproduced when every test holds at every point it names, and contradicted when one does not. It is not resolved in all other
+cases: an interval leaves both open, there are too few blocks for one, there is no run, or a file of a run that the rule needs is damaged
+and could show otherwise. If a run was made for a variant that the rule needs and recorded why it could not show it, the claim is not
+measurable here, with the run's reason. Refuses to pool runs: only those of the rule's target count, each is judged separately, and runs that
+disagree leave the claim open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,19 @@ from lab.studies.claims.publications import Own
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one run says of one claim. `damaged`: a file that the rule needs cannot be read, and `why` names it."""
+    """The result of one run for one claim.
+
+    Attributes:
+        run: The run's id.
+        name: The name of the run's folder.
+        target: The run's target.
+        answer: The answer.
+        effect: The measured effects in words.
+        why: The reason for the answer, if it needs one; where `damaged`, the damaged file.
+        measured: The measured tests.
+        damaged: Whether a file that the rule needs cannot be read.
+
+    """
 
     run: str
     name: str
@@ -39,15 +51,27 @@ class Finding:
 
     @property
     def gaps(self) -> list[str]:
-        """What the rule asks for and the run, which it names, does not have; what is only told, or damaged, may be missing."""
-        return [found.text for found in self.measured if found.gap and found.test.bounded]
+        """The tests that the rule asks for and the run does not have.
+
+        Tests that are only shown, and damaged runs, may lack results.
+        """
+        return [part.text for part in self.measured if part.gap and part.test.bounded]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One line of the ledger. `effect`: what was measured, in words; `why`: what else is to say; `runs`: their ids.
+    """A line of the ledger: a claim with both judgements.
 
-    `own`: whether the publication's own data bear the claim out; None for what no publication claims.
+    Attributes:
+        claim: The claim.
+        answer: The answer by our runs.
+        effect: The measured effects in words.
+        why: The reason for the answer, and other remarks.
+        rule: The rule in words.
+        runs: The ids of the runs that it rests on.
+        findings: The results of all runs of the rule.
+        own: The judgement by the publication's own data; None for a check, which no publication claims.
+
     """
 
     claim: Claim
@@ -59,12 +83,20 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
     own: Own | None = None
     unable: str = ""
-    """Folder of the run that was asked for it and could not show it."""
+    """The folder of the run that was made for the claim and could not show it."""
 
 
 def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()) -> Verdict:
-    """By the first of the claim's rules that there is a run for with blocks enough for an interval, else a run at all: one that was
-    made for its shape alone hides no other. `runs` as `lab.analysis.evidence.references` orders them.
+    """Judge a claim by the first of its rules that has a run.
+
+    Rules with a run of enough blocks for an interval come first, so a run that was made only for its shape hides no other.
+
+    Args:
+        claim: The claim.
+        rules: The claim's rules.
+        runs: The committed runs, in the order of `lab.analysis.evidence.references`.
+        damaged: The committed runs that cannot be read.
+
     """
     if not rules:
         return Verdict(claim, "not judged yet", "", "no rule is written yet", "", ())
@@ -74,89 +106,107 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         return blank
     if first.not_measurable:
         return replace(blank, answer="not measurable here", why=first.not_measurable)
-    unread = [each.said for each in damaged if each.record is None]  # nobody can tell what it measured
-    there: list[tuple[bool, Rule, list[Evidence], list[Damaged]]] = []
+    unread = [run.said for run in damaged if run.record is None]  # runs of which even the record is damaged
+    candidates: list[tuple[bool, Rule, list[Evidence], list[Damaged]]] = []
     for rule in rules:
-        able = [each for each in matching(runs, rule.sweeps, target=rule.target) if all(map(each.arms, rule.named()))]
-        lost = [each for each in damaged if each.of(rule.sweeps, rule.named(), rule.target)]
-        records = [*(each.run.record for each in able), *(each.record for each in lost if each.record is not None)]
+        able = [run for run in matching(runs, rule.sweeps, target=rule.target) if all(map(run.arms, rule.named()))]
+        lost = [run for run in damaged if run.of(rule.sweeps, rule.named(), rule.target)]
+        records = [*(run.run.record for run in able), *(run.record for run in lost if run.record is not None)]
         if records:
-            there.append((max(record.blocks for record in records) >= MIN_BLOCKS, rule, able, lost))
-    if there:
-        _, rule, able, lost = max(there, key=lambda each: each[0])
-        found = _together(replace(blank, rule=rule.rule), [_finding(rule, each) for each in able], lost)
-        return replace(found, why="; ".join(filter(None, [found.why, *unread])))
-    for rule, run in ((each, run) for each in rules for run in matching(runs, each.sweeps, target=each.target)):
+            candidates.append((max(record.blocks for record in records) >= MIN_BLOCKS, rule, able, lost))
+    if candidates:
+        _, rule, able, lost = max(candidates, key=lambda candidate: candidate[0])
+        verdict = _combine(replace(blank, rule=rule.rule), [_judge_run(rule, run) for run in able], lost)
+        return replace(verdict, why="; ".join(filter(None, [verdict.why, *unread])))
+    for rule, run in (
+        (candidate, run) for candidate in rules for run in matching(runs, candidate.sweeps, target=candidate.target)
+    ):
         if missing := [item for item in run.run.record.not_measurable if item.variant in rule.named()]:
-            why = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
-            asked = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
-            return replace(asked, answer="not measurable here", why=why)
-    why = "; ".join([f"no run of it in data/reference yet: {first.command}", *unread])
-    return replace(blank, answer="not resolved", why=why, rule=first.rule)
+            reason = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
+            unable = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
+            return replace(unable, answer="not measurable here", why=reason)
+    reason = "; ".join([f"no run of it in data/reference yet: {first.command}", *unread])
+    return replace(blank, answer="not resolved", why=reason, rule=first.rule)
 
 
-def _together(blank: Verdict, each_run: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
-    """What several runs say: the same, or nothing; the longest speaks first. `lost`: runs of the rule's that could not be read at all."""
+def _combine(blank: Verdict, run_findings: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
+    """Return the verdict of several runs: their common answer, or not resolved; the longest run comes first.
+
+    Args:
+        blank: The verdict without an answer.
+        run_findings: The results of the rule's runs.
+        lost: Runs of the rule that cannot be read at all.
+
+    """
     findings = tuple(
-        sorted(each_run, key=lambda found: max((part.blocks for part in found.measured), default=0), reverse=True)
+        sorted(
+            run_findings,
+            key=lambda finding: max((part.blocks for part in finding.measured), default=0),
+            reverse=True,
+        )
     )
-    decided = [found for found in findings if found.answer != "not resolved"]
-    shown = tuple(decided) or findings[:1]
-    blank = replace(blank, findings=findings, runs=tuple(found.run for found in shown))
-    if hurt := [*(found.why for found in findings if found.damaged), *(each.said for each in lost)]:
-        whole = [found for found in findings if not found.damaged]
-        why = "; ".join([*hurt, *(f"{found.name} alone: {found.answer}" for found in whole)])
-        effect, ids = next((found.effect for found in whole), ""), tuple(found.run for found in findings)
-        return replace(blank, answer="not resolved", effect=effect, why=why, runs=ids)
-    if len({found.answer for found in decided}) > 1:
-        said = ", ".join(f"{found.name}: {found.answer}" for found in decided)
-        effect = "; ".join(f"{found.name}: {found.effect}" for found in decided)
-        return replace(blank, answer="not resolved", effect=effect, why=f"runs disagree ({said})")
-    first, others = shown[0], [found.name for found in shown[1:]]
-    why = "; ".join(filter(None, [first.why, f"the same in {', '.join(others)}" if others else ""]))
-    return replace(blank, answer=first.answer, effect=first.effect, why=why)
+    decided = [finding for finding in findings if finding.answer != "not resolved"]
+    reported = tuple(decided) or findings[:1]
+    blank = replace(blank, findings=findings, runs=tuple(finding.run for finding in reported))
+    if damages := [*(finding.why for finding in findings if finding.damaged), *(run.said for run in lost)]:
+        intact = [finding for finding in findings if not finding.damaged]
+        reason = "; ".join([*damages, *(f"{finding.name} alone: {finding.answer}" for finding in intact)])
+        effect, ids = next((finding.effect for finding in intact), ""), tuple(finding.run for finding in findings)
+        return replace(blank, answer="not resolved", effect=effect, why=reason, runs=ids)
+    if len({finding.answer for finding in decided}) > 1:
+        answers = ", ".join(f"{finding.name}: {finding.answer}" for finding in decided)
+        effect = "; ".join(f"{finding.name}: {finding.effect}" for finding in decided)
+        return replace(blank, answer="not resolved", effect=effect, why=f"runs disagree ({answers})")
+    first, further = reported[0], [finding.name for finding in reported[1:]]
+    reason = "; ".join(filter(None, [first.why, f"the same in {', '.join(further)}" if further else ""]))
+    return replace(blank, answer=first.answer, effect=first.effect, why=reason)
 
 
-def _finding(rule: Rule, run: Evidence) -> Finding:
+def _judge_run(rule: Rule, run: Evidence) -> Finding:
+    """Return the result of one run for a rule."""
     record = run.run.record
     blank = Finding(record.id, run.name, record.target, "not resolved", "", "", ())
     try:
-        given, tested, told = (
-            tuple(found for test in tests for found in measured(test, rule.variant, run, rule.sustained))
+        given, tested, unjudged = (
+            tuple(part for test in tests for part in measured(test, rule.variant, run, rule.sustained))
             for tests in (rule.given, rule.tests, rule.told)
         )
     except LabError as error:
         return replace(blank, why=damage(run.name, error).said, damaged=True)
-    effect = "; ".join(dict.fromkeys(found.text for found in (*tested, *told)))
-    blank = replace(blank, effect=effect, measured=(*given, *tested, *told))
-    for found in given:
-        if found.holds is False or found.gap:
-            wanted = "" if found.test.above is None else f", to be above {found.test.above:,g}"
-            return replace(blank, why=f"the load was not what the claim is about: {found.text}{wanted}")
-        if found.holds is None:
-            why = "; ".join(filter(None, [found.text, _why([found]), _takes([found])]))
-            return replace(blank, why=f"whether the load was what the claim is about is open: {why}")
-    against = [found for found in tested if found.holds is False]
-    if against or all(found.holds for found in tested):
-        least = min(found.blocks for found in against or tested)
+    effect = "; ".join(dict.fromkeys(part.text for part in (*tested, *unjudged)))
+    blank = replace(blank, effect=effect, measured=(*given, *tested, *unjudged))
+    for part in given:
+        if part.holds is False or part.gap:
+            required = "" if part.test.above is None else f", to be above {part.test.above:,g}"
+            return replace(blank, why=f"the load was not what the claim is about: {part.text}{required}")
+        if part.holds is None:
+            reason = "; ".join(filter(None, [part.text, _join_reasons([part]), _describe_need([part])]))
+            return replace(blank, why=f"whether the load was what the claim is about is open: {reason}")
+    against = [part for part in tested if part.holds is False]
+    if against or all(part.holds for part in tested):
+        least = min(part.blocks for part in against or tested)
         rests = f"rests on {format_blocks(least)}" if least < RESTS_ON else ""
-        arms = {arm for found in tested for arm in (found.arm, found.other)}
-        kept = describe_kept_defaults(run.run, arms)
-        why = "; ".join(filter(None, [_why(tested), rests, kept]))
-        return replace(blank, answer="contradicted" if against else "reproduced", why=why)
-    known = any(found.holds is None and found.value is not None for found in tested)
-    why = _why(tested) or ("the interval leaves both open" if known else "")
-    return replace(blank, why="; ".join(filter(None, [why, _takes(tested)])))
+        arms = {arm for part in tested for arm in (part.arm, part.other)}
+        defaults = describe_kept_defaults(run.run, arms)
+        reason = "; ".join(filter(None, [_join_reasons(tested), rests, defaults]))
+        return replace(blank, answer="contradicted" if against else "reproduced", why=reason)
+    undecided = any(part.holds is None and part.value is not None for part in tested)
+    reason = _join_reasons(tested) or ("the interval leaves both open" if undecided else "")
+    return replace(blank, why="; ".join(filter(None, [reason, _describe_need(tested)])))
 
 
-def _takes(tested: Sequence[Measured]) -> str:
-    """What it would take to tell; empty where `why` says it: too few blocks for an interval, or none that counts."""
-    left = [found for found in tested if found.holds is None]
-    most = max((found.more for found in left), default=0)
-    blocks = f"not even {MAX_BLOCKS} blocks" if most > MAX_BLOCKS else f"about {format_blocks(most)}"
-    remedies = dict.fromkeys(found.remedy for found in left if found.remedy)
-    return "; ".join(remedies) or (f"{blocks} would tell" if most else "")
+def _describe_need(tested: Sequence[Measured]) -> str:
+    """Return what it would take to decide the open tests.
+
+    It is empty where the tests' own reasons say it: too few blocks for an interval, or none that counts.
+    """
+    undecided = [part for part in tested if part.holds is None]
+    needed = max((part.more for part in undecided), default=0)
+    blocks = f"not even {MAX_BLOCKS} blocks" if needed > MAX_BLOCKS else f"about {format_blocks(needed)}"
+    remedies = dict.fromkeys(part.remedy for part in undecided if part.remedy)
+    return "; ".join(remedies) or (f"{blocks} would tell" if needed else "")
 
 
-def _why(tested: Sequence[Measured]) -> str:
-    return "; ".join(dict.fromkeys(found.why for found in tested if found.why and found.value is not None))
+def _join_reasons(tested: Sequence[Measured]) -> str:
+    """Return the reasons of all tests that have a value."""
+    return "; ".join(dict.fromkeys(part.why for part in tested if part.why and part.value is not None))

@@ -1,8 +1,7 @@
-"""One test of a rule on one run: a number of every block, its interval, and whether that lies where the test wants it.
+"""The measuring of one test of a rule on one run: the blocks' numbers, their interval, and whether the test holds.
 
-Refuses to decide without an interval, where a block's log cannot tell, where the
-generator was the limit of a closed loop and the truth may lie beyond the interval, and where a latency at a rate shows no more than
-the same load does without a proxy.
+Refuses to decide in four cases: without an interval; where a block's log lacks the number; where the generator was the limit of a closed
+loop and the truth may lie beyond the interval; and where a latency in an open loop shows no more than the same load without a proxy.
 """
 
 from __future__ import annotations
@@ -28,13 +27,27 @@ from lab.stats.units import format_blocks, format_range
 from lab.studies.claims import Other, Test, fits, holds, short
 
 MORE = ("rate", "link_share", "busiest_second")
+"""The metrics that understate the proxy where the generator was the limit of a closed loop: it can do more."""
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
-"""Where the generator was the limit of a closed loop, the proxy can do more than MORE tells and takes less time than LESS does."""
+"""The metrics that overstate the proxy's time where the generator was the limit of a closed loop: it takes less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One test at one point: `value` with its interval in the metric's own unit (or a ratio), and whether it holds (None: open)."""
+    """The result of a test at a point: its value with its interval, and whether it holds.
+
+    Attributes:
+        test: The test.
+        arm: The arm's name.
+        point: The point's name, or the test's pattern where no point matches.
+        value: The value in the metric's own unit, or a ratio; None: there is none.
+        low: The lower end of the interval; None: no interval.
+        high: The upper end of the interval; None: no interval.
+        blocks: The number of blocks.
+        holds: Whether the test holds; None: open.
+        why: The reason why it is open or qualified.
+
+    """
 
     test: Test
     arm: str
@@ -46,22 +59,27 @@ class Measured:
     holds: bool | None
     why: str = ""
     gap: bool = False
-    """Whether the run was not asked for it: another point, another variant, or a metric that its samples have not."""
+    """True if the run does not cover it: another point, another variant, or a metric that its samples lack."""
     other: str = ""
-    """What it is compared with: a variant, or the point that the test's pattern names."""
+    """The other side of the comparison: a variant, or the point that the test's pattern names."""
     boots: int = 1
-    """How many boots the interval is over: of one it is the run's own."""
+    """The number of boots that the interval covers; for one boot it is the run's own interval."""
     more: int = 0
-    """Blocks that would tell nine times in ten, were the value what it is here: beyond MAX_BLOCKS where so many would not; 0 = it is told, or
-    they are not what it takes."""
+    """The number of blocks that would decide it nine times in ten, if the value is what it is here.
+
+    It is above MAX_BLOCKS where so many would not be enough, and 0 where it is decided or blocks are not what it takes.
+    """
     remedy: str = ""
-    """What it would take instead."""
+    """The remedy where more blocks are none."""
     spread: tuple[float, float] | None = None
-    """The smallest and the largest block of an absolute value that too few blocks have."""
+    """The smallest and the largest block of an absolute value with too few blocks for an interval."""
 
     @property
     def text(self) -> str:
-        """For people: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`, with whose and where as far as the test names them."""
+        """The result in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
+
+        Variant and point are named as far as the test names them.
+        """
         metric = about(self.test.metric)
         unit, scale = (metric.unit, metric.scale) if self.test.ratio_to is None else ("×", 1.0)
         if self.value is None:
@@ -73,16 +91,21 @@ class Measured:
             ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
             parts = [sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
         against = f"against {self.other}" if self.other else ""
-        where = f"at {self.point}" if self.test.points != "*" else ""
-        whose = f"of {self.test.variant}" if self.test.variant else ""
+        at_point = f"at {self.point}" if self.test.points != "*" else ""
+        of_variant = f"of {self.test.variant}" if self.test.variant else ""
         over = f"over {format_boots(self.boots)}" if self.boots > 1 else ""
-        return " ".join(filter(None, [metric.title, *parts, whose, against, where, over]))
+        return " ".join(filter(None, [metric.title, *parts, of_variant, against, at_point, over]))
 
 
 def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -> Iterator[Measured]:
-    """The test at each of its points; one that is open with the reason where there is no point or no block.
+    """Yield the test at each of its points; without a point or a block it is open, with the reason.
 
-    `sustained`: at points of `--sustained` alone.
+    Args:
+        test: The test.
+        variant: The rule's variant, for a test that names none.
+        run: The run.
+        sustained: Whether only points of `--sustained` count.
+
     """
     name = test.variant or variant
     points = [
@@ -94,213 +117,245 @@ def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -
         and (point.sustained or not sustained)
     ]
     if not points:
-        why = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
+        reason = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
         remedy = "samples of --sustained would tell" if sustained else ""
-        yield Measured(test, name, test.points, None, None, None, 0, None, why, gap=not sustained, remedy=remedy)
+        yield Measured(test, name, test.points, None, None, None, 0, None, reason, gap=not sustained, remedy=remedy)
     for point in points:
-        yield _at(test, run.arms(name)[0], point, run)
+        yield _measure_at(test, run.arms(name)[0], point, run)
 
 
-def _at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
+def _measure_at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
+    """Return the test of one arm at one point."""
     values = run.values(arm, point.name, test.metric)
-    untold = sum(value is None for value in values.values())
-    other = test.minus or test.ratio_to
+    missing = sum(value is None for value in values.values())
+    base = test.minus or test.ratio_to
     blank = Measured(test, arm, point.name, None, None, None, len(values), None)
-    if not values or untold:
-        why = (
-            f"not told in {untold} of {format_blocks(len(values))}"
-            if untold
+    if not values or missing:
+        reason = (
+            f"not told in {missing} of {format_blocks(len(values))}"
+            if missing
             else run.unsteady(arm, point.name) or f"no valid block of {arm} at {point.name}"
         )
-        return replace(blank, why=why, gap=not values and bool(run.blocks(arm, point.name)))
-    if other is None:
-        known = [value for value in values.values() if value is not None]
-        if clusters := clusters_of(known, test.metric):
-            return replace(blank, why=clusters_text(about(test.metric), clusters, len(known)))
-        level = stats.middle(known)
-        spread = (min(known), max(known)) if level.low is None else None
-        found = replace(blank, value=level.value, low=level.low, high=level.high, spread=spread)
-        found = _held(found, 0.0, _hidden(test.metric, mine=True in limits(run.blocks(arm, point.name).values())))
-        return _beside_direct(found, point, None, run)
-    return _compared(blank, other, values, arm, point, run)
+        return replace(blank, why=reason, gap=not values and bool(run.blocks(arm, point.name)))
+    if base is None:
+        numbers = [value for value in values.values() if value is not None]
+        if clusters := clusters_of(numbers, test.metric):
+            return replace(blank, why=clusters_text(about(test.metric), clusters, len(numbers)))
+        level = stats.middle(numbers)
+        spread = (min(numbers), max(numbers)) if level.low is None else None
+        part = replace(blank, value=level.value, low=level.low, high=level.high, spread=spread)
+        part = _decide(
+            part, 0.0, _find_hidden(test.metric, limited=True in limits(run.blocks(arm, point.name).values()))
+        )
+        return _check_direct(part, point, None, run)
+    return _compare(blank, base, values, arm, point, run)
 
 
-def _compared(blank: Measured, other: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
-    arms = run.arms(other.variant) if other.variant else [arm]
-    points = [each.name for each in run.points if not each.control and fits(other.points or point.name, each.name)]
+def _compare(blank: Measured, base: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
+    """Return the comparison of an arm at a point with another arm or point.
+
+    Args:
+        blank: The test without a value.
+        base: What the arm is compared with.
+        values: Block → the arm's value.
+        arm: The arm's name.
+        point: The point.
+        run: The run.
+
+    """
+    arms = run.arms(base.variant) if base.variant else [arm]
+    points = [entry.name for entry in run.points if not entry.control and fits(base.points or point.name, entry.name)]
     if not arms or len(points) != 1:
-        return replace(blank, why=f"nothing to compare with: {other.variant or other.points}", gap=True)
+        return replace(blank, why=f"nothing to compare with: {base.variant or base.points}", gap=True)
     against = arms[0], points[0]
-    blank = replace(blank, other=other.variant or against[1])
-    pair = (
-        run.as_pair(arm, against[0], point.name, blank.test.metric) if other.variant and blank.test.ratio_to else None
-    )
+    blank = replace(blank, other=base.variant or against[1])
+    pair = run.as_pair(arm, against[0], point.name, blank.test.metric) if base.variant and blank.test.ratio_to else None
     if pair is not None and pair.estimate is not None:
         low, high = pair.estimate.ratio_interval or (None, None)
-        found = replace(blank, value=pair.estimate.ratio, low=low, high=high, blocks=pair.estimate.n)
-        found = _over_boots(found, other, arm, point, run)
-        return _held(found, expm1(pair.size.guard), (False, False))
-    theirs = run.values(*against, blank.test.metric)
-    mine, known = _pairs(values, theirs)
-    if not mine:
-        gap = not theirs and bool(run.blocks(*against))
-        moved = run.unsteady(*against)
-        return replace(blank, why=moved or f"no block in which both {arm} and {against[0]} count", gap=gap)
-    guard, ratio = _guard(blank.test, arm, against, point, run), blank.test.ratio_to is not None
-    if ratio and min(*mine, *known) <= 0:
+        part = replace(blank, value=pair.estimate.ratio, low=low, high=high, blocks=pair.estimate.n)
+        part = _combine_boots(part, base, arm, point, run)
+        return _decide(part, expm1(pair.size.guard), (False, False))
+    base_values = run.values(*against, blank.test.metric)
+    arm_numbers, base_numbers = _pair_values(values, base_values)
+    if not arm_numbers:
+        gap = not base_values and bool(run.blocks(*against))
+        unsteady = run.unsteady(*against)
+        return replace(blank, why=unsteady or f"no block in which both {arm} and {against[0]} count", gap=gap)
+    floor, ratio = _compute_floor(blank.test, arm, against, point, run), blank.test.ratio_to is not None
+    if ratio and min(*arm_numbers, *base_numbers) <= 0:
         return replace(blank, why="no ratio to 0")
-    sides_by_block = dict(enumerate(mine)), dict(enumerate(known))
+    sides_by_block = dict(enumerate(arm_numbers)), dict(enumerate(base_numbers))
     if ratio and (split := split_text(*sides_by_block, blank.test.metric, (arm, against[0]))):
         return replace(blank, why=split)
-    estimate = stats.paired(mine, known) if ratio else stats.difference(mine, known)
+    estimate = stats.paired(arm_numbers, base_numbers) if ratio else stats.difference(arm_numbers, base_numbers)
     low, high = (estimate.ratio_interval if ratio else estimate.interval) or (None, None)
     value = estimate.ratio if ratio else estimate.effect
-    found = _over_boots(replace(blank, value=value, low=low, high=high, blocks=estimate.n), other, arm, point, run)
+    part = _combine_boots(replace(blank, value=value, low=low, high=high, blocks=estimate.n), base, arm, point, run)
     sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
-    middles = stats.middle(mine).value, stats.middle(known).value
+    middles = stats.middle(arm_numbers).value, stats.middle(base_numbers).value
     limited = [True in limits(side) for side in sides]
     if blank.test.metric in LESS and resent(*sides, middles):
-        # the slower side waited for the kernel, not for the generator
+        # The slower side waited for the kernel, not for the generator.
         limited[middles[0] < middles[1]] = False
-    found = _held(found, guard, _hidden(blank.test.metric, *limited))
-    if ratio and point.sustained and found.holds is not None:
+    part = _decide(part, floor, _find_hidden(blank.test.metric, *limited))
+    if ratio and point.sustained and part.holds is not None:
         thirds = thirds_of(run.blocks(arm, point.name), run.blocks(*against), seconds_in(run.run))
-        if thirds is not None and found.value:
-            told = blank.test.metric, log(found.value)
-            if thirds.holds(*told) not in (None, "holds"):
-                found = replace(found, holds=None, why=thirds.sentence(*told))
-    # two variants under one load have the generator and the backend in common
-    return found if other.variant else _beside_direct(found, point, against[1], run)
+        if thirds is not None and part.value:
+            effect = blank.test.metric, log(part.value)
+            if thirds.holds(*effect) not in (None, "holds"):
+                part = replace(part, holds=None, why=thirds.sentence(*effect))
+    # Two variants under one load share the generator and the backend.
+    return part if base.variant else _check_direct(part, point, against[1], run)
 
 
-def _over_boots(found: Measured, other: Other, arm: str, point: Point, run: Evidence) -> Measured:
-    """With the mean and interval over the boots of the run's reference, where others of them measured the same comparison."""
-    parts = [found]
+def _combine_boots(part: Measured, base: Other, arm: str, point: Point, run: Evidence) -> Measured:
+    """Return the comparison with the mean and interval over the reference's boots that measured it, too."""
+    parts = [part]
     for boot in further_boots(run):
         if isinstance(boot, Damaged):
-            return replace(found, why="; ".join(filter(None, [found.why, boot.said])))
-        if boot.arms(arm) and any(each.name == point.name for each in boot.points):
-            values = boot.values(arm, point.name, found.test.metric)
-            parts.append(_compared(replace(found, value=None, low=None, high=None), other, values, arm, point, boot))
-    whole = [
-        (part.value, part.low, part.high, part.blocks)
-        for part in parts
-        if part.value is not None and part.low is not None and part.high is not None
+            return replace(part, why="; ".join(filter(None, [part.why, boot.said])))
+        if boot.arms(arm) and any(entry.name == point.name for entry in boot.points):
+            values = boot.values(arm, point.name, part.test.metric)
+            parts.append(_compare(replace(part, value=None, low=None, high=None), base, values, arm, point, boot))
+    complete = [
+        (entry.value, entry.low, entry.high, entry.blocks)
+        for entry in parts
+        if entry.value is not None and entry.low is not None and entry.high is not None
     ]
-    if len(whole) < 2:
-        return found
-    ratio = found.test.ratio_to is not None
-    effects = [log(value) if ratio else value for value, _, _, _ in whole]
-    widths = [log(high / low) if ratio else high - low for _, low, high, _ in whole]
-    errors = [width / 2 / stats.t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, whole, strict=True)]
+    if len(complete) < 2:
+        return part
+    ratio = part.test.ratio_to is not None
+    effects = [log(value) if ratio else value for value, _, _, _ in complete]
+    widths = [log(high / low) if ratio else high - low for _, low, high, _ in complete]
+    errors = [width / 2 / stats.t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, complete, strict=True)]
     over = over_boots(effects, errors)
-    value, low, high = (exp(each) if ratio else each for each in (over.effect, over.low, over.high))
-    return replace(found, value=value, low=low, high=high, boots=over.boots)
+    value, low, high = (exp(end) if ratio else end for end in (over.effect, over.low, over.high))
+    return replace(part, value=value, low=low, high=high, boots=over.boots)
 
 
-def _pairs(mine: Blocks, theirs: Blocks) -> tuple[list[float], list[float]]:
-    """What both tell, block by block."""
-    told = [
-        (value, other)
-        for block, value in mine.items()
-        if value is not None and (other := theirs.get(block)) is not None
+def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], list[float]]:
+    """Return the values of both sides in the blocks in which both have one."""
+    pairs = [
+        (value, base)
+        for block, value in arm_values.items()
+        if value is not None and (base := base_values.get(block)) is not None
     ]
-    return [value for value, _ in told], [other for _, other in told]
+    return [value for value, _ in pairs], [base for _, base in pairs]
 
 
-def _guard(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float:
-    """What the baseline against itself forbids to claim, and of differences what the metric resolves; of ratios exp of it - 1."""
+def _compute_floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float:
+    """Return the A/A noise floor of a comparison.
+
+    It is what the baseline shows against itself: for ratios as the ratio - 1, for differences at least what the metric resolves.
+    """
     twin = run.twin(against[0])
-    base, again = _pairs(*(run.values(name, against[1], test.metric) for name in twin)) if twin else ([], [])
+    base, again = _pair_values(*(run.values(name, against[1], test.metric) for name in twin)) if twin else ([], [])
     if test.ratio_to is not None:
-        told = bool(base) and min(*base, *again) > 0
-        return exp(guard_of(stats.paired(again, base) if told else None)) - 1
+        positive = bool(base) and min(*base, *again) > 0
+        return exp(guard_of(stats.paired(again, base) if positive else None)) - 1
     sides = ((arm, point.name), against)
     errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
     guard = guard_of(stats.difference(again, base) if base else None)
     return max(guard, resolution_s(test.metric, point, max(errors, default=0.0)))
 
 
-def _hidden(metric: str, mine: bool, theirs: bool = False) -> tuple[bool, bool]:
-    """Whether the truth may lie below, and above, what was measured, by whose limit the generator was in some block."""
-    if metric in MORE:
-        return theirs, mine
-    return (mine, theirs) if metric in LESS else (False, False)
+def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tuple[bool, bool]:
+    """Return whether the truth may lie below, and above, the measured value.
 
+    Args:
+        metric: The metric.
+        limited: Whether the generator was the arm's limit in some block.
+        base_limited: Whether the generator was the limit of the other side in some block.
 
-def _held(found: Measured, guard: float, hidden: tuple[bool, bool]) -> Measured:
-    """With whether the interval lies where the test wants it: `above` and `below` are moved by the guard, away from what is claimed,
-    a ratio's by it as a factor; where that stays open, with what it would take to decide it.
-
-    Where the truth may lie beyond an end (`hidden`), the interval has none there, so that only the other end can decide.
     """
-    if found.value is None or found.low is None or found.high is None:
-        return replace(found, why=f"no interval: {format_blocks(found.blocks)}, {stats.MIN_BLOCKS} are needed")
-    test = found.test
+    if metric in MORE:
+        return base_limited, limited
+    return (limited, base_limited) if metric in LESS else (False, False)
+
+
+def _decide(part: Measured, floor: float, hidden: tuple[bool, bool]) -> Measured:
+    """Return the test with whether its interval lies where it must, and if that is open, with what would decide it.
+
+    Args:
+        part: The test with its value and interval.
+        floor: The A/A noise floor: `above` and `below` are moved by it, away from what is claimed (for a ratio as a factor).
+        hidden: Whether the truth may lie below, and above, the interval. The interval then has no end there, so only the other end decides.
+
+    """
+    if part.value is None or part.low is None or part.high is None:
+        return replace(part, why=f"no interval: {format_blocks(part.blocks)}, {stats.MIN_BLOCKS} are needed")
+    test = part.test
     if not test.bounded:
-        return found
+        return part
 
     def lies(low: float, high: float) -> bool | None:
         ends = -inf if hidden[0] else low, inf if hidden[1] else high
-        return holds(*ends, test.within, test.above, test.below, partial(_moved, test, guard))
+        return holds(*ends, test.within, test.above, test.below, partial(_shift_bound, test, floor))
 
-    why = ""
+    reason = ""
     if any(hidden):  # a generator made the number smaller or larger
-        which = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
-        why = f"generator-limited: {about(test.metric).title} {which}"
-    value, low, high = found.value, found.low, found.high
-    found = replace(found, holds=lies(low, high), why=why)
-    if found.holds is not None:
-        return found
-    if lies(value, value) is None:  # however narrow the interval
+        direction = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
+        reason = f"generator-limited: {about(test.metric).title} {direction}"
+    value, low, high = part.value, part.low, part.high
+    part = replace(part, holds=lies(low, high), why=reason)
+    if part.holds is not None:
+        return part
+    if lies(value, value) is None:  # open however narrow the interval is
         remedy = "a generator that is not the limit would tell"
-        return replace(found, remedy=remedy) if any(hidden) else replace(found, more=MAX_BLOCKS + 1)
+        return replace(part, remedy=remedy) if any(hidden) else replace(part, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
-    edges = [*(test.within or ()), *(edge for bound in bounds for edge in _moved(test, guard, bound))]
+    edges = [*(test.within or ()), *(edge for bound in bounds for edge in _shift_bound(test, floor, bound))]
     numbers = [value, low, high, *edges]
     if test.ratio_to is not None:
         if min(numbers) <= 0:
-            return replace(found, more=MAX_BLOCKS + 1)
+            return replace(part, more=MAX_BLOCKS + 1)
         numbers = [log(number) for number in numbers]
     value, low, high, *edges = numbers
     distance = min(abs(value - edge) for edge in edges)
-    needed = blocks_to_leave_out((high - low) / 2, found.blocks, distance) if distance else None
-    return replace(found, more=needed or MAX_BLOCKS + 1)
+    needed = blocks_to_leave_out((high - low) / 2, part.blocks, distance) if distance else None
+    return replace(part, more=needed or MAX_BLOCKS + 1)
 
 
-def _moved(test: Test, guard: float, bound: float) -> tuple[float, float]:
-    """The bound, moved down and up by the guard."""
-    return (bound / (1 + guard), bound * (1 + guard)) if test.ratio_to is not None else (bound - guard, bound + guard)
+def _shift_bound(test: Test, floor: float, bound: float) -> tuple[float, float]:
+    """Return the bound, moved down and up by the noise floor."""
+    return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
-def _beside_direct(found: Measured, point: Point, other: str | None, run: Evidence) -> Measured:
-    """Open where the same load without a proxy goes beyond the same bound, or was not measured. `other`: the point compared with.
+def _check_direct(part: Measured, point: Point, base_point: str | None, run: Evidence) -> Measured:
+    """Leave a latency in an open loop undecided if the same load without a proxy shows the same, or was not measured.
 
-    It goes as far where it lies above the bound that the finding is above or, of two points compared, below the one that it is below:
-    that nothing changes, or stays low, needs no proxy to explain it.
+    The load without a proxy shows the same if it lies beyond the same bound: above the one that the result is above or, for two points that
+    are compared, below the one that it is below. That nothing changes, or stays low, needs no proxy to explain it.
+
+    Args:
+        part: The decided test.
+        point: The point.
+        base_point: The point that it is compared with; None: it is compared with none.
+        run: The run.
+
     """
-    test, given = found.test, point.rate_rps is not None and point.disturbance is None
-    # in a latency the generator and the backend have a part at a rate, too: k6's own pauses grow with its connections
-    if found.holds is None or not about(test.metric).histogram or not given:
-        return found
+    test, given = part.test, point.rate_rps is not None and point.disturbance is None
+    # Generator and backend are part of a latency in an open loop, too: k6's own pauses grow with its connections.
+    if part.holds is None or not about(test.metric).histogram or not given:
+        return part
     bare = run.direct(point.name, test.metric)
-    if bare is not None and other is not None:
-        theirs = run.direct(other, test.metric)
-        bare = None if not theirs else bare / theirs if test.ratio_to else bare - theirs
+    if bare is not None and base_point is not None:
+        bare_base = run.direct(base_point, test.metric)
+        bare = None if not bare_base else bare / bare_base if test.ratio_to else bare - bare_base
     if bare is None:
-        why = "nothing tells what the same load takes without a proxy"
+        reason = "nothing tells what the same load takes without a proxy"
         return replace(
-            found, holds=None, why=why, remedy="a run with the load's own samples without a proxy would tell"
+            part, holds=None, why=reason, remedy="a run with the load's own samples without a proxy would tell"
         )
     compared = test.ratio_to is not None or test.minus is not None
     if test.within is not None:
-        above = found.low is not None and found.low > test.within[1]
-        as_far = not found.holds and above == (bare > test.within[1]) and (above or compared)
+        above = part.low is not None and part.low > test.within[1]
+        as_far = not part.holds and above == (bare > test.within[1]) and (above or compared)
     else:
-        as_far = found.holds if test.above is not None else compared or not found.holds
-    if test.met(bare) != found.holds or not as_far:
-        return found
-    why = f"the same without a proxy: {replace(found, value=bare, low=None, high=None).text}"
+        as_far = part.holds if test.above is not None else compared or not part.holds
+    if test.met(bare) != part.holds or not as_far:
+        return part
+    reason = f"the same without a proxy: {replace(part, value=bare, low=None, high=None).text}"
     return replace(
-        found, holds=None, why=why, remedy="a machine that serves that load faster without a proxy would tell"
+        part, holds=None, why=reason, remedy="a machine that serves that load faster without a proxy would tell"
     )

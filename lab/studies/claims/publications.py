@@ -1,8 +1,8 @@
-"""The second judgement: whether a publication's own data bear its claims out. Rules as data, numbers from data/published.
+"""The judgement by the publication's own data: whether its numbers in data/published support its claims.
 
-One table per claim in `published/<study>.toml`, named by the claim's id. Each says one of two things:
+The rules are data: one table per claim in `published/<study>.toml`, named by the claim's id. Each has one of two forms:
 
-    [DO-19]                                            it can be held against the publication's own numbers:
+    [DO-19]                                            the publication's own numbers can test it:
     rule = "borne out if …"                            in words, for people
     [[DO-19.tests]]                                    all must hold; one that does not refutes the claim
     says = "average latency"                           what the number is, in words
@@ -10,22 +10,22 @@ One table per claim in `published/<study>.toml`, named by the claim's id. Each s
     where = {suite = "original"}                       rows that have these values (of a list: one of them)
     each = "connections"                               a number for every value of this column; all must hold
     column = "latency_ms"
-    take = "mean_over_percentiles"                     `Take` has the ways to take a number of rows
+    take = "mean_over_percentiles"                     `Take` has the ways to take a number from rows
     within = [200, 300]                                or above, or below; or claimed = true: the number is the claim's
-    [DO-19.unsettled]                                  where also these tests hold (or there are none), nothing is settled
+    [DO-19.unsettled]                                  if these tests hold, too (or there are none), nothing is settled
     because = "…"
 
-    [DO-02]                                            or it cannot:
+    [DO-02]                                            or they cannot:
     no_data = "…"                                      nothing of it is printed, and why
 
-`ratio_to` makes the number a ratio: to the same, taken of other rows, of another column or of another table. What a number read
-off a plot may be wrong by (columns `uncertainty_…`) widens it to a range; a bound inside the range settles nothing. What is wrong with one
-reading may be wrong with all of a plot (its zero line), so that uncertainties add up and never average out:
+`ratio_to` makes the number a ratio to the same number from other rows, another column or another table. The error of a number that was
+read off a plot (columns `uncertainty_…`) widens it to a range; a bound inside the range settles nothing. An error of one reading may be
+that of the entire plot (its zero line), so uncertainties add up and never average out:
 
     [{"percentile": 99.0, "latency_ms": 4.2, "uncertainty_ms": 0.9}]  →  Number(4.2, 3.3, 5.1)
 
-Refuses unknown keys, tables, columns and claims, rows that are not there, cells that are no numbers, and to take one run for more than one:
-rules say so.
+Refuses unknown keys, tables, columns and claims, rows that do not exist, cells that are no numbers, and to count one run as several: rules
+mention it.
 """
 
 from __future__ import annotations
@@ -47,26 +47,31 @@ from lab.studies.claims import Claim, claims, holds, short, tables
 from lab.studies.study_files import Strict
 
 FOLDER = Path(__file__).parent / "published"
+"""The folder of the rules."""
 
 OwnAnswer = Literal["borne out", "not borne out", "not resolved", "no data"]
+"""The answer to a claim by its publication's own data."""
 OWN_ANSWERS: Mapping[OwnAnswer, str] = {
     "borne out": "the publication's own numbers are as the claim says",
     "not borne out": "the publication's own numbers are not as the claim says",
     "not resolved": "its own numbers leave it open: within their uncertainty, one run each, or of a part of the claim only",
     "no data": "it prints no number that the claim could be held against",
 }
+"""The meaning of each answer."""
 UNITS = {"_per_s": "/s", "_ms": " ms", "_s": " s", "_percent": " %"}
-"""End of a column's name → unit, as it follows a number."""
+"""The end of a column's name → the unit that follows its numbers."""
 
 Cell = str | int | float | bool
+"""The value of a cell, as a rule writes it."""
 Row = Mapping[str, published.Value]
+"""A row of a published table: column → value."""
 Take = Literal[
     "value", "count", "sum", "min", "max", "mean", "median", "mean_over_percentiles", "at_percentile", "exponent"
 ]
-"""How a number is taken of rows:
+"""The ways to take a number from rows.
 
 value                  of the only row
-count                  how many rows there are
+count                  the number of rows
 sum … median           of a column
 mean_over_percentiles  the average that a percentile curve integrates to (`percentile`, and `is_curve_end`: its last corner is the
                        largest value); range: a curve never falls, so that between two corners it is no lower than the one and
@@ -82,10 +87,11 @@ OF_A_COLUMN: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
 }
+"""The functions that take a number from a column's values."""
 
 
 class Base(Strict):
-    """What a number is a ratio to: what is left out, also of `where` in the same table, is as in the test."""
+    """The base of a ratio: what is left out is as in the test, also within `where` for the same table."""
 
     table: str = ""
     where: dict[str, Cell | list[Cell]] = Field(default_factory=dict[str, Cell | list[Cell]])
@@ -94,7 +100,7 @@ class Base(Strict):
 
 
 class OwnTest(Strict):
-    """One `[[ID.tests]]`: a number of the publication's, or one for each value of a column, and where it must lie."""
+    """A `[[ID.tests]]` table: a number of the publication, or of each value of a column, and where it must lie."""
 
     says: str = Field(default="", description="what the number is, in words; none: the column's name")
     table: str
@@ -111,7 +117,7 @@ class OwnTest(Strict):
     claimed: bool = Field(default=False, description="it must be what claims.csv has as published, to its last digit")
 
     @model_validator(mode="after")
-    def _one_bound(self) -> Self:
+    def _check_bound(self) -> Self:
         bounds = (self.above is not None, self.below is not None, self.within is not None, self.claimed)
         refuse(
             (sum(bounds) != 1, "tests: one of above, below, within and claimed says where the number must lie"),
@@ -138,14 +144,14 @@ class OwnTest(Strict):
 
 
 class Unsettled(Strict):
-    """Why the numbers settle nothing although they are there: always, or where these tests hold."""
+    """The reason why existing numbers settle nothing: always, or where these tests hold."""
 
     because: str
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
 
 
 class OwnRule(Strict):
-    """How one claim is held against its publication's own data."""
+    """The rule by which one claim is judged by its publication's own data."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
@@ -153,7 +159,7 @@ class OwnRule(Strict):
     no_data: str = ""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         tested = bool(self.tests)
         refuse(
             (tested == bool(self.no_data), "one of tests and no_data says how the claim is held against its own data"),
@@ -165,7 +171,14 @@ class OwnRule(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a publication's own data say of one claim: `sentence` has the numbers, or why there are none."""
+    """The judgement of one claim by its publication's own data.
+
+    Attributes:
+        answer: The answer.
+        sentence: The numbers in words, or why there are none.
+        rule: The rule in words; empty where there are no numbers.
+
+    """
 
     answer: OwnAnswer
     sentence: str
@@ -173,108 +186,133 @@ class Own:
 
 
 def owned() -> dict[str, Own]:
-    """Claim id → what its publication's own data say of it, by its rule in `published/`. UsageError with file, claim and remedy."""
-    known, found = {claim.id: claim for claim in claims()}, dict[str, Own]()
+    """Return claim id → its judgement by its publication's own data, by the rules in `published/`.
+
+    Raises:
+        UsageError: A file is faulty; with the file, the claim and a remedy.
+
+    """
+    by_id, judgements = {claim.id: claim for claim in claims()}, dict[str, Own]()
     for place, study, name, table in tables(FOLDER, "lab/studies/claims/published"):
-        refuse_unknown(name, known, place, "no such claim")
-        if known[name].study != study:
-            raise UsageError(place, f"a claim of {known[name].study}", f"move it to {known[name].study}.toml")
+        refuse_unknown(name, by_id, place, "no such claim")
+        if by_id[name].study != study:
+            raise UsageError(place, f"a claim of {by_id[name].study}", f"move it to {by_id[name].study}.toml")
         schema = "lab/schema/claim-published.json"
-        found[name] = own(known[name], validated(OwnRule, table, place, schema, OwnTest, Base, Unsettled))
-    return found
+        judgements[name] = own(by_id[name], validated(OwnRule, table, place, schema, OwnTest, Base, Unsettled))
+    return judgements
 
 
 def own(claim: Claim, rule: OwnRule) -> Own:
-    """One claim's. UsageError where a table has not what the rule asks for."""
+    """Judge one claim by its publication's own data.
+
+    Raises:
+        UsageError: A table does not have what the rule asks for.
+
+    """
     if rule.no_data:
         return Own("no data", rule.no_data, "")
     place = f"lab/studies/claims/published/{claim.study}.toml: {claim.id}"
-    tested = [_held(place, claim, test) for test in rule.tests]
-    said, whole = "; ".join(text for text, _ in tested), _together([holds for _, holds in tested])
+    tested = [_run_test(place, claim, test) for test in rule.tests]
+    sentence, supported = "; ".join(text for text, _ in tested), _combine([holds for _, holds in tested])
     if rule.unsettled is not None:
-        why = [_held(place, claim, test) for test in rule.unsettled.tests]
-        if all(holds for _, holds in why):
-            told = f" ({'; '.join(text for text, _ in why)})" if why else ""
-            return Own("not resolved", f"{said}; {rule.unsettled.because}{told}", rule.rule)
-    if whole is None:
-        return Own("not resolved", f"{said}; the bound lies within the uncertainty of what was read", rule.rule)
-    return Own("borne out" if whole else "not borne out", said, rule.rule)
+        reasons = [_run_test(place, claim, test) for test in rule.unsettled.tests]
+        if all(holds for _, holds in reasons):
+            details = f" ({'; '.join(text for text, _ in reasons)})" if reasons else ""
+            return Own("not resolved", f"{sentence}; {rule.unsettled.because}{details}", rule.rule)
+    if supported is None:
+        return Own("not resolved", f"{sentence}; the bound lies within the uncertainty of what was read", rule.rule)
+    return Own("borne out" if supported else "not borne out", sentence, rule.rule)
 
 
-def _held(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:
-    """A test at every value of its `each`: what it came to in words, and whether it holds (None: the bound lies within the uncertainty)."""
+def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:
+    """Run a test at every value of its `each`.
+
+    Returns:
+        The result in words, and whether the test holds; None: the bound lies within the uncertainty.
+
+    """
     end = next((end for end in UNITS if test.column.endswith(end)), "")
-    words = test.says or test.column.removesuffix(end).replace("_", " ")
+    label = test.says or test.column.removesuffix(end).replace("_", " ")
     unit = "" if test.take in ("count", "exponent") else UNITS.get(end, "")  # as it follows the number
     unit = unit if test.ratio_to is None else " ×"
-    rows = _fitting(place, test.table, test.where)
+    rows = _select_rows(place, test.table, test.where)
     if not test.each:
-        number = _number(place, test, rows, None)
-        met = _holds(test, claim, number)
+        number = _compute_number(place, test, rows, None)
+        met = _check_number(test, claim, number)
         claimed = "as claimed" if met else f"claimed {claim.published}"
-        wanted = claimed if test.claimed else f"to be {test.wanted}{unit}"
-        return f"{words} {number.text}{unit}, {wanted}", met
-    _refuse_column(place, test.table, test.each, rows)
-    numbers = {value: _number(place, test, rows, value) for value in dict.fromkeys(row[test.each] for row in rows)}
-    every = [_holds(test, claim, number) for number in numbers.values()]
+        bound = claimed if test.claimed else f"to be {test.wanted}{unit}"
+        return f"{label} {number.text}{unit}, {bound}", met
+    _refuse_unknown_column(place, test.table, test.each, rows)
+    numbers = {
+        value: _compute_number(place, test, rows, value) for value in dict.fromkeys(row[test.each] for row in rows)
+    }
+    results = [_check_number(test, claim, number) for number in numbers.values()]
     ordered = sorted(numbers, key=lambda value: numbers[value].value)
     ends = [
         f"{numbers[value].text}{unit} ({test.each.replace('_', ' ')} {value})"
         for value in dict.fromkeys((ordered[0], ordered[-1]))
     ]
-    return f"{words} {' to '.join(ends)}, {every.count(True)} of {len(every)} {test.wanted}{unit}", _together(every)
+    return (
+        f"{label} {' to '.join(ends)}, {results.count(True)} of {len(results)} {test.wanted}{unit}",
+        _combine(results),
+    )
 
 
-def _together(held: Sequence[bool | None]) -> bool | None:
-    return False if False in held else True if all(held) else None
+def _combine(results: Sequence[bool | None]) -> bool | None:
+    """Return False if any result is False, True if all are True, else None."""
+    return False if False in results else True if all(results) else None
 
 
-def _holds(test: OwnTest, claim: Claim, number: Number) -> bool | None:
-    """Of the whole range that the reading leaves open; None where the bound lies in it."""
+def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
+    """Return whether the entire range of a number meets the test; None where the bound lies in the range."""
     if test.claimed:
         decimals = len(claim.published.partition(".")[2])
         return f"{number.value:.{decimals}f}" == claim.published
     return holds(number.low, number.high, test.within, test.above, test.below)
 
 
-def _number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
-    """Of the rows in which `each` has this value."""
-    mine = [row for row in rows if not test.each or row[test.each] == value]
-    number = _taken(place, test.table, mine, test.column, test.take, test)
+def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
+    """Return a test's number, from the rows in which the column `each` has this value."""
+    selected = [row for row in rows if not test.each or row[test.each] == value]
+    number = _take_number(place, test.table, selected, test.column, test.take, test)
     if test.ratio_to is None:
         return number
     base = test.ratio_to
     table, column, take = base.table or test.table, base.column or test.column, base.take or test.take
-    others = _fitting(place, table, {**test.where, **base.where} if table == test.table else base.where)
-    if test.each and test.each not in base.where and test.each in others[0]:
-        others = [row for row in others if row[test.each] == value]
-    other = _taken(place, table, others, column, take, test)
-    if other.value <= 0:
+    base_rows = _select_rows(place, table, {**test.where, **base.where} if table == test.table else base.where)
+    if test.each and test.each not in base.where and test.each in base_rows[0]:
+        base_rows = [row for row in base_rows if row[test.each] == value]
+    denominator = _take_number(place, table, base_rows, column, take, test)
+    if denominator.value <= 0:
         raise UsageError(place, f"{table}: {column}: a ratio to 0", "let `ratio_to` fit other rows")
     # the widest range that both leave open
-    return Number(number.value / other.value, number.low / other.high, number.high / other.low if other.low else inf)
+    return Number(
+        number.value / denominator.value,
+        number.low / denominator.high,
+        number.high / denominator.low if denominator.low else inf,
+    )
 
 
-def _fitting(place: str, table: str, where: Mapping[str, Cell | list[Cell]]) -> Sequence[Row]:
-    """The rows that have these values. UsageError for a column that is none, and where no row has them."""
+def _select_rows(place: str, table: str, filters: Mapping[str, Cell | list[Cell]]) -> Sequence[Row]:
+    """Return the rows of a table that have these values; raise UsageError if there are none, or no such column."""
     rows = published.rows(table)
-    for name in where:
-        _refuse_column(place, table, name, rows)
-    wanted = {name: cell if isinstance(cell, list) else [cell] for name, cell in where.items()}
-    found = [row for row in rows if all(row[name] in cells for name, cells in wanted.items())]
-    if not found:
-        raise UsageError(place, f"{table} has no row with {dict(where)}", f"see data/published/{table}.csv")
-    return found
+    for name in filters:
+        _refuse_unknown_column(place, table, name, rows)
+    allowed = {name: cell if isinstance(cell, list) else [cell] for name, cell in filters.items()}
+    selected = [row for row in rows if all(row[name] in cells for name, cells in allowed.items())]
+    if not selected:
+        raise UsageError(place, f"{table} has no row with {dict(filters)}", f"see data/published/{table}.csv")
+    return selected
 
 
-def _refuse_column(place: str, table: str, name: str, rows: Sequence[Row]) -> None:
+def _refuse_unknown_column(place: str, table: str, name: str, rows: Sequence[Row]) -> None:
     if rows and name not in rows[0]:
         raise UsageError(place, f"{table} has no column '{name}'", did_you_mean(name, rows[0]))
 
 
-def _taken(place: str, table: str, rows: Sequence[Row], column: str, take: Take, test: OwnTest) -> Number:
+def _take_number(place: str, table: str, rows: Sequence[Row], column: str, take: Take, test: OwnTest) -> Number:
     for name in filter(None, (column, test.over)):
-        _refuse_column(place, table, name, rows)
+        _refuse_unknown_column(place, table, name, rows)
     try:
         return taken(rows, column, take, test.percentile, test.over)
     except ValueError as error:
@@ -286,7 +324,7 @@ def _taken(place: str, table: str, rows: Sequence[Row], column: str, take: Take,
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """`low` … `high`: what else it may be, as far as it was read off a plot; all ≥ 0."""
+    """A number, 0 or more, with the range (`low` to `high`) that reading it off a plot leaves open."""
 
     value: float
     low: float
@@ -294,71 +332,89 @@ class Number:
 
     @property
     def text(self) -> str:
-        """`194 [171, 217]`; without the range where it is none."""
+        """The number with its range, `194 [171, 217]`, or without one where the range is a point."""
         value, low, high = map(short, (self.value, self.low, self.high))
         return value if (low, high) == (value, value) else f"{value} [{low}, {high}]"
 
 
 def taken(rows: Sequence[Row], column: str, take: Take, percentile: float | None = None, over: str = "") -> Number:
-    """ValueError says what is wrong with the rows."""
+    """Take one number from rows of a table.
+
+    Args:
+        rows: The rows.
+        column: The column of the number.
+        take: The way to take it.
+        percentile: The percentile for `at_percentile`, from 0 to 100.
+        over: The column of the sizes for `exponent`.
+
+    Raises:
+        ValueError: The rows do not allow it; the message is the reason.
+
+    """
     if take == "value" and len(rows) != 1:
         raise ValueError(f"one value of {len(rows)} rows")
     if take == "count":
         return Number(len(rows), len(rows), len(rows))
-    values = [_cell(row[column]) for row in rows]
+    values = [_parse_cell(row[column]) for row in rows]
     if take == "exponent":
-        sizes = [log(_cell(row[over])) for row in rows]
+        sizes = [log(_parse_cell(row[over])) for row in rows]
         if len(set(sizes)) < 2:
             raise ValueError("expected two sizes or more")
         slope = statistics.linear_regression(sizes, [log(value) for value in values]).slope
         return Number(slope, slope, slope)
-    error = f"uncertainty_{column.rpartition('_')[2]}"  # in the column's own unit; a printed number has none
-    errors = [_cell(row.get(error, 0.0)) for row in rows]
+    error = f"uncertainty_{column.rpartition('_')[2]}"  # in the column's unit; a printed number has none
+    errors = [_parse_cell(row.get(error, 0.0)) for row in rows]
     ranges = [(value - wrong, value + wrong) for value, wrong in zip(values, errors, strict=True)]
     if take in OF_A_COLUMN:
-        of = OF_A_COLUMN[take]
-        low, high = (of(ends) for ends in zip(*ranges, strict=True))
-        return Number(of(values), max(0.0, low), high)
+        function = OF_A_COLUMN[take]
+        low, high = (function(ends) for ends in zip(*ranges, strict=True))
+        return Number(function(values), max(0.0, low), high)
     corners = [Number(value, max(0.0, low), high) for value, (low, high) in zip(values, ranges, strict=True)]
-    shares = [_cell(row["percentile"]) / 100 for row in rows]
+    shares = [_parse_cell(row["percentile"]) / 100 for row in rows]
     curve = sorted(zip(shares, corners, strict=True), key=lambda corner: corner[0])
     if percentile is not None:
-        return _at(curve, percentile / 100)
-    return _mean(curve, ended=rows[-1].get("is_curve_end") is True)
+        return _interpolate(curve, percentile / 100)
+    return _integrate(curve, ended=rows[-1].get("is_curve_end") is True)
 
 
-def _cell(cell: published.Value) -> float:
-    """A cell that says a number, as text, too. ValueError."""
+def _parse_cell(cell: published.Value) -> float:
+    """Return the number in a cell, also from text; raise ValueError for anything else."""
     if cell is None or isinstance(cell, bool):
         raise ValueError(f"expected a number, found {cell}")
     return float(cell)
 
 
 Curve = Sequence[tuple[float, Number]]
-"""Share of all requests → what they are at or below, in order."""
+"""A percentile curve in order: (share of all requests, the value that they are at or below)."""
 
 
-def _mean(curve: Curve, ended: bool) -> Number:
-    """∫ of the curve over the shares 0 … 1. `ended`: nothing is above its last corner."""
+def _integrate(curve: Curve, ended: bool) -> Number:
+    """Return ∫ of the curve over the shares 0 … 1, which is the mean.
+
+    Args:
+        curve: The curve.
+        ended: Whether nothing is above its last corner.
+
+    """
     (share, first), (last_share, last) = curve[0], curve[-1]
-    rest = 1 - last_share
+    remainder = 1 - last_share
     value, low, high = share * first.value, 0.0, share * first.high
     for (begin, left), (end, right) in pairwise(curve):
         value += (end - begin) * (left.value + right.value) / 2
         low += (end - begin) * left.low
         high += (end - begin) * right.high
-    top = last.high * rest if ended or rest <= 0 else inf
-    return Number(value + rest * last.value, low + rest * last.low, high + top)
+    top = last.high * remainder if ended or remainder <= 0 else inf
+    return Number(value + remainder * last.value, low + remainder * last.low, high + top)
 
 
-def _at(curve: Curve, share: float) -> Number:
-    """ValueError beyond either end."""
+def _interpolate(curve: Curve, share: float) -> Number:
+    """Return the curve's value at a share; raise ValueError beyond either end."""
     left = next((corner for corner in reversed(curve) if corner[0] <= share + 1e-12), None)
     right = next((corner for corner in curve if corner[0] >= share - 1e-12), None)
     if left is None or right is None:
         raise ValueError(f"the curve has no {100 * share:g} %")
     value = right[1].value
     if right[0] - left[0] >= 1e-12 and right[0] < 1:
-        begin, end, at = (-log10(1 - each) for each in (left[0], right[0], share))
-        value = left[1].value + (value - left[1].value) * (at - begin) / (end - begin)
+        begin, end, position = (-log10(1 - quantile) for quantile in (left[0], right[0], share))
+        value = left[1].value + (value - left[1].value) * (position - begin) / (end - begin)
     return Number(value, left[1].low, right[1].high)

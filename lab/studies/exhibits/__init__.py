@@ -1,1 +1,1 @@
-"""Figures and tables of committed runs, as notebooks and the report show them."""
+"""The figures and tables of committed runs, as notebooks and the report show them."""

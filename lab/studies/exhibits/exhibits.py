@@ -1,7 +1,7 @@
-"""Exhibits: a figure or a table of a committed run, or the gap where there is none. What notebooks are made of.
+"""The exhibits that notebooks are made of: a figure or a table of a committed run, or the gap where there is none.
 
-Each takes a run (`lab.analysis.evidence.Shelf.of`) and says which of its arms and points to show. Those with published numbers beside them are
-`reproduction`'s, what a request costs taken apart is `ladder`'s. Refuses to judge (`lab.studies.claims`).
+Each takes a run (`lab.analysis.evidence.Shelf.of`) and the arms and points to show. Those with published numbers are in `reproduction`,
+and the steps of a request's cost are in `ladder`. Refuses to judge (`lab.studies.claims`).
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ __all__ = [
     "usage",
 ]
 CLAIMS = "application/vnd.lab.claims+json"
-"""MIME type of a list of claims' ids."""
+"""The MIME type of a list of claims' ids."""
 PANEL_WIDTH = 34
-"""Characters that fit into a panel beside two others, at its least width."""
+"""The number of characters that fit into one of three panels at its smallest width."""
 
 
 # -- numbers of every block -----------------------------------------------------------------------------------
@@ -90,13 +90,23 @@ PANEL_WIDTH = 34
 def intervals(
     run: Evidence, title: str, metric: str, point: str = "*", claimed: str = "", variants: Sequence[str] = ()
 ) -> go.Figure:
-    """A metric of every arm (or of these variants') at every such point, and the number that the claim of this id published."""
+    """Draw a metric of every arm at every matching point with its interval.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        metric: The metric.
+        point: The pattern of the points' names.
+        claimed: The id of a claim whose published number is drawn, too; empty: none.
+        variants: The variants to show; empty: all.
+
+    """
     points = points_of(run, point)
-    told = (
-        told_of(run, arm, at, metric, arm if len(points) == 1 else f"{arm} · {at}")
-        for arm, at in product(arms_of(run, variants), points)
+    cells = (
+        told_of(run, arm, name, metric, arm if len(points) == 1 else f"{arm} · {name}")
+        for arm, name in product(arms_of(run, variants), points)
     )
-    rows = [each for each in told if each is not None]
+    rows = [cell for cell in cells if cell is not None]
     published = claimed_level(claimed)[1] if claimed else None
     figure = figures.intervals(rows, title, about(metric).title, about(metric).own_unit, published)
     return lacking_noted(run, figure, variants, point)
@@ -104,44 +114,53 @@ def intervals(
 
 @figured
 def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.Figure:
-    """A metric of every arm over how many routes its manifests have, a line per point."""
+    """Draw a metric of every arm over the number of routes in its manifests, with a line per point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at, arm in product(points_of(run, "*"), run.arms()):
-        size, told = (told_of(run, arm, at, each, arm) for each in ("routes", metric))
-        if size is not None and size.value and told is not None:
-            lines.setdefault(at, []).append((size.value, told))
+    for point, arm in product(points_of(run, "*"), run.arms()):
+        size, value = (told_of(run, arm, point, name, arm) for name in ("routes", metric))
+        if size is not None and size.value and value is not None:
+            lines.setdefault(point, []).append((size.value, value))
     figure = figures.scaling(lines, title, "routes", about(metric).title, about(metric).own_unit, log_y)
     return lacking_noted(run, figure, (), "*")
 
 
 @figured
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Percentiles: what the slowest of 2, 10, 100 and 1000 requests take at least, a line per arm and point."""
+    """Draw the latency that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and point."""
     lines: dict[str, list[tuple[float, Told]]] = {}
-    for at, arm, (metric, share) in product(points_of(run, point), arms_of(run, variants), QUANTILES.items()):
-        if (told := told_of(run, arm, at, metric, f"{arm} at {at}, {metric}")) is not None:
-            lines.setdefault(f"{arm} at {at}", []).append((round(1 / (1 - share)), told))
+    for name, arm, (metric, share) in product(points_of(run, point), arms_of(run, variants), QUANTILES.items()):
+        if (value := told_of(run, arm, name, metric, f"{arm} at {name}, {metric}")) is not None:
+            lines.setdefault(f"{arm} at {name}", []).append((round(1 / (1 - share)), value))
     figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
     return lacking_noted(run, figure, variants, point)
 
 
 @figured
 def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """What twins differ by, each dot a generation of workers; of the first fitting point whose pairs were measured on several."""
-    told = [one for one in levels(run.run.record, run.samples) if fits(point, one.point.name) and one.generations]
-    shown = [one for one in told if one.point == told[0].point and (not variants or one.arm.variant in variants)]
+    """Draw the differences between twins, with a dot per worker generation.
+
+    They are from the first matching point whose pairs were measured on several generations.
+    """
+    components = [
+        entry for entry in levels(run.run.record, run.samples) if fits(point, entry.point.name) and entry.generations
+    ]
+    selected = [
+        entry
+        for entry in components
+        if entry.point == components[0].point and (not variants or entry.arm.variant in variants)
+    ]
     dots = [
         Dot(
-            one.arm.variant,
-            each.block,
-            each.reload + 1,
-            100 * expm1(each.ratio),
-            [100 * expm1(value) for value in each.ratios],
+            entry.arm.variant,
+            generation.block,
+            generation.reload + 1,
+            100 * expm1(generation.ratio),
+            [100 * expm1(value) for value in generation.ratios],
         )
-        for one in shown
-        for each in one.generations
+        for entry in selected
+        for generation in entry.generations
     ]
-    text = folded("<br>".join(f"{one.arm.variant}: {levels_text(one)}" for one in shown))
+    text = folded("<br>".join(f"{entry.arm.variant}: {levels_text(entry)}" for entry in selected))
     return noted(figures.generations(dots, title), text or "no pair was measured on several generations")
 
 
@@ -153,11 +172,20 @@ def percentiles(
     log_y: bool = True,
     shared_y: bool = True,
 ) -> go.Figure:
-    """Latency by percentile, a line per number of connections: DigitalOcean's `suite` as published, beside it each variant in its run.
+    """Draw latency by percentile, with a panel for DigitalOcean's published suite and one for each variant.
 
-    `relative_to`: as multiples of the line of so many connections, each of its own machine.
+    Each panel has a line per number of connections.
+
+    Args:
+        runs: Variant → its run.
+        title: The figure's title.
+        suite: The published suite.
+        relative_to: The number of connections of the line by which all of a panel are divided; None: absolute values.
+        log_y: Whether the vertical axis is logarithmic.
+        shared_y: Whether the panels have the same vertical axis.
+
     """
-    panels = [_panel("published", partial(curves.digitised, suite, relative_to))]
+    panels = [_make_panel("published", partial(curves.digitised, suite, relative_to))]
     missing: list[str] = []
     short: list[str] = []
     for variant, run in runs.items():
@@ -167,26 +195,26 @@ def percentiles(
         record = run.run.record
         shape_only = ": shape only" if record.blocks < MIN_BLOCKS else ""
         head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape_only})<br>{run.name}"
-        panels.append(_panel(head, partial(curves.measured, run, variant, relative_to)))
+        panels.append(_make_panel(head, partial(curves.measured, run, variant, relative_to)))
         if run.arms(variant):
             none, some = lacking(run, [variant], "*", rated=True)
             missing += none
             short += some
     name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
-    below = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {MIN_BLOCKS} blocks on, the blocks' range"
-    figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, below)
+    caption = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {MIN_BLOCKS} blocks on, the blocks' range"
+    figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, caption)
     noted(figure, folded("; ".join([*missing, *short])))
     empty = (panel.why.replace("<br>", " ") for panel in panels if not panel.curves)
     return of_runs(runs.values(), figure, gaps=[*empty, *missing])
 
 
-def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
-    """Its lines, or the gap with the reason."""
+def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
+    """Return a panel with its lines, or with the reason why there are none."""
     try:
-        found = make()
+        lines = make()
     except LabError as error:
         return Panel(head, (), folded(f"{error.place}: {error.fault}", PANEL_WIDTH))
-    return Panel(head, found) if found else Panel(head, (), "nothing to show that can be told from 0")
+    return Panel(head, lines) if lines else Panel(head, (), "nothing to show that can be told from 0")
 
 
 # -- what happened in one block -------------------------------------------------------------------------------
@@ -194,44 +222,44 @@ def _panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 
 @figured
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """The timeline of the first block that counts; behind it the range of all blocks."""
-    if all(each.disturbance is None for each in run.points):
+    """Draw the timeline of the first block that counts, in front of the range of all blocks."""
+    if all(entry.disturbance is None for entry in run.points):
         return gap(title, folded("steady loads alone: no single request was logged, and nothing happened meanwhile"))
-    name, log = _log(run, variant, point)
+    name, log = _find_log(run, variant, point)
     if log is None:
-        return _no_block(run, title, variant, point)
-    others = [each.bins for each in run.logs(log.sample.arm, name)]
-    where = f"{variant} at {name}, block {log.sample.block} of {len(others)}"
-    behind = timelines.across(others) if others[1:] else None
-    figure = figures.timeline(log.bins, log.marks, f"{title}: {where}", behind)
+        return _draw_gap(run, title, variant, point)
+    block_bins = [entry.bins for entry in run.logs(log.sample.arm, name)]
+    label = f"{variant} at {name}, block {log.sample.block} of {len(block_bins)}"
+    background = timelines.across(block_bins) if block_bins[1:] else None
+    figure = figures.timeline(log.bins, log.marks, f"{title}: {label}", background)
     return lacking_noted(run, figure, [variant], name)
 
 
 @figured
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """The proxy's processes of one block of every arm."""
-    logs = _logs(run, variants, point)
-    alone = next(iter(logs.values())).marks if len(logs) == 1 else None
-    figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, alone)
+    """Draw the proxy's processes in one block of every arm."""
+    logs = _find_logs(run, variants, point)
+    marks = next(iter(logs.values())).marks if len(logs) == 1 else None
+    figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, marks)
     return lacking_noted(run, figure, variants, point)
 
 
 @figured
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """How long every change of one block took to show, for every arm."""
-    found = {arm: log.delays for arm, log in _logs(run, variants, point).items()}
-    return lacking_noted(run, figures.delays(found, title), variants, point)
+    """Draw how long every change in one block of every arm took to show in answers."""
+    by_arm = {arm: log.delays for arm, log in _find_logs(run, variants, point).items()}
+    return lacking_noted(run, figures.delays(by_arm, title), variants, point)
 
 
 @figured
 def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Every probe of one block."""
-    name, log = _log(run, variant, point)
+    """Draw every probe of one block."""
+    name, log = _find_log(run, variant, point)
     if log is None:
-        return _no_block(run, title, variant, point)
+        return _draw_gap(run, title, variant, point)
     try:
         timeouts_s = probe_timeouts_s(run.run, log.sample.variant)
-    except LabError:  # a run without its manifests: the figure says that they are unknown
+    except LabError:  # a run without its manifests: the figure then shows that they are unknown
         timeouts_s = None
     probes = timelines.probes(log.events, log.zero_s)
     return figures.probing(probes, log.marks, f"{title}: {variant} at {name}", timeouts_s)
@@ -239,25 +267,26 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
 
 @figured
 def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Every large body of one block."""
-    name, log = _log(run, variant, point)
+    """Draw the transfer of every large body in one block."""
+    name, log = _find_log(run, variant, point)
     if log is None:
-        return _no_block(run, title, variant, point)
+        return _draw_gap(run, title, variant, point)
     return figures.transfers(timelines.transfers(log.events, log.zero_s), f"{title}: {variant} at {name}")
 
 
-def _no_block(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
+def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
+    """Return the gap of a figure for which no block counts."""
     empty = gap(f"{title}: {variant}", f"no valid block of {variant} at {point}")
     return lacking_noted(run, empty, [variant], point)
 
 
-def _logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
-    """Arm → the log of its first block that counts at such a point."""
-    return {arm: log for arm in arms_of(run, variants) if (log := _log(run, arm, point)[1]) is not None}
+def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
+    """Return arm → the log of its first block that counts at a matching point."""
+    return {arm: log for arm in arms_of(run, variants) if (log := _find_log(run, arm, point)[1]) is not None}
 
 
-def _log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
-    """(point, log) of the first such point at which the variant has a block that counts."""
+def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
+    """Return (point, log) of the first matching point at which the variant has a block that counts."""
     for arm, name in product(run.arms(variant), points_of(run, pattern)):
         if (log := run.log(arm, name)) is not None:
             return name, log
@@ -269,64 +298,87 @@ def _log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
 
 @worded
 def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()) -> str:
-    """Markdown: every variant against its baseline at such points, judged as the run's own table does: the primary metric may claim."""
+    """Return Markdown with every variant against its baseline at matching points, judged as in the run's own table.
+
+    Only the primary metric may claim an effect.
+    """
     if run is None:
         return ""
     rows: list[Sequence[str]] = []
     for row in run.summary().rows:
-        arm, at = row.arm, row.point.name
-        if arm.role == "variant" and fits(point, at) and (not variants or arm.name in variants):
-            told = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
-            cells = ("; ".join(text for primary, text in told if primary is first) or "–" for first in (True, False))
-            rows.append([f"{arm.name} at {at}", arm.baseline or "", *cells])
+        arm, name = row.arm, row.point.name
+        if arm.role == "variant" and fits(point, name) and (not variants or arm.name in variants):
+            judged = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
+            cells = ("; ".join(text for primary, text in judged if primary is first) or "–" for first in (True, False))
+            rows.append([f"{arm.name} at {name}", arm.baseline or "", *cells])
     heads = ("variant", "against", "primary metric", "others, not claimed")
-    what, none = "effects [95 %], same: not worth knowing, ?: cannot tell", "no variant beside its baseline"
-    return _tabled(run, heads, rows, variants, point, what, none)
+    caption, none = "effects [95 %], same: not worth knowing, ?: cannot tell", "no variant beside its baseline"
+    return _make_table(run, heads, rows, variants, point, caption, none)
 
 
 @worded
 def table(run: Evidence | None, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
-    """Markdown: a row per arm and point, a column per metric, medians of the blocks with their 95 % intervals."""
+    """Return a Markdown table of medians of the blocks with their 95 % intervals.
+
+    It has a row per arm and point, and a column per metric.
+    """
     if run is None:
         return ""
-    known = [about(metric) for metric in metrics]
-    heads = ["", *(f"{each.title} ({each.unit})" if each.unit else each.title for each in known)]
+    columns = [about(metric) for metric in metrics]
+    heads = ["", *(f"{column.title} ({column.unit})" if column.unit else column.title for column in columns)]
     rows: list[Sequence[str]] = []
-    for arm, at in product(arms_of(run, variants), points_of(run, point)):
-        told = [told_of(run, arm, at, metric, arm) for metric in metrics]
-        if any(each is not None for each in told):
-            rows.append([f"{arm} at {at}", *(_cell(each, of.scale) for each, of in zip(told, known, strict=True))])
-    what = "medians of the blocks [95 %]; of fewer than six blocks the smallest–the largest"
-    return _tabled(run, heads, rows, variants, point, what, f"{run.name} has none of {', '.join(metrics)}")
+    for arm, name in product(arms_of(run, variants), points_of(run, point)):
+        cells = [told_of(run, arm, name, metric, arm) for metric in metrics]
+        if any(cell is not None for cell in cells):
+            rows.append(
+                [
+                    f"{arm} at {name}",
+                    *(_format_cell(cell, column.scale) for cell, column in zip(cells, columns, strict=True)),
+                ]
+            )
+    caption = "medians of the blocks [95 %]; of fewer than six blocks the smallest–the largest"
+    return _make_table(run, heads, rows, variants, point, caption, f"{run.name} has none of {', '.join(metrics)}")
 
 
-def _tabled(
+def _make_table(
     run: Evidence,
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
     variants: Sequence[str],
     point: str,
-    what: str,
+    caption: str,
     none: str,
 ) -> str:
-    """Markdown: a table, what of these variants and points it lacks, and below `what` its numbers are; `none`: why it may be empty."""
+    """Return a Markdown table with a caption and what it lacks of the variants and points.
+
+    Args:
+        run: The run.
+        heads: The heads of the columns.
+        rows: The rows.
+        variants: The variants that were asked for; empty: all.
+        point: The pattern of the points' names.
+        caption: What the numbers are.
+        none: Why the table may be empty.
+
+    """
     missing, short = lacking(run, variants, point)
     missing = missing or ([] if rows else [none])
     lines = [markdown([texts(heads, rows)]).rstrip("\n")] if rows else []
-    return "\n".join([*lines, *gap_lines(missing), "", "; ".join([run.said, what, *short])]).lstrip()
+    return "\n".join([*lines, *gap_lines(missing), "", "; ".join([run.said, caption, *short])]).lstrip()
 
 
-def _cell(told: Told | None, scale: float) -> str:
-    if told is not None and told.low is None and told.blocks:
-        few = format_range(min(told.blocks) / scale, max(told.blocks) / scale)
-        return told.note if told.note.startswith(TWO_CLUSTERS) else few
-    ends = [told.value, told.low, told.high] if told else [None] * 3
+def _format_cell(cell: Told | None, scale: float) -> str:
+    """Return a value with its interval, or the blocks' range where they are too few for one."""
+    if cell is not None and cell.low is None and cell.blocks:
+        few = format_range(min(cell.blocks) / scale, max(cell.blocks) / scale)
+        return cell.note if cell.note.startswith(TWO_CLUSTERS) else few
+    ends = [cell.value, cell.low, cell.high] if cell else [None] * 3
     return with_interval(*(end if end is None else end / scale for end in ends))
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Claims as rows: a table in a notebook; the report, which knows them by their ids, draws each."""
+    """Claims as rows: a table in a notebook, and a list of ids for the report, which draws each claim."""
 
     ids: tuple[str, ...]
     text: str
@@ -336,7 +388,14 @@ class Claims:
 
 
 def claims(verdicts: Sequence[Verdict], *ids: str, known: Sequence[Verdict] = ()) -> Claims:
-    """These claims with both judgements and their run; without ids every one that is judged, and how, with the checks (`known`) below."""
-    shown = [verdict for verdict in verdicts if not ids or verdict.claim.id in ids]
-    page = ledger.page(shown, known)
-    return Claims(tuple(verdict.claim.id for verdict in (*shown, *known)), markdown(page[:1] if ids else page))
+    """Return claims with both judgements and their run.
+
+    Args:
+        verdicts: The verdicts of the claims.
+        ids: The claims to show. Without any, all judged claims are shown, with how their kinds are judged and the checks below.
+        known: The verdicts of the checks.
+
+    """
+    selected = [verdict for verdict in verdicts if not ids or verdict.claim.id in ids]
+    page = ledger.page(selected, known)
+    return Claims(tuple(verdict.claim.id for verdict in (*selected, *known)), markdown(page[:1] if ids else page))

@@ -1,7 +1,7 @@
-"""A run looked at: which one, what is in it, and its variants side by side. What the explorer (notebooks/explore.ipynb) is made of.
+"""The explorer's view of one run: its contents, and its variants side by side.
 
-Takes any run, yours or a committed one; what cannot be had is said in Markdown and stops nothing. Refuses to draw (`lab.studies.exhibits.exhibits`)
-and to pool runs (`lab.analysis.comparison.comparison`).
+The explorer is notebooks/explore.ipynb. It takes any run, the user's or a committed one; what is not available is reported in Markdown and
+stops nothing. Refuses to draw (`lab.studies.exhibits.exhibits`) and to pool runs (`lab.analysis.comparison.comparison`).
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ from lab.studies.exhibits.frames import Run
 
 
 def picked(name: str = "") -> Run:
-    """A run by its name or folder, yours or a committed one. Without a name: the newest of yours, whatever its state, else the first
-    committed one, with blocks enough for intervals and a variant to compare if there is one.
+    """Return a run by its name or folder, the user's or a committed one.
+
+    Without a name it is the user's newest run in any state, else the first committed one. Committed runs with enough blocks for intervals
+    come first, and among these the ones with a variant to compare.
     """
-    own, folder = run_names(), reference_folder()
-    if name or own:
-        wanted = f"{folder}/{name}" if name in run_names(folder) else name or own[-1]
+    user_runs, folder = run_names(), reference_folder()
+    if name or user_runs:
+        path = f"{folder}/{name}" if name in run_names(folder) else name or user_runs[-1]
         try:
-            found = AsApplied.open(wanted)
-            samples = tuple(found.samples())
+            store = AsApplied.open(path)
+            samples = tuple(store.samples())
         except LabError as error:
-            return Missing(f"{wanted}: {error.fault}")
-        return Evidence(found.folder.name, found, samples, counted_alone(samples))
+            return Missing(f"{path}: {error.fault}")
+        return Evidence(store.folder.name, store, samples, counted_alone(samples))
     committed, damaged = references()
     if not committed:
-        nothing = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
-        return Missing("; ".join([nothing, *(each.said for each in damaged)]))
+        empty = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
+        return Missing("; ".join([empty, *(run.said for run in damaged)]))
     variants = {run.name: any(arm.role == "variant" for arm in run.run.record.arms) for run in committed}
     return max(committed, key=lambda run: (run.run.record.blocks >= MIN_BLOCKS, variants[run.name]))
 
 
 def variants(run: Run) -> list[str]:
-    """Those that have a valid sample, in plan order."""
+    """Return the variants that have a valid sample, in plan order; the baseline where there are none."""
     if isinstance(run, Missing):
         return [BASELINE]
     counted = {sample.variant for sample in run.counted.values()}
@@ -59,25 +61,29 @@ def variants(run: Run) -> list[str]:
 
 
 def metrics(run: Run) -> list[str]:
-    """What came of its disturbances, where it has any; else rate, percentiles and CPU per request."""
-    seen = set[str]() if isinstance(run, Missing) else {name for each in run.counted.values() for name in each.outcome}
-    known = ((name, METRICS[name]) for name in DIFFERENCES if name in seen)
-    return [name for name, metric in known if not metric.detail and metric.better != "neither"] or list(RATIOS)
+    """Return the metrics of a run: its disruptions' outcomes, if any, else rate, percentiles and CPU per request."""
+    outcomes = (
+        set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
+    )
+    available = ((name, METRICS[name]) for name in DIFFERENCES if name in outcomes)
+    return [name for name, metric in available if not metric.detail and metric.better != "neither"] or list(RATIOS)
 
 
 def overview(run: Run) -> str:
-    """Markdown: which run, its variants, its loads, how much of it counts, and the machine."""
+    """Return a run's overview as Markdown: its variants, its loads, how much of it counts, and the machine."""
     if isinstance(run, Missing):
         return f"*{run.said}*"
     record = run.run.record
     titles = {name: " ".join(variant.title.split()) for name, variant in record.variants.items()}
     arms = [(arm.name, titles[arm.variant], arm.baseline or "–") for arm in record.arms]
-    made = {name: filter(None, (by.get("name"), by.get("version"))) for name, by in record.generators.items()}
+    generators = {
+        name: filter(None, (entry.get("name"), entry.get("version"))) for name, entry in record.generators.items()
+    }
     loads: list[tuple[str, str, str]] = []
     for point in record.points:
-        done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-        load = f"{load_text(point)}{done}{'; control run' if point.control else ''}"
-        loads.append((point.name, load, " ".join(made.get(point.name, ())) or "–"))
+        disruption = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
+        load = f"{load_text(point)}{disruption}{'; control run' if point.control else ''}"
+        loads.append((point.name, load, " ".join(generators.get(point.name, ())) or "–"))
     facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
     reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
     invalid = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
@@ -98,23 +104,32 @@ def overview(run: Run) -> str:
 
 
 def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()) -> str:
-    """Markdown: its variants (`only` these) against their baselines, or its arms against those of the run that `other` names.
+    """Return a comparison as Markdown: a run's variants against their baselines, or its arms against another run's.
 
-    Whatever is shown of it, Holm's adjustment and the advice are of the whole comparison: to look at one row makes it no surer.
+    Whatever part is shown, Holm's adjustment and the advice are those of the entire comparison: looking at a single row makes it no more
+    certain.
+
+    Args:
+        run: The run.
+        other: The name of a second run to compare with; empty: none.
+        only: The variants to show; empty: all.
+        point: The pattern of the points' names.
+        metrics: The metrics to show; empty: all.
+
     """
     second = picked(other) if other else None
     if isinstance(run, Missing) or isinstance(second, Missing):
         return f"*{run.said if isinstance(run, Missing) else second and second.said}*"
     try:
-        found = compare_runs(run.run, second.run if second else None)
+        comparison = compare_runs(run.run, second.run if second else None)
     except LabError as error:
         return f"*nothing to compare: {error.fault}*"
     arms = {arm.name for arm in run.run.record.arms if not only or arm.variant in only}
-    kept = [
+    rows = [
         row
-        for row in found.rows
+        for row in comparison.rows
         if row.pair[1] in arms and fits(point, row.point.name) and (not metrics or row.metric in metrics)
     ]
-    if not kept:
+    if not rows:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
-    return markdown(comparison_tables.page(found, kept))
+    return markdown(comparison_tables.page(comparison, rows))

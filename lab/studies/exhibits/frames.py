@@ -1,6 +1,6 @@
-"""What every exhibit has around it: the run's target and id, or the gap where there is none, and what it lacks of variants and points, with why.
+"""The frame of every exhibit: the run's target and id, the gap where there is no run, and what the run lacks.
 
-A damaged log is a gap, too: no exhibit stops a notebook.
+The lack of a variant or a point is printed with its reason. A damaged log is a gap, too: no exhibit stops a notebook.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from lab.studies.claims import fits
 
 P = ParamSpec("P")
 Run = Evidence | Missing
+"""A run, or what stands in its place where there is none."""
 TWO_CLUSTERS = "two clusters: "
-"""How the note begins of an arm whose blocks no mean describes."""
+"""The beginning of the note of an arm whose blocks no mean describes."""
 
 
 def figured(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callable[Concatenate[Run, str, P], go.Figure]:
-    """The figure of a run under a title, or a gap with the reason."""
+    """Wrap a function that draws a run, so that a missing or damaged run gives a gap with the reason."""
 
     @wraps(make)
-    def shown(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
+    def draw(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
         if isinstance(run, Missing):
             return gap(title, folded(run.why))
         try:
@@ -42,47 +43,58 @@ def figured(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callabl
         except LabError as error:
             return of_runs([run], gap(title, folded(f"{error.place}: {error.fault}")))
 
-    return shown
+    return draw
 
 
 def beside(
     make: Callable[Concatenate[Evidence | None, str, P], go.Figure],
 ) -> Callable[Concatenate[Run, str, P], go.Figure]:
-    """What was published with the run beside it; where there is none, or a damaged one, as one gap, what was published alone."""
+    """Wrap a function that draws published numbers and a run, so that it also accepts a missing or damaged run.
+
+    The figure then shows only the published numbers, and the run's absence is one gap.
+    """
 
     @wraps(make)
-    def shown(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
-        why = run.said if isinstance(run, Missing) else ""
+    def draw(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
+        reason = run.said if isinstance(run, Missing) else ""
         try:
             if isinstance(run, Evidence):
                 return of_runs([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
         except LabError as error:
-            why = f"{error.place}: {error.fault}"
-        figure = noted(make(None, title, *args, **kwargs), folded(why))
-        return of_runs([run], figure, [why] if figure.data else [])  # one that is nothing but a gap needs none
+            reason = f"{error.place}: {error.fault}"
+        figure = noted(make(None, title, *args, **kwargs), folded(reason))
+        return of_runs([run], figure, [reason] if figure.data else [])  # a figure that is only a gap needs no other
 
-    return shown
+    return draw
 
 
 def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[Run, P], str]:
-    """Markdown of a run, with what was published; of none, or a damaged one, what was published alone, and why."""
+    """Wrap a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
+
+    The text then has only the published numbers, and the reason below them.
+    """
 
     @wraps(make)
-    def shown(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
-        why = run.said
+    def write(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
+        reason = run.said
         if isinstance(run, Evidence):
             try:
                 return make(run, *args, **kwargs)
             except LabError as error:
-                why = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
-        return f"{make(None, *args, **kwargs)}\n\n*{why}*".lstrip()
+                reason = f"no run: {run.name} is damaged: {error.place}: {error.fault}"
+        return f"{make(None, *args, **kwargs)}\n\n*{reason}*".lstrip()
 
-    return shown
+    return write
 
 
 def of_runs(runs: Iterable[Run], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
-    """The figure with these runs' ids, which `just report` puts beside it, and what each of its empty panels, lines or rows lacks,
-    which it counts and lists; None: as the figure says.
+    """Add the ids of its runs and its gaps to a figure, for `just report`, which prints, counts and lists them.
+
+    Args:
+        runs: The figure's runs.
+        figure: The figure.
+        gaps: What each of its empty panels, lines or rows lacks; None: as the figure itself records.
+
     """
     layout: Any = figure.layout
     empty = (layout.meta or {}).get("gaps", ()) if gaps is None else gaps
@@ -91,34 +103,42 @@ def of_runs(runs: Iterable[Run], figure: go.Figure, gaps: Sequence[str] | None =
 
 
 def lacking_noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
-    """The figure with what it lacks of these variants and points below its title."""
+    """Add below a figure's title what it lacks of these variants and points."""
     missing, short = lacking(run, variants, point)
     return noted(figure, folded("; ".join([*missing, *short])), missing)
 
 
 def lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False) -> tuple[list[str], list[str]]:
-    """(what has no block that counts: arms at points, variants, the points themselves; what has some), each with why.
+    """Return what a run lacks of these variants and points, each with the reason.
 
-    `rated`: only at points with a rate.
+    Args:
+        run: The run.
+        variants: The variants; empty: all of the run's.
+        pattern: The pattern of the points' names.
+        rated: Whether only points with an offered rate count.
+
+    Returns:
+        What has no block that counts (arms at points, variants, the points themselves), and what has only some of its blocks.
+
     """
     points = points_of(run, pattern)
     if not points:
         return [f"no load of this run is called `{pattern}`"], []
     rates = {point.name: point.rate_rps for point in run.points}
-    wanted = variants or [item.variant for item in run.run.record.not_measurable]
-    missing, short = [f"{each} is {why}" for each in wanted if (why := absent(run, each))], list[str]()
+    names = variants or [item.variant for item in run.run.record.not_measurable]
+    missing, short = [f"{name} is {reason}" for name in names if (reason := absent(run, name))], list[str]()
     for arm in arms_of(run, variants):
-        for at in (at for at in points if not rated or rates[at] is not None):
-            if why := run.lost(arm, at):
-                if run.blocks(arm, at):
-                    short.append(f"{arm} at {at}: {why}")
+        for point in (point for point in points if not rated or rates[point] is not None):
+            if reason := run.lost(arm, point):
+                if run.blocks(arm, point):
+                    short.append(f"{arm} at {point}: {reason}")
                 else:
-                    missing.append(f"{arm} at {at}: {why}: just bench {arm}{rerun.load(run.run.record)}")
+                    missing.append(f"{arm} at {point}: {reason}: just bench {arm}{rerun.load(run.run.record)}")
     return missing, short
 
 
 def absent(run: Evidence, variant: str) -> str:
-    """What a variant is of which a run has no arm, with what it asks for or how it is measured; empty where it has one."""
+    """Return why a run has no arm of a variant, with what it needs or how to measure it; empty where it has one."""
     record = run.run.record
     if run.arms(variant):
         return ""
@@ -131,32 +151,41 @@ def absent(run: Evidence, variant: str) -> str:
 
 
 def gap_lines(missing: Sequence[str]) -> list[str]:
-    """Lines of Markdown, each a gap that `just report` counts."""
-    return [line for each in missing for line in ("", f"*nothing to show: {each}*")]
+    """Return lines of Markdown with the gaps, in the form that `just report` counts."""
+    return [line for need in missing for line in ("", f"*nothing to show: {need}*")]
 
 
 def folded(text: str, width: int = 90) -> str:
-    """Long texts do not fold by themselves in a figure."""
+    """Break a long text into lines for a figure, which does not do it itself.
+
+    Args:
+        text: The text.
+        width: The characters of a line.
+
+    """
     return "<br>".join(textwrap.wrap(text, width, break_on_hyphens=False))
 
 
 def points_of(run: Evidence, pattern: str) -> list[str]:
-    """Names of the points of that name or pattern, without control runs."""
+    """Return the names of a run's points that match a pattern, without control runs."""
     return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
+    """Return the names of a run's arms of these variants, or of all variants if the sequence is empty."""
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 
 def told_of(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told | None:
-    """None where no block has the metric."""
+    """Return a metric of an arm at a point as a row of a figure; None where no block has the metric."""
     values = run.values(arm, point, metric)
-    known = [value for value in values.values() if value is not None]
-    if not known:
+    numbers = [value for value in values.values() if value is not None]
+    if not numbers:
         return None
-    if clusters := clusters_of(known, metric):
-        note = f"{TWO_CLUSTERS}{clusters_text(about(metric), clusters, len(known))}"
-        return Told(label, arm, sorted(known)[len(known) // 2], None, None, known, note)
-    level, untold = stats.middle(known), len(values) - len(known)
-    return Told(label, arm, level.value, level.low, level.high, known, f"not told in {untold} blocks" if untold else "")
+    if clusters := clusters_of(numbers, metric):
+        note = f"{TWO_CLUSTERS}{clusters_text(about(metric), clusters, len(numbers))}"
+        return Told(label, arm, sorted(numbers)[len(numbers) // 2], None, None, numbers, note)
+    level, missing = stats.middle(numbers), len(values) - len(numbers)
+    return Told(
+        label, arm, level.value, level.low, level.high, numbers, f"not told in {missing} blocks" if missing else ""
+    )

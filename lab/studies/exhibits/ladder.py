@@ -1,14 +1,14 @@
-"""A system taken apart, a step at a time: what each step costs a request by its pair, hung from the level of what it is measured against.
+"""The ladder of a system's cost: each step's cost per request from its pair, starting at the level of its baseline.
 
-The first level is of what was measured alone: from there on the pairs' ratios carry, so that the steps add up. What is written of a step is
-what the run's table says of it: its ratio, of what its baseline cost alone. Refuses to take a level or a ratio from another run.
+The first level is from solo samples. From there on the pairs' ratios apply, so the steps add up. The text of a step is what the run's table
+prints about it: its ratio, applied to its baseline's solo cost. Refuses to take a level or a ratio from another run.
 
-What is left of the last step against the same on another target is a difference of two levels, and no pair's:
+What remains between the last step and the equivalent variant on another target is a difference of two levels, not of a pair:
 
     pod-address+access-log-memory++one-worker on kind 61 µs   →   processes beside the serving ones −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
 
-A level is the median of what was measured alone, carried on by the pairs' ratios. The two are of two runs: nothing is pooled, and the
-difference's interval has both of theirs in it. Refuses to say why anything is left.
+A level is the median of the solo samples, multiplied by the pairs' ratios. The two levels come from two runs: nothing is pooled, and the
+difference's interval includes both of theirs. Refuses to explain why anything remains.
 """
 
 from __future__ import annotations
@@ -36,14 +36,23 @@ from lab.studies.exhibits.frames import Run, absent, folded, of_runs
 from lab.studies.exhibits.reproduction import told_gains
 
 METRIC, PROXY = "cpu_per_request", "proxy"
+"""The metric of the ladder, and the role whose processes it counts."""
 BESIDE, LEFT = "processes beside those that serve", "not explained"
+"""The labels of the two rows between the last step and the other target's level."""
 Steps = Mapping[str, tuple[str, str]]
-"""What a step is, in words → the variant after it, and the one before."""
+"""The steps of a ladder: what a step is, in words → the variant after it, and the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is left against: a run on another target, `name` in words, and the variant that does the same there."""
+    """The other end of the comparison: the equivalent variant in a run on another target.
+
+    Attributes:
+        name: The run in words.
+        run: The run.
+        variant: The variant that does the same there.
+
+    """
 
     name: str
     run: Run
@@ -52,8 +61,13 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """CPU seconds a request, and half the width of its interval (None: nothing tells). `few`: the blocks behind it, where they are too few
-    for 95 % and all that they range over stands in its place.
+    """The CPU seconds of a request with their uncertainty.
+
+    Attributes:
+        value: The value.
+        half: Half the width of the 95 % interval, or with too few blocks for one the entire range of the blocks; None: not known.
+        few: The number of blocks, where they are too few for an interval; 0 otherwise.
+
     """
 
     value: float
@@ -63,7 +77,14 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """Rows from the last step down to the other target's whole, what is to be said of them, and what there is nothing of."""
+    """The end of a ladder: the rows from the last step down to the other target's level.
+
+    Attributes:
+        rungs: The rows.
+        notes: Remarks about the rows.
+        missing: What there is no data for.
+
+    """
 
     rungs: Sequence[Rung] = ()
     notes: Sequence[str] = ()
@@ -71,19 +92,24 @@ class Remainder:
 
 
 def choose_steps(run: Run, *choices: Steps) -> Steps:
-    """Return the first of several ladders whose variants a run has all measured; the first of all where it has none of them whole."""
-    whole = (
+    """Return the first of several ladders whose variants a run has all measured; without any, the first of all."""
+    complete = (
         steps for steps in choices if isinstance(run, Evidence) and all(run.arms(name) for name, _ in steps.values())
     )
-    return next(whole, choices[0])
+    return next(complete, choices[0])
 
 
 def ladder(
     panels: Mapping[str, tuple[Run, Steps]], title: str, point: str, elsewhere: Elsewhere | None = None
 ) -> go.Figure:
-    """What a request costs, taken apart: what a run is of → the run, and its steps in words, each the variants after and before it.
+    """Draw a request's cost step by step.
 
-    `elsewhere`: what the last step of the last panel is left against, on another target.
+    Args:
+        panels: The system in words → its run, and its steps.
+        title: The figure's title.
+        point: The point's name.
+        elsewhere: The variant on another target with which the last step of the last panel is compared; None: nothing.
+
     """
     rows: list[Rung] = []
     missing: list[str] = []
@@ -93,16 +119,16 @@ def ladder(
             missing.append(run.said)
             continue
         try:
-            found, lacks = rungs(run, name, steps, point)
-            left = Remainder()
+            panel_rungs, lacks = rungs(run, name, steps, point)
+            end = Remainder()
             if elsewhere is not None and name == [*panels][-1]:
-                left = remainder(run, [*steps.values()][-1][0], elsewhere, point)
+                end = remainder(run, [*steps.values()][-1][0], elsewhere, point)
         except LabError as error:
             missing.append(f"{error.place}: {error.fault}")
             continue
-        rows += [*found, *left.rungs]
-        missing += [*lacks, *left.missing]
-        notes += left.notes
+        rows += [*panel_rungs, *end.rungs]
+        missing += [*lacks, *end.missing]
+        notes += end.notes
     figure = figures.ladder(rows, title, folded("; ".join(missing)))
     if rows and (missing or notes):
         noted(figure, folded("; ".join([*missing, *notes])), missing)
@@ -110,43 +136,53 @@ def ladder(
 
 
 def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
-    """(rows, what there is nothing of): each whole before its first step, the last one after it. `name`: what the run is of."""
+    """Return the rows of a ladder, and what there is no data for.
+
+    Each level comes before its first step, and the last one after the last step.
+
+    Args:
+        run: The run.
+        name: The run's system in words.
+        steps: The steps.
+        point: The point's name.
+
+    """
     levels: dict[str, float] = {}
-    found: list[Rung] = []
+    rows: list[Rung] = []
     missing: list[str] = []
-    for words, (variant, against) in steps.items():
-        whole = _whole(run, name, against, point)
-        if against not in levels and whole is not None:
-            levels[against] = whole.end
-            found.append(whole)
-        told = next(iter(told_gains(run, variant, against, METRIC, point)), None)
-        if told is None or told.value is None or against not in levels:
-            lacks = [f": {each} is {why}" for each in (variant, against) if (why := absent(run, each))]
-            missing.append(f"{words}: no pair of {variant} and {against} at {point} in {run.name}{''.join(lacks)}")
+    for label, (variant, against) in steps.items():
+        base = _make_level_rung(run, name, against, point)
+        if against not in levels and base is not None:
+            levels[against] = base.end
+            rows.append(base)
+        gain = next(iter(told_gains(run, variant, against, METRIC, point)), None)
+        if gain is None or gain.value is None or against not in levels:
+            lacks = [f": {arm} is {reason}" for arm in (variant, against) if (reason := absent(run, arm))]
+            missing.append(f"{label}: no pair of {variant} and {against} at {point} in {run.name}{''.join(lacks)}")
             continue
-        start, ratio, note = levels[against], 1 + told.value / 100, f"{variant} against {against}"
-        alone = whole.end if whole is not None else start  # what its baseline cost by itself, where a block tells
+        start, ratio, note = levels[against], 1 + gain.value / 100, f"{variant} against {against}"
+        solo = base.end if base is not None else start  # the baseline's solo cost, where a block has it
         low = high = None
-        text = f"{format_micros(alone * (ratio - 1))} µs, too few blocks for an interval"
-        if told.low is not None and told.high is not None:
-            ends = 1 + told.low / 100, 1 + told.high / 100
+        text = f"{format_micros(solo * (ratio - 1))} µs, too few blocks for an interval"
+        if gain.low is not None and gain.high is not None:
+            ends = 1 + gain.low / 100, 1 + gain.high / 100
             low, high = (start * end for end in ends)
-            text = f"{Cost(alone, (log(ratio), log(ends[0]), log(ends[1]))).text}, {about(METRIC).change(log(ratio))}"
+            text = f"{Cost(solo, (log(ratio), log(ends[0]), log(ends[1]))).text}, {about(METRIC).change(log(ratio))}"
         levels[variant] = start * ratio
-        found.append(Rung(words, levels[variant], start, low, high, text, note))
+        rows.append(Rung(label, levels[variant], start, low, high, text, note))
     ends = [variant for variant, _ in steps.values()]
-    last = _whole(run, name, ends[-1], point) if ends and ends[-1] in levels else None
-    return [*found, *([last] if last else [])], missing
+    last = _make_level_rung(run, name, ends[-1], point) if ends and ends[-1] in levels else None
+    return [*rows, *([last] if last else [])], missing
 
 
-def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
-    """What a variant costs alone; None where no block tells."""
-    known = run.told(variant, point, METRIC)
-    if not known:
+def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
+    """Return the row of a variant's solo cost; None where no block has it."""
+    values = run.told(variant, point, METRIC)
+    if not values:
         return None
-    level = stats.level(known).value
-    few = len(known) < stats.MIN_BLOCKS
-    text = format_range(1e6 * min(known), 1e6 * max(known)) if few else digits(1e6 * level)
+    level = stats.level(values).value
+    few = len(values) < stats.MIN_BLOCKS
+    text = format_range(1e6 * min(values), 1e6 * max(values)) if few else digits(1e6 * level)
     title = run.run.record.variants[variant].title
     return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=title, whole=True)
 
@@ -155,102 +191,138 @@ def _whole(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
 
 
 def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> Remainder:
-    """Of a variant at a point."""
-    there = elsewhere.run
-    if isinstance(there, Missing):
-        return Remainder(missing=[f"{LEFT}: {there.said}"])
+    """Return what remains between a variant's level and the equivalent variant's level on another target.
+
+    Args:
+        run: The run.
+        variant: The variant after the last step.
+        elsewhere: The equivalent variant on another target.
+        point: The point's name.
+
+    """
+    target_run = elsewhere.run
+    if isinstance(target_run, Missing):
+        return Remainder(missing=[f"{LEFT}: {target_run.said}"])
     levels = {
-        f"{each} on {of.run.record.target}": level(of, each, point)
-        for of, each in ((run, variant), (there, elsewhere.variant))
+        f"{name} on {source.run.record.target}": level(source, name, point)
+        for source, name in ((run, variant), (target_run, elsewhere.variant))
     }
-    if nothing := [name for name, found in levels.items() if found is None]:
-        return Remainder(missing=[f"{LEFT}: nothing of {' and '.join(nothing)} at {point}"])
-    mine, theirs = (found for found in levels.values() if found is not None)
-    seen = [
-        there.run.usage(sample).filter(pl.col("role") == PROXY) for sample in _alone(there, elsewhere.variant, point)
+    if unknown := [name for name, entry in levels.items() if entry is None]:
+        return Remainder(missing=[f"{LEFT}: nothing of {' and '.join(unknown)} at {point}"])
+    start, end = (entry for entry in levels.values() if entry is not None)
+    usages = [
+        target_run.run.usage(sample).filter(pl.col("role") == PROXY)
+        for sample in _list_samples(target_run, elsewhere.variant, point)
     ]
-    serving_titles = {str(title) for each in seen for title in each["title"]}  # what counts as the proxy there
-    beside = _beside(run, variant, serving_titles, point)
+    serving_titles = {str(title) for usage in usages for title in usage["title"]}  # the proxy's processes there
+    extra = _measure_extra(run, variant, serving_titles, point)
     rows: list[Rung] = []
-    if beside is not None:
-        serving = Level(mine.value - beside.value, _both(mine.half, beside.half))
+    if extra is not None:
+        serving = Level(start.value - extra.value, _combine_halves(start.half, extra.half))
         note = f"in what {run.run.record.target} counts as the proxy alone"
-        rows.append(_row(BESIDE, mine, serving, beside.half, note))
-        levels[BESIDE] = beside
-        mine = serving
-    rows.append(_row(LEFT, mine, theirs, _both(mine.half, theirs.half), f"of {run.name} and {there.name}"))
-    title = there.run.record.variants[elsewhere.variant].title
-    whole = 1e6 * theirs.value
-    text = f"{significant(whole, 2) if theirs.few else digits(whole)} µs"
-    rows.append(Rung(f"{elsewhere.variant}, {elsewhere.name}", theirs.value, text=text, note=title, whole=True))
+        rows.append(_make_row(BESIDE, start, serving, extra.half, note))
+        levels[BESIDE] = extra
+        start = serving
+    rows.append(
+        _make_row(LEFT, start, end, _combine_halves(start.half, end.half), f"of {run.name} and {target_run.name}")
+    )
+    title = target_run.run.record.variants[elsewhere.variant].title
+    total_us = 1e6 * end.value
+    text = f"{significant(total_us, 2) if end.few else digits(total_us)} µs"
+    rows.append(Rung(f"{elsewhere.variant}, {elsewhere.name}", end.value, text=text, note=title, whole=True))
     notes: list[str] = []
     cores = [
         sample.counters[UNCLAIMED] / 1000 / sample.duration_s
-        for sample in _alone(run, variant, point)
+        for sample in _list_samples(run, variant, point)
         if UNCLAIMED in sample.counters and sample.duration_s
     ]
-    if cores:  # no step: a node without what else it runs is none, and the lab looks into it by that
+    if cores:  # not a step: a node cannot run without its other processes, and the lab looks into it through them
         used = digits(median(cores))
         notes.append(f"meanwhile the node's other processes had {used} of a CPU, which no step takes away")
-    if few := [f"{name}: {format_blocks(found.few)}" for name, found in levels.items() if found and found.few]:
+    if few := [f"{name}: {format_blocks(entry.few)}" for name, entry in levels.items() if entry and entry.few]:
         notes.append(f"in place of intervals all that few blocks range over ({', '.join(few)})")
     return Remainder(rows, notes)
 
 
-def _both(*halves: float | None) -> float | None:
-    """Of a difference: both were measured by themselves, so that their squares add up."""
+def _combine_halves(*halves: float | None) -> float | None:
+    """Return the half-width of a difference: both values were measured separately, so their squares add up."""
     return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
 
 
-def _row(label: str, start: Level, end: Level, half: float | None, note: str) -> Rung:
+def _make_row(label: str, start: Level, end: Level, half: float | None, note: str) -> Rung:
+    """Return the row between two levels.
+
+    Args:
+        label: The row's label.
+        start: The level before.
+        end: The level after.
+        half: Half the width of the difference's interval; None: too few blocks for one.
+        note: The row's note.
+
+    """
     value = f"{format_micros(end.value - start.value)} µs"
     if half is None:
         return Rung(
             label, end.value, start.value, text=f"{value}, too few blocks for an interval", note=note, apart=True
         )
     low, high = end.value - half, end.value + half
-    ends = ", ".join(format_micros(each - start.value) for each in (low, high))
+    ends = ", ".join(format_micros(end_s - start.value) for end_s in (low, high))
     return Rung(label, end.value, start.value, low, high, f"{value} [{ends}]", note, apart=True)
 
 
 def level(run: Evidence, variant: str, point: str) -> Level | None:
-    """By the pairs that lead to it from what was measured alone; by itself, where none does. None where no block tells."""
+    """Return a variant's cost: from the pairs that lead to it from solo samples, or else from its own solo samples.
+
+    None where no block has it.
+    """
     record = run.run.record.variants.get(variant)
     if record is not None and record.baseline:
         base = level(run, record.baseline, point)
-        told = next(iter(told_gains(run, variant, record.baseline, METRIC, point)), None)
-        if base is not None and told is not None and told.value is not None:
-            ratio, half = 1 + told.value / 100, None
-            if told.low is not None and told.high is not None and base.half is not None:
-                half = hypot(base.half * ratio, base.value * (told.high - told.low) / 200)
+        gain = next(iter(told_gains(run, variant, record.baseline, METRIC, point)), None)
+        if base is not None and gain is not None and gain.value is not None:
+            ratio, half = 1 + gain.value / 100, None
+            if gain.low is not None and gain.high is not None and base.half is not None:
+                half = hypot(base.half * ratio, base.value * (gain.high - gain.low) / 200)
             return Level(base.value * ratio, half, base.few)
-    return _middle(run.told(variant, point, METRIC))
+    return _find_median(run.told(variant, point, METRIC))
 
 
-def _middle(known: Sequence[float]) -> Level | None:
-    if not known:
+def _find_median(values: Sequence[float]) -> Level | None:
+    """Return the median of the blocks with its uncertainty; None without blocks."""
+    if not values:
         return None
-    found = stats.middle(known)
-    if found.low is not None and found.high is not None:
-        return Level(found.value, (found.high - found.low) / 2)
-    return Level(found.value, max(known) - min(known) if len(known) > 1 else None, len(known))
+    middle = stats.middle(values)
+    if middle.low is not None and middle.high is not None:
+        return Level(middle.value, (middle.high - middle.low) / 2)
+    return Level(middle.value, max(values) - min(values) if len(values) > 1 else None, len(values))
 
 
-def _alone(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
+def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
     for arm in run.arms(variant):
         yield from run.blocks(arm, point).values()
 
 
-def _beside(run: Evidence, variant: str, titles: Collection[str], point: str) -> Level | None:
-    """CPU seconds a request of all that the proxy's count has beside such processes: a container's is its whole cgroup's, the controller's own
-    process and whoever looks into it included. None where no sample has such processes.
+def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> Level | None:
+    """Return the CPU seconds per request of the proxy's processes other than the serving ones.
+
+    A container's count is that of its entire cgroup: it includes the controller's own process and processes that look into the container.
+
+    Args:
+        run: The run.
+        variant: The variant.
+        titles: The titles of the serving processes.
+        point: The point's name.
+
+    Returns:
+        The cost; None where no sample has such processes.
+
     """
-    found: list[float] = []
-    for sample in _alone(run, variant, point):
+    values: list[float] = []
+    for sample in _list_samples(run, variant, point):
         rows = run.run.usage(sample)
-        mine = rows.filter(pl.col("role") == PROXY, pl.col("tid").is_null(), pl.col("title").is_in(list(titles)))
-        used = mine.group_by("pid").agg(pl.col("cpu_s").max() - pl.col("cpu_s").min())  # between first and last sight
+        serving = rows.filter(pl.col("role") == PROXY, pl.col("tid").is_null(), pl.col("title").is_in(list(titles)))
+        used = serving.group_by("pid").agg(pl.col("cpu_s").max() - pl.col("cpu_s").min())  # between first and last look
         cost, serving_s = sample.cpu_per_request_s, float(used["cpu_s"].sum())
         if cost and serving_s:
-            found.append(cost * max(0.0, 1 - serving_s / sample.usage[PROXY].cpu_s))
-    return _middle(found)
+            values.append(cost * max(0.0, 1 - serving_s / sample.usage[PROXY].cpu_s))
+    return _find_median(values)

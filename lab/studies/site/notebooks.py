@@ -1,10 +1,10 @@
-"""A notebook executed from top to bottom in a fresh process, from the committed data alone, as a page: each cell with what it showed, the figures
-numbered by their place, and where a claim is spoken of.
+"""The execution of a notebook in a fresh process, from the committed data only, and its output as a page.
 
     notebooks/okd.ipynb  →  Page("okd", …, cells=(Shown("okd/okd-00", prose="<p>…"), …, Shown(…, parts=(Part("figure", '{"data":[…]}', …),))))
 
-No kernel is started, which would cost more than most cells. No run of yours is seen. A figure's title becomes its caption, which folds where a
-plot's own would be cut off. Refuses to go on after a cell that raises: it is named; and HTML of a cell's own: it is shown as text.
+A page has each cell with its output, the figures numbered by their place, and the places that mention a claim. No kernel is started, which
+would cost more than most cells do, and none of the user's runs is visible. A figure's title becomes its caption, which wraps where a plot's
+own would be cut off. Refuses to continue after a cell that raises, and names it; refuses a cell's own HTML, and shows it as text.
 """
 
 from __future__ import annotations
@@ -36,29 +36,42 @@ from lab.report.html import rendering
 from lab.studies.exhibits.exhibits import Claims
 
 ROOT = Path(__file__).resolve().parents[3]
+"""The top of the checkout."""
 FOLDER = ROOT / "notebooks"
+"""The folder of the notebooks."""
 TOP = 48
-"""Pixels above a plot that has lost its title: room for its buttons, and for what is written at panels and lines."""
+"""The pixels above a plot without its title: room for its buttons, and for the labels of panels and lines."""
 DIGITS = 6
-"""Significant digits of what is no whole number: hover texts have four at most, and no screen has a million pixels."""
+"""The significant digits of a number that is not whole.
+
+Hover texts have four at most, and no screen has a million pixels.
+"""
 PANEL = 300
-"""Pixels that a panel beside others is wide at least: where the screen is narrower, the figure scrolls."""
+"""The least width in pixels of one of several panels; on a narrower screen the figure scrolls."""
 NOTHING = re.compile(r"^(nothing of this was claimed or recorded: |nothing to show: |no run: )+")
-"""How exhibits begin that have nothing, before they say what of (`lab.studies.exhibits`)."""
+"""The beginnings of exhibits without data (`lab.studies.exhibits`), which the report leaves out."""
 
 
 class NotebookError(LabError):
-    """A cell that raises."""
+    """An exception that a cell raised."""
 
     exit_status = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`text`: of a figure its JSON, of claims their ids, of prose its HTML, else what is to be read. `runs`: ids of the runs that a figure shows.
+    """An output of a cell.
 
-    `width`: at least; 0: any. `needs`: what each of its gaps needs, itself, empty panels of a figure, or tables of prose; several may need the
-    same.
+    Attributes:
+        kind: The kind of output.
+        text: A figure's JSON, the claims' ids, the HTML of prose, or else plain text.
+        title: The figure's title.
+        below: The lines below the figure's title.
+        runs: The ids of the runs that a figure shows.
+        height: The figure's height in pixels.
+        width: The figure's least width in pixels; 0: any.
+        needs: What each of its gaps needs: the part itself, empty panels of a figure, or tables of prose. Several may need the same.
+
     """
 
     kind: Literal["figure", "gap", "claims", "prose", "text"]
@@ -73,7 +86,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One cell. `prose`: HTML of a Markdown cell; `source`: of a code cell. `anchor` is the same in every build."""
+    """A cell with its output.
+
+    Attributes:
+        anchor: The cell's anchor, which is the same in every build.
+        prose: The HTML of a Markdown cell.
+        source: The source of a code cell.
+        parts: The outputs of a code cell.
+
+    """
 
     anchor: str
     prose: str
@@ -82,13 +103,21 @@ class Shown:
 
     @property
     def runs(self) -> list[str]:
-        """Ids of the runs that its figures show."""
+        """The ids of the runs that its figures show."""
         return list(dict.fromkeys(run for part in self.parts for run in part.runs))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`key`: the study's, and the file's stem. `question`: the notebook's title."""
+    """An executed notebook.
+
+    Attributes:
+        key: The study's key, which is the stem of the file's name.
+        title: The study's title.
+        question: The notebook's title.
+        cells: The cells that show something.
+
+    """
 
     key: str
     title: str
@@ -97,59 +126,81 @@ class Page:
 
     @property
     def parts(self) -> list[tuple[str, Part]]:
-        """Each with the anchor of its cell."""
+        """The outputs of all cells, each with the anchor of its cell."""
         return [(cell.anchor, part) for cell in self.cells for part in cell.parts]
 
     def needs(self) -> Iterator[tuple[str, str, str]]:
-        """(what is missing in a line, where, what it is of) of every gap; what several kinds of exhibits need alike is said alike."""
+        """Yield (what is missing in a line, anchor, title of the part) of every gap.
+
+        The beginnings that differ between kinds of exhibits are removed, so equal needs have equal lines.
+        """
         for anchor, part in self.parts:
             yield from ((NOTHING.sub("", need), anchor, part.title or "a table") for need in part.needs)
 
     def shows(self, run: str) -> bool:
-        """Whether a figure or a text of it names the run."""
+        """Return whether a figure or a text of the page names a run."""
         return any(run in part.runs or run in part.text for _, part in self.parts)
 
     def spoken(self, claim: str) -> str:
-        """The anchor of the last cell that says something of a claim, which is about the least beside; the page's own where none does."""
-        word = re.compile(rf"\b{re.escape(claim)}\b")
-        return next((anchor for anchor, part in reversed(self.parts) if word.search(part.text)), self.key)
+        """Return the anchor of the last cell that mentions a claim, or the page's own where none does.
+
+        The last one mentions the fewest other claims.
+        """
+        pattern = re.compile(rf"\b{re.escape(claim)}\b")
+        return next((anchor for anchor, part in reversed(self.parts) if pattern.search(part.text)), self.key)
 
 
 def notebooks() -> dict[str, Path]:
-    """Name → file."""
+    """Return the notebooks: name → file."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
-def execute_all(wanted: Sequence[Path], runs: Collection[str] = ()) -> Iterator[Page]:
-    """These files, as many at once as there are CPUs, in their order. `runs`: ids that texts link to.
+def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[Page]:
+    """Execute notebooks, as many at once as there are CPUs, and yield their pages in order.
 
-    UsageError for a damaged file, NotebookError for a cell.
+    Args:
+        paths: The notebooks' files.
+        runs: The ids of runs that texts link to.
+
+    Raises:
+        UsageError: A file is damaged.
+        NotebookError: A cell raises.
+
     """
     workers = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
-    with TemporaryDirectory(prefix="lab-report-") as none, workers as pool:
+    with TemporaryDirectory(prefix="lab-report-") as empty, workers as pool:
         folder = reference_folder()
-        list(pool.map(_read, (f"{folder}/{name}" for name in run_names(folder))))  # so that no two read the same
-        begun = [pool.submit(_apart, path, runs, none) for path in wanted]
+        list(pool.map(_read_run, (f"{folder}/{name}" for name in run_names(folder))))  # so that no two read the same
+        futures = [pool.submit(_execute_isolated, path, runs, empty) for path in paths]
         try:
-            for each in begun:
-                found = each.result()
-                if isinstance(found, tuple):
-                    error, *told = found
-                    raise error(*told)
-                yield found
+            for future in futures:
+                outcome = future.result()
+                if isinstance(outcome, tuple):
+                    error, *arguments = outcome
+                    raise error(*arguments)
+                yield outcome
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _read(run: str) -> None:
-    """A committed run's histograms, for all that come after; what is damaged is told by who needs it."""
+def _read_run(run: str) -> None:
+    """Read a committed run's histograms for all later users; a damaged run is reported by those that need it."""
     with suppress(LabError):
         RunStore.open(run).ready()
 
 
-def _apart(path: Path, runs: Collection[str], own: str) -> Page | tuple[type[LabError], str, str, str]:
-    """An error in parts: as it is it cannot be sent. `own`: the folder in the place of that of the user's own runs."""
-    os.environ["LAB_RUNS"] = own
+def _execute_isolated(
+    path: Path, runs: Collection[str], runs_folder: str
+) -> Page | tuple[type[LabError], str, str, str]:
+    """Execute a notebook in this worker process; return an error in parts, since an error object cannot be sent.
+
+    Args:
+        path: The notebook's file.
+        runs: The ids of runs that texts link to.
+        runs_folder: The folder that replaces the one with the user's runs.
+
+    """
+    os.environ["LAB_RUNS"] = runs_folder
     try:
         return executed(path, runs)
     except LabError as error:
@@ -157,17 +208,26 @@ def _apart(path: Path, runs: Collection[str], own: str) -> Page | tuple[type[Lab
 
 
 def executed(path: Path, runs: Collection[str] = ()) -> Page:
-    """In this process. UsageError for a damaged file, NotebookError for a cell.
+    """Execute a notebook in this process.
 
-    The title's line is the page's own head and not said twice; what shows nothing is part of what the next figure rests on.
+    The title's line becomes the page's head and is not repeated. The source of a cell that shows nothing belongs to the next cell that does.
+
+    Args:
+        path: The notebook's file.
+        runs: The ids of runs that texts link to.
+
+    Raises:
+        UsageError: The file is damaged.
+        NotebookError: A cell raises.
+
     """
     try:
         notebook: Any = nbformat.read(path, as_version=4)
     except (OSError, ValueError, nbformat.ValidationError) as error:
         raise UsageError(f"notebooks/{path.name}", f"cannot be read: {error}", "restore it from git") from None
-    known: dict[str, Any] = {"__name__": path.stem}
-    title, _, rest = notebook.cells[0].source.partition("\n")
-    cells = [Shown(f"{path.stem}/{notebook.cells[0].get('id')}", rendering.html(rest, runs, below=0), "", ())]
+    namespace: dict[str, Any] = {"__name__": path.stem}
+    title, _, body = notebook.cells[0].source.partition("\n")
+    cells = [Shown(f"{path.stem}/{notebook.cells[0].get('id')}", rendering.html(body, runs, below=0), "", ())]
     before: list[str] = []
     for number, cell in enumerate(notebook.cells[1:], start=1):
         name = cell.get("id") or f"cell-{number}"
@@ -176,31 +236,31 @@ def executed(path: Path, runs: Collection[str] = ()) -> Page:
             cells.append(Shown(anchor, rendering.html(cell.source, runs, below=0), "", ()))
             continue
         before.append(cell.source)
-        if parts := _shown(f"notebooks/{path.name}: cell {name}", cell.source, known, runs):
+        if parts := _run_cell(f"notebooks/{path.name}: cell {name}", cell.source, namespace, runs):
             cells.append(Shown(anchor, "", "\n\n".join(before), parts))
             before = []
     study = sources().get(path.stem)
     return Page(path.stem, study.title if study else path.stem, title.lstrip("# ").strip(), tuple(cells))
 
 
-def _shown(place: str, source: str, known: dict[str, Any], runs: Collection[str]) -> tuple[Part, ...]:
-    """What a cell printed, and what its last line is, where that is an expression."""
+def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collection[str]) -> tuple[Part, ...]:
+    """Run a cell and return what it printed, and the value of its last line where that is an expression."""
     value: Any = None
     try:
-        with redirect_stdout(io.StringIO()) as told:
+        with redirect_stdout(io.StringIO()) as stdout:
             tree = ast.parse(source)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-            exec(compile(tree, "cell", "exec"), known)
+            exec(compile(tree, "cell", "exec"), namespace)
             if isinstance(last, ast.Expr):
-                value = eval(compile(ast.Expression(last.value), "cell", "eval"), known)
-    except Exception as error:  # noqa: BLE001  whatever a cell raises is told as its fault
-        fault, name = f"{type(error).__name__}: {' '.join(str(error).split())}", known["__name__"]
+                value = eval(compile(ast.Expression(last.value), "cell", "eval"), namespace)
+    except Exception as error:  # noqa: BLE001  whatever a cell raises is reported as its fault
+        fault, name = f"{type(error).__name__}: {' '.join(str(error).split())}", namespace["__name__"]
         remedy = f"`just maintain notebook` opens it; `just test lab/tests/studies/test_notebooks.py -k {name}`"
         raise NotebookError(place, fault, remedy) from None
-    text = told.getvalue().rstrip()
+    text = stdout.getvalue().rstrip()
     parts = [Part("text", text)] if text else []
     if isinstance(value, go.Figure):
-        parts.append(_figure(json.loads(value.to_json() or "")))
+        parts.append(_convert_figure(json.loads(value.to_json() or "")))
     elif isinstance(value, Claims):
         parts.append(Part("claims", " ".join(value.ids)))
     elif isinstance(value, Markdown):
@@ -210,39 +270,42 @@ def _shown(place: str, source: str, known: dict[str, Any], runs: Collection[str]
     return tuple(parts)
 
 
-def _figure(told: Mapping[str, Any]) -> Part:
-    """One without a trace is a gap (`lab.report.figures.style.gap`), and says why."""
-    layout: dict[str, Any] = dict(told["layout"])
+def _convert_figure(figure: Mapping[str, Any]) -> Part:
+    """Return a figure, given as plotly's JSON, as a part.
+
+    A figure without a trace is a gap (`lab.report.figures.style.gap`) with its reason.
+    """
+    layout: dict[str, Any] = dict(figure["layout"])
     head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
     meta: Mapping[str, Any] = layout.pop("meta", None) or {}
-    title, runs = _plain(head), tuple(meta.get("runs", ()))
-    below = "; ".join(filter(None, map(_plain, below.split("</span>"))))
-    if not told.get("data"):
-        why = " ".join(_plain(note.get("text", "")) for note in layout.get("annotations", ()))
-        return Part("gap", why, title, runs=runs, needs=(why,))
+    title, runs = _strip_tags(head), tuple(meta.get("runs", ()))
+    below = "; ".join(filter(None, map(_strip_tags, below.split("</span>"))))
+    if not figure.get("data"):
+        reason = " ".join(_strip_tags(note.get("text", "")) for note in layout.get("annotations", ()))
+        return Part("gap", reason, title, runs=runs, needs=(reason,))
     margin: dict[str, Any] = layout.get("margin", {})
     top = min(TOP, int(margin.get("t", 100)))
     height = int(layout.get("height", 450)) - int(margin.get("t", 100)) + top
     layout |= {"height": height, "margin": {**margin, "t": top}}
-    rounded = _rounded({"data": told["data"], "layout": layout})
+    rounded = _round_numbers({"data": figure["data"], "layout": layout})
     text = json.dumps(rounded, ensure_ascii=False, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c")
     axes = [axis for name, axis in layout.items() if name.startswith("xaxis")]
     panels = len({axis.get("domain", [0])[0] for axis in axes})  # side by side: their axes begin at different places
-    needs = tuple(map(_plain, meta.get("gaps", ())))
+    needs = tuple(map(_strip_tags, meta.get("gaps", ())))
     return Part("figure", text, title, below, runs, height, PANEL * panels if panels > 1 else 0, needs)
 
 
-def _rounded(told: Any) -> Any:
-    """With every number in it to DIGITS."""
-    if isinstance(told, dict):
-        return {name: _rounded(each) for name, each in told.items()}
-    if isinstance(told, list):
-        return [_rounded(each) for each in told]
-    if not isinstance(told, float):
-        return told
-    return int(told) if told.is_integer() else float(f"{told:.{DIGITS}g}")
+def _round_numbers(value: Any) -> Any:
+    """Return JSON data with every number rounded to DIGITS."""
+    if isinstance(value, dict):
+        return {name: _round_numbers(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_round_numbers(entry) for entry in value]
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.{DIGITS}g}")
 
 
-def _plain(text: str) -> str:
-    """plotly's own HTML (a few tags) as text."""
+def _strip_tags(text: str) -> str:
+    """Return plotly's own HTML (a few tags) as text."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())

@@ -1,10 +1,10 @@
-"""Steps and claims as rows of a page, and README's picture of them.
+"""The rows of a page about steps and claims, and README's picture of the steps.
 
-A row has what is said of each, what folds out, and its number with the interval as places on a short axis:
+A row has a sentence, details that fold out, and the number with its interval as positions on a short axis:
 
     Step(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=71.3, low=71.1, high=71.5, zero=50.0, …)
 
-Beside a number stands what was published, and where a claim wants it. Places are per cent of the axis from its left end.
+The axis also marks what was published, and where a claim requires the number to lie. Positions are per cent of the axis from its left end.
 """
 
 from __future__ import annotations
@@ -35,14 +35,25 @@ ANSWERED: Mapping[str, tuple[str, str]] = {
     "not-steady": ("It does not hold its rate", "cannot-tell"),
     "instrument": ("It is there to measure by", "same"),
 }
-"""Kind of a verdict → the answer to a question whether a step helps, and its colour."""
+"""The kind of a verdict → the answer to the question whether a step helps, and its colour."""
 SPAN = log(12.0)
-"""How many times better or worse fits on the axis of all steps; what is more stands at its end."""
+"""The end of the axis of all steps, as a log-ratio: larger effects stand at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """`low`, `high`: the interval; `zero`: no difference; `band`: where it should lie; `published`: what was said; `cut`: goes on beyond an end."""
+    """The positions of one number on its axis.
+
+    Attributes:
+        at: The value.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+        zero: No difference; None: not on this axis.
+        band: The range in which the value should lie; None: there is none.
+        published: The published values.
+        cut: Whether the interval continues beyond an end of the axis.
+
+    """
 
     at: float
     low: float
@@ -55,8 +66,15 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """`kind`: its decision as a class of CSS; `published`: the same effect as it was claimed, in words. `strip` is on the axis of all steps: times
-    better to the right, worse to the left; None of a difference.
+    """The row of a tuning step.
+
+    Attributes:
+        step: The step.
+        kind: The step's decision as a CSS class.
+        metric: The metric's title.
+        strip: The effect on the axis of all steps, better to the right and worse to the left; None for a difference.
+        published: The same effect as claims published it, in words.
+
     """
 
     step: Step
@@ -68,7 +86,16 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """`strip` is of the first number that decides, `text` says it."""
+    """The row of a claim.
+
+    Attributes:
+        verdict: The verdict.
+        published: The published value with its unit.
+        strip: The first number that decides; None: there is none.
+        text: That number in words.
+        rest: The other effects and reasons.
+
+    """
 
     verdict: Verdict
     published: str
@@ -77,85 +104,102 @@ class ClaimRow:
     rest: str
 
 
-def step_rows(found: Sequence[Step]) -> list[StepRow]:
+def step_rows(measured: Sequence[Step]) -> list[StepRow]:
+    """Return the rows of tuning steps, in their order."""
     rows: list[StepRow] = []
-    for step in found:
+    for step in measured:
         metric, strip = about(step.metric), None
         if step.gain is not None:
-            said = tuple(dict.fromkeys(_on_steps(step.gained(each.ratio)) for each in step.published))
+            positions = tuple(dict.fromkeys(_place_step(step.gained(claim.ratio)) for claim in step.published))
             cut = max(map(abs, step.gain)) > SPAN
-            strip = Strip(*map(_on_steps, step.gain), zero=50.0, published=said, cut=cut)
-        told = ", ".join(dict.fromkeys(f"{metric.change(log(each.ratio))} ({each.claim})" for each in step.published))
-        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, strip, told))
+            strip = Strip(*map(_place_step, step.gain), zero=50.0, published=positions, cut=cut)
+        text = ", ".join(
+            dict.fromkeys(f"{metric.change(log(claim.ratio))} ({claim.claim})" for claim in step.published)
+        )
+        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, strip, text))
     return rows
 
 
 def claim_row(verdict: Verdict) -> ClaimRow:
-    parts = [part for found in verdict.findings for part in found.measured if part.test.bounded]
+    """Return the row of a claim, with the first number that contradicts it or else the first one."""
+    parts = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
     parts = [part for part in parts if part.value is not None]
     deciding = next((part for part in parts if part.holds is False), next(iter(parts), None))
     strip, text = None, ""
     if deciding is not None:
         strip, text = place_measured(deciding, published_ratio(verdict, deciding)), deciding.text
-    rest = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
-    return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, rest)
+    details = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
+    return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, details)
 
 
 def answered(finding: Finding) -> tuple[str, str]:
-    """(the answer in words, its colour)"""
+    """Return (the answer to a finding's question in words, its colour)."""
     return ANSWERED[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "cannot-tell")
 
 
 def step_ticks() -> list[tuple[float, str]]:
-    """(place, label); which side is which is said at both ends."""
+    """Return (position, label) of the ticks of the axis of all steps; the labels at both ends name the sides."""
     ticks = {-10: "10× worse", -3: "3×", 1: "no change", 3: "3×", 10: "10× better"}
-    return [(_on_steps(log(abs(times)) * (1 if times > 0 else -1)), label) for times, label in ticks.items()]
+    return [(_place_step(log(abs(times)) * (1 if times > 0 else -1)), label) for times, label in ticks.items()]
 
 
-def _on_steps(gain: float) -> float:
+def _place_step(gain: float) -> float:
+    """Return the position of a log-ratio on the axis of all steps."""
     return round(50 + 50 * max(-1.0, min(1.0, gain / SPAN)), 2)
 
 
 def place_measured(part: Measured, published: float | None) -> Strip | None:
-    """On an axis of its own, from 0 for a level, about 1 for a ratio (a logarithm), about 0 for a difference. None without an interval."""
+    """Return the positions of a measured test on a separate axis; None without an interval.
+
+    The axis starts at 0 for an absolute value, is centred on 1 (logarithmically) for a ratio, and includes 0 for a difference.
+
+    Args:
+        part: The measured test.
+        published: The published ratio; None: there is none.
+
+    """
     if part.value is None or part.low is None or part.high is None:
         return None
     test = part.test
-    wanted = test.within or ((-inf if test.above is None else test.above), (inf if test.below is None else test.below))
+    bounds = test.within or ((-inf if test.above is None else test.above), (inf if test.below is None else test.below))
     marks = [
         part.low,
         part.value,
         part.high,
-        *(each for each in (*wanted, published) if each is not None and abs(each) < inf),
+        *(mark for mark in (*bounds, published) if mark is not None and abs(mark) < inf),
     ]
     if test.ratio_to is not None and min(marks) > 0:
-        span = 1.15 * max(log(1.1), *(abs(log(each)) for each in marks))
-        places = [50 + 50 * log(each) / span for each in marks[:3]]
-        ends = [50 + 50 * log(each) / span if 0 < each < inf else (0.0 if each <= 0 else 100.0) for each in wanted]
-        zero, said = 50.0, None if published is None else 50 + 50 * log(published) / span
+        span = 1.15 * max(log(1.1), *(abs(log(mark)) for mark in marks))
+        places = [50 + 50 * log(mark) / span for mark in marks[:3]]
+        ends = [50 + 50 * log(bound) / span if 0 < bound < inf else (0.0 if bound <= 0 else 100.0) for bound in bounds]
+        zero, published_place = 50.0, None if published is None else 50 + 50 * log(published) / span
     else:
-        least, most = min(0.0, *marks), max(0.0, *marks)
-        width = 1.1 * (most - least) or 1.0
+        least, largest = min(0.0, *marks), max(0.0, *marks)
+        width = 1.1 * (largest - least) or 1.0
         least -= 0.05 * width if least < 0 else 0.0
-        places = [100 * (each - least) / width for each in marks[:3]]
+        places = [100 * (mark - least) / width for mark in marks[:3]]
         ends = [
-            max(0.0, min(100.0, 100 * (each - least) / width)) if abs(each) < inf else (0.0 if each < 0 else 100.0)
-            for each in wanted
+            max(0.0, min(100.0, 100 * (bound - least) / width)) if abs(bound) < inf else (0.0 if bound < 0 else 100.0)
+            for bound in bounds
         ]
-        zero, said = 100 * -least / width, None
-    low, at, high = (round(each, 1) for each in places)
+        zero, published_place = 100 * -least / width, None
+    low, middle, high = (round(place, 1) for place in places)
     band = (round(ends[0], 1), round(ends[1], 1)) if test.bounded else None
-    return Strip(at, low, high, round(zero, 1), band, () if said is None else (round(said, 1),))
+    return Strip(
+        middle, low, high, round(zero, 1), band, () if published_place is None else (round(published_place, 1),)
+    )
 
 
 # -- README's picture: an SVG that needs nothing from the network and is legible on white and on black ----------
 
 WIDTH, LABEL, AXIS = 980, 350, 330
-"""Pixels: of the whole, of what is written on the left, of the axis between."""
+"""The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
+"""The heights in pixels: of a line, of the line of an inconclusive step, and of the head."""
 OPEN = "cannot-tell"
+"""The kind of an inconclusive step."""
 ORDER = ("better", "same", OPEN, "worse")
-"""From top to bottom; each by what it gained."""
+"""The kinds from top to bottom; within each, steps are sorted by their gain."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
 <style>
@@ -165,37 +209,48 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 .better {{ color: #6fce8b }} .worse {{ color: #ff8f84 }} }}
 </style>
 """
+"""The head of the SVG."""
 
 
 def picture(judged: Sequence[Verdict]) -> str:
-    """Return the SVG of all steps by the ledger `judged`: a line for what is better, worse or the same; between them, thin and without its name, what nobody can tell."""
+    """Return the SVG of all tuning steps, with a line for each.
+
+    A step that is inconclusive has a thin line without its name.
+
+    Args:
+        judged: The verdicts of the claims, for the published effects.
+
+    """
     drawn = [(row, row.strip) for row in step_rows(steps(evidence.references()[0], judged)) if row.strip]
-    rows = sorted(drawn, key=lambda each: ORDER.index(each[0].kind))
+    rows = sorted(drawn, key=lambda pair: ORDER.index(pair[0].kind))
     open_ = sum(row.kind == OPEN for row, _ in rows)
     height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
     label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} cannot be told"
     svg = HEAD.format(width=WIDTH, height=height, label=label)
-    for place, said in step_ticks():
-        svg += f'<text class="faint" x="{_x(place)}" y="16" text-anchor="middle">{said}</text>\n'
-        svg += f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_x(place)} 24V{height - LINE}"/>\n'
+    for place, mark in step_ticks():
+        svg += f'<text class="faint" x="{_place_x(place)}" y="16" text-anchor="middle">{mark}</text>\n'
+        svg += (
+            f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_place_x(place)} 24V{height - LINE}"/>\n'
+        )
     y, before = TOP, ""
     for row, strip in rows:
         step, thin = row.step, row.kind == OPEN
         if thin and before != OPEN:
             svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} steps of which nobody can tell here</text>\n'
         if not thin:
-            title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # for so much there is room
-            told = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{step.on}"
+            title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # as long as there is room for
+            effect = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{step.on}"
             svg += f'<text x="0" y="{y + 8}">{escape(title)}</text>\n'
-            svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(told)}</text>\n'
+            svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(effect)}</text>\n'
         middle, width, size = (y + 1, 1, 1.5) if thin else (y + 4, 3, 4)
-        svg += f'<g class="{row.kind}"><path stroke="currentColor" stroke-width="{width}" d="M{_x(strip.low)} {middle}H{_x(strip.high)}"/>'
-        svg += f'<circle fill="currentColor" cx="{_x(strip.at)}" cy="{middle}" r="{size}"/></g>\n'
-        for said in () if thin else strip.published:
-            svg += f'<path class="said" stroke-width="1.5" d="M{_x(said)} {middle - 5}l5 5l-5 5l-5 -5z"/>\n'
+        svg += f'<g class="{row.kind}"><path stroke="currentColor" stroke-width="{width}" d="M{_place_x(strip.low)} {middle}H{_place_x(strip.high)}"/>'
+        svg += f'<circle fill="currentColor" cx="{_place_x(strip.at)}" cy="{middle}" r="{size}"/></g>\n'
+        for mark in () if thin else strip.published:
+            svg += f'<path class="said" stroke-width="1.5" d="M{_place_x(mark)} {middle - 5}l5 5l-5 5l-5 -5z"/>\n'
         y, before = y + (THIN if thin else LINE), row.kind
     return f'{svg}<text class="faint" x="0" y="{height - 4}">bar: 95 % interval of one boot; diamond: as published. All of it with its runs: just report</text>\n</svg>\n'
 
 
-def _x(place: float) -> float:
+def _place_x(place: float) -> float:
+    """Return the horizontal pixel of a position on the axis."""
     return round(LABEL + AXIS * place / 100, 1)

@@ -1,9 +1,9 @@
-"""The report's one file: everything that there is to show, put into the templates, and written whole or not at all.
+"""The builder of the report's one file: it fills the templates and writes the file completely or not at all.
 
     build(Path(".cache/report"))  →  .cache/report/index.html
 
-plotly.js stands in it once, packed, as `report.js` unpacks it; each figure is its data, drawn when it comes into view. Refuses to write anything when a notebook's
-cell raises; what is missing or damaged is a gap, counted.
+plotly.js is in it once, compressed, and `report.js` unpacks it; each figure is its data, drawn when it comes into view. Refuses to write
+anything when a notebook's cell raises; missing or damaged data is a gap, and gaps are counted.
 """
 
 from __future__ import annotations
@@ -43,11 +43,20 @@ from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
 from lab.studies.steps import findings, steps
 
 FILE = "index.html"
+"""The name of the report's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What was written. `gaps`: page → what it could not show, without pages that show all."""
+    """A report that was written.
+
+    Attributes:
+        path: The path of its file.
+        counts: The counts of the claims' answers in words.
+        figures: The number of figures.
+        gaps: Page → the number of things that it could not show, without pages that show all.
+
+    """
 
     path: Path
     counts: str
@@ -56,9 +65,19 @@ class Site:
 
 
 def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
-    """UsageError where it cannot be written; NotebookError (exit 1) for a cell that raises."""
+    """Build the report and write it into a folder.
+
+    Args:
+        folder: The folder, which is created if it does not exist.
+        say: Called with the name of each notebook that was executed.
+
+    Raises:
+        UsageError: The file cannot be written.
+        NotebookError: A cell of a notebook raises (exit 1).
+
+    """
     path, remedy = folder / FILE, "name a folder that is yours, or one that does not exist yet"
-    try:  # before minutes go into making it
+    try:  # before the minutes that building takes
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError("--output", f"{folder.absolute()} is no folder", remedy) from None
@@ -69,27 +88,27 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
     if path.is_dir():
         raise UsageError("--output", f"{path} is a folder", remedy)
     runs, damaged = references()
-    verdicts, how = ledger.ledger(), methods(runs)
-    found, studies = notebooks(), sources()
-    # the studies in the order of their publications, then what else there is but the explorer: a run has a page of its own
-    order = [*(key for key in studies if key in found), *(key for key in found if key not in (*studies, "explore"))]
+    verdicts, reliability = ledger.ledger(), methods(runs)
+    files, studies = notebooks(), sources()
+    # First the studies in the order of their publications, then the other notebooks without the explorer: each run has a page already.
+    order = [*(key for key in studies if key in files), *(key for key in files if key not in (*studies, "explore"))]
     pages: list[Page] = []
-    for page in execute_all([found[key] for key in order], [run.run.record.id for run in runs]):
+    for page in execute_all([files[key] for key in order], [run.run.record.id for run in runs]):
         say(f"notebooks/{page.key}.ipynb")
         pages.append(page)
     counted = {page.key: len([*page.needs()]) for page in pages}
-    counted |= {"methods": 0 if how.calibrated else 1, "damaged runs": len(damaged)}
+    counted |= {"methods": 0 if reliability.calibrated else 1, "damaged runs": len(damaged)}
     gaps = {name: count for name, count in counted.items() if count}
     text = rendered(
         "site.html",
         Path(__file__).parent / "templates",
-        **_front(verdicts, runs, pages),
+        **_make_front(verdicts, runs, pages),
         gaps=sum(gaps.values()),
         pages=pages,
         sources=studies,
         runs=runs,
         damaged=damaged,
-        methods=how,
+        methods=reliability,
         answers=ANSWERS,
         own_answers=OWN_ANSWERS,
         kinds=KINDS,
@@ -101,27 +120,30 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
         itself_text=itself_text,
         overview=lambda run: html(overview(run)),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
-    ).replace(f"{ROOT}/", "")  # this checkout's place says nothing of the data
+    ).replace(f"{ROOT}/", "")  # the checkout's place has nothing to do with the data
     with written_to("--output", path):
         replace(path, text.encode())
     figures = sum(part.kind == "figure" for page in pages for _, part in page.parts)
     return Site(path, ledger.counts(verdicts), figures, gaps)
 
 
-def _front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
-    """What the front page has beside the pages."""
+def _make_front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
+    """Return the template's values for the front page."""
     checks, measured = ledger.checks(), steps(runs, verdicts)
     tally: dict[str, Counter[str]] = {}
     for verdict in verdicts:
         tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
     facts = [run.run.record.facts for run in runs]
-    most = {name: Counter(each[name] for each in facts if name in each) for name in ("cpu", "cpus", "kernel", "os")}
+    frequent = {
+        name: Counter(run_facts[name] for run_facts in facts if name in run_facts)
+        for name in ("cpu", "cpus", "kernel", "os")
+    }
     rows = {verdict.claim.id: claim_row(verdict) for verdict in (*verdicts, *checks)}
     needs: dict[tuple[str, str], dict[str, str]] = {}
     for page in pages:
         for need, anchor, name in page.needs():
-            what, just, command = need.partition(": just ")  # where a command measures it
-            places = needs.setdefault((what, just.removeprefix(": ") + command), {})
+            missing, just, command = need.partition(": just ")  # where a command measures it
+            places = needs.setdefault((missing, just.removeprefix(": ") + command), {})
             places.setdefault(anchor, f"{page.key}: {name}")
     return {
         "steps": step_rows(measured),
@@ -134,10 +156,10 @@ def _front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequenc
         "rows_of": lambda ids: [rows[name] for name in ids],
         "counts": ledger.counts(verdicts),
         "tally": tally,
-        "given": [answer for answer in ANSWERS if any(each[answer] for each in tally.values())],
-        "by_key": {each.key: each for each in pages},
-        "needs": [(what, command, list(places.items())) for (what, command), places in needs.items()],
-        "shared": {name: counts.most_common(1)[0][0] for name, counts in most.items() if counts},
+        "given": [answer for answer in ANSWERS if any(counts[answer] for counts in tally.values())],
+        "by_key": {page.key: page for page in pages},
+        "needs": [(missing, command, list(places.items())) for (missing, command), places in needs.items()],
+        "shared": {name: counts.most_common(1)[0][0] for name, counts in frequent.items() if counts},
     }
 
 
@@ -146,9 +168,15 @@ def _front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """`calibration`: HTML, or what is missing. `noises`: run and what it knows of its noise; `untold`: runs that know nothing, and why.
+    """The reliability of the numbers: the generators' errors and the noise.
 
-    `nulls`: what was claimed of null arms; empty without.
+    Attributes:
+        calibration: The calibration as HTML, or what is missing.
+        calibrated: Whether there is a calibration.
+        noises: (run, noise) of all runs with a known noise.
+        untold: (run, reason) of the runs without one.
+        nulls: What was claimed of null arms, in words; empty without any.
+
     """
 
     calibration: str
@@ -159,34 +187,34 @@ class Methods:
 
 
 def methods(runs: Sequence[Evidence]) -> Methods:
-    """Of the lab, and of these runs; all of it is read from where the lab itself has it."""
+    """Return the reliability of the lab's and of these runs' numbers, all read from where the lab itself reads it."""
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
         calibration, calibrated = html(markdown(calibration_page(record)), below=2), True
     except LabError as error:
         none = "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
-        why = "" if "unknown calibration" in error.fault else f" ({error.fault})"
-        calibration, calibrated = html(none + why), False
-    known = {run.run.record.id: _noises(run) for run in runs}
-    compared = [noise for found, _ in known.values() for noise in found if noise.compared]
+        reason = "" if "unknown calibration" in error.fault else f" ({error.fault})"
+        calibration, calibrated = html(none + reason), False
+    by_run = {run.run.record.id: _read_noise(run) for run in runs}
+    compared = [noise for run_noises, _ in by_run.values() for noise in run_noises if noise.compared]
     return Methods(
         calibration,
         calibrated,
-        tuple((run, noise) for run, (found, _) in known.items() for noise in found if not noise.why),
-        tuple((run, why) for run, (_, why) in known.items() if why),
+        tuple((run, noise) for run, (run_noises, _) in by_run.items() for noise in run_noises if not noise.why),
+        tuple((run, reason) for run, (_, reason) in by_run.items() if reason),
         nulls_text(compared) if compared else "",
     )
 
 
-def _noises(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """(its noise, why it knows nothing of it)"""
+def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
+    """Return (the run's noise, why it is not known)."""
     record = run.run.record
     if not pairs(record.arms):
         return (), "nothing in it was measured twice"
     if all(point.disturbance is not None for point in record.points):
         return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
     try:
-        found = noises(run.summary())
+        run_noises = noises(run.summary())
     except LabError as error:
         return (), f"cannot be read: {error.fault}"
-    return found, "" if any(not noise.why for noise in found) else "too few valid blocks"
+    return run_noises, "" if any(not noise.why for noise in run_noises) else "too few valid blocks"

@@ -1,1 +1,1 @@
-"""Caddy by itself, configured from Gateway API's objects."""
+"""Caddy without a controller, configured from Gateway API's objects."""

@@ -1,15 +1,17 @@
-"""Caddy by itself: the real one, in the version that its image names, configured from Gateway API's objects.
+"""Caddy itself, in the version that its image names, configured from Gateway API's objects.
 
     Served(80, {"bench.lab.test": …})   →   apps.http.servers.port-80: {listen: [":80"], routes: [{match: [{host: …}], handle: [{reverse_proxy}]}]}
 
-Nothing is set that Caddy has a default for, but that it makes no certificates of its own. Settings are a ConfigMap `caddy`, whose keys are paths in
-Caddy's own JSON configuration (`PARTS`). Its admin interface shows what it serves: what Caddy does not take, it never shows. Without `GOMAXPROCS`
-(automaxprocs) it runs as many threads at once as its CPU limit, rounded down, but one, however many CPUs there are. Check kind `caddy`:
+The configuration leaves Caddy its defaults, except that Caddy does not issue certificates. Settings are a ConfigMap `caddy`,
+whose keys are paths in Caddy's own JSON configuration (`PARTS`). The admin interface shows what Caddy serves: it never shows
+what Caddy did not accept. Without `GOMAXPROCS` (automaxprocs), Caddy runs as many threads at once as its CPU limit, rounded
+down, at least 1, even beyond the CPUs. The check kind `caddy`:
 
     name: transport.keep_alive.max_idle_conns_per_host     /config/, of every transport (server, reverse_proxy, http, config) of the load
     name: metrics.go_sched_gomaxprocs_threads              /metrics
 
-Refuses to judge by nothing: no such part is unreadable; a path that no part has, and a metric that there is not, are `absent`.
+A part that does not exist is unreadable, and never passes. A path that no part has, and a metric that does not exist, are
+`absent`.
 """
 
 from __future__ import annotations
@@ -44,34 +46,44 @@ from lab.systems.system import (
 FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"
 PARTS = ("config", "http", "server", "reverse_proxy", "transport")
-"""Of the whole configuration, of its HTTP app, of each server of the load, of each proxying handler, of that handler's transport."""
+"""The parts that settings may change.
+
+In this order: the configuration as a whole, its HTTP app, each server of the load, each proxying handler, and the transport
+of such a handler.
+"""
 PORT, SERVED, METRICS = 2019, "/config/", "/metrics"
-"""Its admin interface."""
+"""The port of the admin interface, and its pages with the configuration and the metrics."""
 HEALTH = "health"
-"""The server that its probes come to."""
+"""The server that the probes connect to."""
 ARGUMENTS = ("caddy", "run", "--config", CONFIG)
 _CHECK = r"""said=$("$0" validate --config "$1" 2>&1) || {
   printf '%s\n' "$said" | sed -n 's/^Error: //p; s/^{"level":"error".*"msg":"\(.*\)"}$/\1/p' | sed 's/\\"/"/g' | head -n 1 >&2
   exit 1
 }"""
-"""It says more than one line, and why in an error of its log."""
+"""The script that checks a configuration: Caddy prints several lines, and gives the reason in an error of its log."""
 _REQUESTS = re.compile(r"^caddy_http_requests_total\{([^}]*)\} (\S+)$", re.MULTILINE)
-"""Counted only where metrics are on."""
+"""The metric with the number of requests, which exists only where metrics are on."""
 
 Node = dict[str, Any]
 
 
 def realise(context: Context) -> Realisation:
+    """Return the Caddy with a configuration that serves the Gateways of its class.
+
+    Raises:
+        UsageError: for what cannot be written for Caddy, or a version that is not pinned.
+
+    """
     container = context.container
     ports = served_natively(context, "caddy", ARGUMENTS)
     program = programs.of_image(container, "caddy")
-    own = {"XDG_CONFIG_HOME": f"{FOLDER}/config", "XDG_DATA_HOME": f"{FOLDER}/data"}
+    folders = {"XDG_CONFIG_HOME": f"{FOLDER}/config", "XDG_DATA_HOME": f"{FOLDER}/data"}
 
-    found = of_configmap(context.objects, "caddy", PARTS)
+    settings = of_configmap(context.objects, "caddy", PARTS)
     return Realisation(
         command=(program.inside, *ARGUMENTS[1:]),
-        env=own | dict(container.env),
-        files=render(ports, *led_to(context, ports, "Caddy", never="{"), found),
+        env=folders | dict(container.env),
+        files=render(ports, *led_to(context, ports, "Caddy", never="{"), settings),
         checker=("sh", "-c", _CHECK, program.inside, CONFIG),
         programs={program.inside: program.file},
         about=program.about,
@@ -79,56 +91,63 @@ def realise(context: Context) -> Realisation:
 
 
 def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
-    """Path → text."""
+    """Return path → text of the configuration and the certificates."""
     health: Node = {
         "listen": [":1042"],
         "routes": [{"match": [{"path": ["/healthz"]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
     }
-    servers = {f"port-{port.port}": merged(_server(port, members, settings), settings["server"]) for port in ports}
+    servers = {
+        f"port-{port.port}": merged(_render_server(port, members, settings), settings["server"]) for port in ports
+    }
     apps: Node = {"http": merged({"servers": {**servers, HEALTH: health}}, settings["http"])}
     if certificates:
-        files = [{"certificate": _file(name, "crt"), "key": _file(name, "key")} for name in certificates]
-        apps["tls"] = {"certificates": {"load_files": files}}
-    admin = {"listen": f"127.0.0.1:{PORT}", "origins": ["localhost", f"127.0.0.1:{PORT}"]}  # as whom the lab asks
-    whole = merged({"admin": admin, "apps": apps}, settings["config"])
-    texts = {_file(name, end): found[f"tls.{end}"] for name, found in certificates.items() for end in ("crt", "key")}
-    return {CONFIG: json.dumps(whole, indent=1), **texts}
+        pairs = [{"certificate": _locate_file(name, "crt"), "key": _locate_file(name, "key")} for name in certificates]
+        apps["tls"] = {"certificates": {"load_files": pairs}}
+    admin = {
+        "listen": f"127.0.0.1:{PORT}",
+        "origins": ["localhost", f"127.0.0.1:{PORT}"],
+    }  # those of the lab's requests
+    config = merged({"admin": admin, "apps": apps}, settings["config"])
+    texts = {
+        _locate_file(name, end): files[f"tls.{end}"] for name, files in certificates.items() for end in ("crt", "key")
+    }
+    return {CONFIG: json.dumps(config, indent=1), **texts}
 
 
-def _file(secret: str, end: str) -> str:
+def _locate_file(secret: str, end: str) -> str:
     return f"{FOLDER}/certificates/{secret}.{end}"
 
 
-def _server(served: Served, members: Members, settings: Settings) -> Node:
+def _render_server(served: Served, members: Members, settings: Settings) -> Node:
     routes: list[Node] = [
         {
-            "match": [({} if host == ANY else {"host": [host]}) | _path(entry)],
-            "handle": _handlers(entry, members, settings),
+            "match": [({} if host == ANY else {"host": [host]}) | _match_path(entry)],
+            "handle": _render_handlers(entry, members, settings),
             "terminal": True,
         }
         for host in served.ordered
         for entry in served.hosts[host]
     ]
-    other = {"handle": [{"handler": "static_response", "status_code": 404}]}  # by itself 200, without a word
-    server: Node = {"listen": [f":{served.port}"], "routes": [*routes, other], "automatic_https": {"disable": True}}
+    unmatched = {"handle": [{"handler": "static_response", "status_code": 404}]}  # the default is an empty 200
+    server: Node = {"listen": [f":{served.port}"], "routes": [*routes, unmatched], "automatic_https": {"disable": True}}
     return server | ({"tls_connection_policies": [{}]} if served.secrets else {})
 
 
-def _path(entry: Entry) -> Node:
+def _match_path(entry: Entry) -> Node:
     stem = entry.match.path.rstrip("/")
     if entry.match.path_kind == "Exact":
         return {"path": [entry.match.path]}
     return {"path": [stem, f"{stem}/*"]} if stem else {}
 
 
-def _handlers(entry: Entry, members: Members, settings: Settings) -> list[Node]:
+def _render_handlers(entry: Entry, members: Members, settings: Settings) -> list[Node]:
     rule = entry.rule
     set_headers = {"set": {name: [value] for name, value in rule.headers.items()}}
     headers: list[Node] = [{"handler": "headers", "request": set_headers, "response": {}}] if rule.headers else []
-    found = members[rule.backend] if rule.backend else ()
+    endpoints = members[rule.backend] if rule.backend else ()
     proxy: Node = {
         "handler": "reverse_proxy",
-        "upstreams": [{"dial": f"{member.address}:{member.port}"} for member in found],
+        "upstreams": [{"dial": f"{member.address}:{member.port}"} for member in endpoints],
     }
     if settings["transport"]:
         proxy["transport"] = merged({"protocol": "http"}, settings["transport"])
@@ -136,16 +155,22 @@ def _handlers(entry: Entry, members: Members, settings: Settings) -> list[Node]:
 
 
 def control(process: Process) -> WatchedFiles:
-    """It replaces its servers in the same process, and connections stay."""
+    """Return the handle for Caddy's reload.
+
+    Caddy replaces its servers in the same process, and connections stay open.
+    """
 
     def served(files: Mapping[str, str]) -> bool:
         return json.loads(process.ask(PORT, SERVED)) == json.loads(files[CONFIG])
 
-    return WatchedFiles(process, "caddy", lambda path: path == CONFIG, served, told=signal.SIGUSR1)
+    return WatchedFiles(process, "caddy", lambda path: path == CONFIG, served, reload_signal=signal.SIGUSR1)
 
 
 def count(process: Process) -> Mapping[str, int]:
-    """Return the requests: a handler counts what passes it, so the largest of one handler is what came; empty where none is counted."""
+    """Return the number of requests; an empty mapping where Caddy does not count them.
+
+    Each handler counts the requests that pass it, so the largest count of a single handler is the number that arrived.
+    """
     by_handler: dict[str, float] = {}
     for labels, value in _REQUESTS.findall(process.ask(PORT, METRICS)):
         if f'server="{HEALTH}"' not in labels:
@@ -155,14 +180,19 @@ def count(process: Process) -> Mapping[str, int]:
 
 
 def read(system: System, check: Check) -> Reading:
-    """Read a check of kind `caddy` back."""
+    """Perform a check of kind `caddy`.
+
+    Raises:
+        UnreadableError: when the interface does not answer, or shows no such part.
+
+    """
     part, _, path = given(check, "name").partition(".")
     if part == "metrics":
         return metric(system, check, PORT, METRICS, path)
     config = json.loads(asked(system, check, PORT, SERVED))
     http = (config.get("apps") or {}).get("http") or {}
     servers = [server for name, server in (http.get("servers") or {}).items() if name != HEALTH]
-    proxies = [handler for server in servers for handler in _proxies(server.get("routes") or [])]
+    proxies = [handler for server in servers for handler in _list_proxies(server.get("routes") or [])]
     parts = {
         "config": [config],
         "http": [http],
@@ -173,11 +203,11 @@ def read(system: System, check: Check) -> Reading:
     return of_parts(check, parts, part, path, SERVED)
 
 
-def _proxies(routes: Sequence[Any]) -> Iterator[Any]:
-    for handler in (each for route in routes for each in route.get("handle") or []):
+def _list_proxies(routes: Sequence[Any]) -> Iterator[Any]:
+    for handler in (handler for route in routes for handler in route.get("handle") or []):
         if handler.get("handler") == "reverse_proxy":
             yield handler
-        yield from _proxies(handler.get("routes") or [])
+        yield from _list_proxies(handler.get("routes") or [])
 
 
 SYSTEM = ProxySystem(

@@ -1,1 +1,1 @@
-"""Contour: a controller that reads Ingresses, and the Envoy beside it."""
+"""Contour: a controller that reads Ingresses, with the Envoy that it configures."""

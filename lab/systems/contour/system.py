@@ -1,9 +1,10 @@
-"""Contour: the controller, which reads Ingresses from the API server, and the Envoy beside it, which it tells of changes by xDS, live.
+"""Contour itself, which reads Ingresses from the API server, with the Envoy that it configures by xDS while it runs.
 
-The real ones, in the versions that their images name, on the machine's own files: Contour built from its pinned Go module (scripts/tools/contour)
-when a variant first runs it. All of its container is the control plane. Its `bootstrap` writes how the Envoy finds it, as its init container
-does in a cluster; everything else comes by xDS on the pod's own loopback. Its admin interface is a socket; Contour's configuration puts what
-only reads of it on the port that `lab.systems.envoy` asks. Refuses any command but its own `serve`, and an Envoy without a controller.
+Both run in the versions that their images name, on the machine's own files. Contour is built from its pinned Go module
+(scripts/tools/contour) when a variant first runs it. All processes of its container are control plane. Its `bootstrap` command
+writes how the Envoy connects to it, as its init container does in a cluster. Everything else comes by xDS on the pod's own
+loopback. The Envoy's admin interface is a socket, and Contour's configuration opens its read-only pages on the port that
+`lab.systems.envoy` queries. Any command but its own `serve` is refused, and so is an Envoy without a controller.
 """
 
 from __future__ import annotations
@@ -31,72 +32,89 @@ from lab.systems.system import (
 IMAGE = "projectcontour/contour"
 MODULE = "github.com/projectcontour/contour"
 XDS = ("--xds-address=127.0.0.1", "--xds-port=8001", "--xds-resource-version=v3")
-_SAID = re.compile(r'\blevel=(?P<level>\w+) msg=(?P<words>"(?:[^"\\]|\\.)*"|\S+)(?P<rest>.*)$')
-"""logrus: time="…" level=error msg="…" context=… error="…"."""
+_ENTRY = re.compile(r'\blevel=(?P<level>\w+) msg=(?P<words>"(?:[^"\\]|\\.)*"|\S+)(?P<rest>.*)$')
+"""The form of an entry in logrus: time="…" level=error msg="…" context=… error="…"."""
 _FAULTS, _ENDS = {"error", "fatal", "panic"}, re.compile(r"^(?P<words>(?:panic: |contour: error: ).*)$")
 _ENVOYS = re.compile(r"^(?P<words>.*\]\[(?:critical|error)\].*)$")
-"""Envoy's own errors: [2026-11-26 02:00:00.000][7][critical][main] …"""
-_WHY = re.compile(r'\berror=("(?:[^"\\]|\\.)*"|\S+)')
+"""The form of an error in Envoy's log: [2026-11-26 02:00:00.000][7][critical][main] …"""
+_REASON = re.compile(r'\berror=("(?:[^"\\]|\\.)*"|\S+)')
 _INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE)
 
 
 def realise(context: Context) -> Realisation:
+    """Return the Contour that the image names.
+
+    Raises:
+        UsageError: for another command, or a version that cannot be built.
+
+    """
     container = context.container
     held = container.command == ("contour",) and container.args[:1] == ("serve",)
     expect(container, held, "the command contour, and serve as the first argument", "contour")
-    found = _program(container)
+    program = _provide_program(container)
     return Realisation(
-        command=(found.inside, *container.args),
+        command=(program.inside, *container.args),
         env=container.env,
-        programs={found.inside: found.file},
-        about=f"{found.about} (built from its Go module)",
+        programs={program.inside: program.file},
+        about=f"{program.about} (built from its Go module)",
     )
 
 
 def realise_envoy(context: Context) -> Realisation:
+    """Return the Envoy next to a Contour, with the bootstrap that Contour writes.
+
+    Raises:
+        NotMeasurableError: when no Contour is in its pod, or for more workers than the container has CPUs.
+        UsageError: for other arguments, or versions that are not here.
+
+    """
     container = context.container
     contour = next((item for item in context.pod.containers if is_repository_of(IMAGE, item.repository)), None)
     if contour is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"
         raise NotMeasurableError("a file of routes", container.place, fault, "--target local")
-    proxy, made = envoy.program(context), _program(contour)
-    own = (f"--admin-address={HOME}/admin.sock", f"--namespace={context.pod.namespace}", *XDS)
-    bootstrap = shlex.join((made.inside, "bootstrap", BOOTSTRAP, *own))
-    hook = (made.inside, *container.pre_stop[1:]) if container.pre_stop[:1] == ("contour",) else None
+    proxy, controller = envoy.program(context), _provide_program(contour)
+    options = (f"--admin-address={HOME}/admin.sock", f"--namespace={context.pod.namespace}", *XDS)
+    bootstrap = shlex.join((controller.inside, "bootstrap", BOOTSTRAP, *options))
+    hook = (controller.inside, *container.pre_stop[1:]) if container.pre_stop[:1] == ("contour",) else None
     return Realisation(
         command=("sh", "-c", f"mkdir -p {HOME} && {bootstrap} && exec {shlex.join((proxy.inside, *container.args))}"),
         env=container.env,
         pre_stop=hook,
-        programs={proxy.inside: proxy.file, made.inside: made.file},
+        programs={proxy.inside: proxy.file, controller.inside: controller.file},
         about=proxy.about,
     )
 
 
-def _program(container: Container) -> programs.Program:
-    """UsageError where it cannot be built."""
+def _provide_program(container: Container) -> programs.Program:
+    """Return the Contour that the image names. A version that cannot be built is a UsageError."""
     return programs.built(container.place, "contour", MODULE, programs.tagged(container))
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """What it says of objects, which it serves without that, or not at all."""
-    return list(dict.fromkeys(words for words in _entries(log, {"warning", *_FAULTS}) if _INVALID.search(words)))
+    """Return the warnings and errors in its log about objects.
+
+    Contour serves these objects without the faulty part, or not at all.
+    """
+    return list(dict.fromkeys(text for text in _read_entries(log, {"warning", *_FAULTS}) if _INVALID.search(text)))
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(_entries(log, _FAULTS)))
+    """Return the distinct errors in its log."""
+    return list(dict.fromkeys(_read_entries(log, _FAULTS)))
 
 
-def _entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
-    """Words of its entries of these levels, with the error that they name."""
+def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
+    """Yield the messages of the log's entries of these levels, with the error that an entry names."""
     for line in log:
-        if (match := _SAID.search(line)) and match["level"] in levels:
-            why = _WHY.search(match["rest"])
-            yield ": ".join([_plain(match["words"]), *([_plain(why[1])] if why else [])])
+        if (match := _ENTRY.search(line)) and match["level"] in levels:
+            reason = _REASON.search(match["rest"])
+            yield ": ".join([_unquote(match["words"]), *([_unquote(reason[1])] if reason else [])])
         else:
             yield from words_in([line], KLOG_FAULT, _ENDS)
 
 
-def _plain(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].replace('\\"', '"') if text.startswith('"') else text
 
 
@@ -105,9 +123,9 @@ SYSTEM = ProxySystem(
     image=IMAGE,
     migrations={"contour": "migrate.tsv"},
     controllers=(
-        # It makes no new workers: Envoy is told of changes. It never loads a file anew, and its log tells of no change.
+        # No reload makes new workers: Envoy receives changes by xDS, loads no file anew, and logs no change.
         Controller(image=IMAGE, realise=realise, proxy="envoy", ignored=ignored, complaints=complaints),
-        # What Contour was given, Contour judges.
+        # Contour judges the objects that it receives.
         Controller(
             image="envoyproxy/envoy",
             realise=realise_envoy,

@@ -1,1 +1,1 @@
-"""Envoy by itself, configured from Gateway API's objects."""
+"""Envoy without a controller, configured from Gateway API's objects."""

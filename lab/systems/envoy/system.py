@@ -1,24 +1,28 @@
-"""Envoy by itself, without a controller: the real one, in the version that its image names, configured from Gateway API's objects.
+"""Envoy itself without a controller, in the version that its image names, configured from Gateway API's objects.
 
     Served(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json, and check.json: all of it in one, for `envoy --mode validate`
 
-A bootstrap with one listener a port, and clusters, routes and endpoints as files that it watches. Says nothing that Envoy has a default for, but a
-node's id, which it asks for. Settings are a ConfigMap `envoy`, whose keys are paths in Envoy's own configuration (`PARTS`).
-Without `--concurrency` it has as many workers as CPUs that it may use, and no more than its limit, rounded down, but one (1.40.0 and what Envoy
-Gateway starts, with `--cpuset-threads` or without); 1.36 looks at no limit.
+The bootstrap has one listener per port. Clusters, routes and endpoints are files that Envoy watches. The configuration leaves
+Envoy its defaults, except for the node's id, which Envoy requires. Settings are a ConfigMap `envoy`, whose keys are paths in
+Envoy's own configuration (`PARTS`).
 
-What a running one tells, here or beside a controller, is on its admin interface, which listens on its pod's own loopback alone:
+Without `--concurrency`, Envoy has as many workers as CPUs that it may use, and at most its CPU limit, rounded down, at least 1.
+This holds for 1.40.0 and for what Envoy Gateway starts, with `--cpuset-threads` or without; 1.36 ignores the limit.
+
+A running Envoy, alone or with a controller, reports its state on its admin interface, which listens only on the loopback of its
+pod:
 
     GET /stats?filter=…    http.ingress.downstream_rq_total: 40120
     GET /config_dump       {"configs": [{"@type": "…ClustersConfigDump", "dynamic_active_clusters": […]}, …]}
 
-Counts of the listeners that the load comes to are under `PREFIX`; the admin interface's and the probes' own requests are not among them. Check kind `envoy`:
+The counts of the listeners for the load are under `PREFIX`. They do not include requests of probes and requests to the admin
+interface. The check kind `envoy`:
 
     name: cluster.circuit_breakers.thresholds.0.max_connections     /config_dump, of every cluster, listener … that serves the load
     name: stats.server.concurrency                                  /stats
     name: version                                                   /server_info
 
-It refuses to judge by nothing: no such part, or no such statistic, is unreadable; a path that no part has is `absent`.
+A part or statistic that does not exist is unreadable, and never passes. A path that no part has is `absent`.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from lab.systems.system import (
 )
 
 PORT, PREFIX = 19000, "ingress"
-"""Of its admin interface; `stat_prefix` of the HTTP connection managers that clients come to."""
+"""The port of its admin interface, and the `stat_prefix` of the HTTP connection managers that clients connect to."""
 COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_(http2_)?total$"
 WORKERS, VERSIONS = "/stats?filter=^server.concurrency$", "/stats?filter=version_text$"
 DUMP, INFO = "/config_dump", "/server_info"
@@ -73,89 +77,108 @@ _ENDPOINTS = f"{_GOOGLE}.config.endpoint.v3.ClusterLoadAssignment"
 
 
 def stats(text: str) -> dict[str, str]:
-    """Name → value, as `/stats` prints them."""
+    """Parse name → value from the text of `/stats`."""
     return dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """Requests of clients, and those of them by HTTP/2, from what COUNTS answers; empty where nothing is counted."""
+    """Parse the number of clients' requests, and of those by HTTP/2, from the answer to `COUNTS`.
+
+    A number that Envoy does not report is left out.
+    """
     ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
-    told = {name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()}
-    return {name: sum(found) for name, found in told.items() if found}
+    numbers = {
+        name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()
+    }
+    return {name: sum(values) for name, values in numbers.items() if values}
 
 
 def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
-    """Kind of part → each of it that serves the load, from `/config_dump`: listener, http_connection_manager, router, route, cluster, bootstrap.
+    """Return the parts of Envoy's configuration that serve the load, by their kind.
 
-    Routes are those that lead to a cluster. ValueError for what is no such dump.
+    The kinds are listener, http_connection_manager, router, route, cluster and bootstrap. The routes are those that lead to
+    a cluster.
+
+    Args:
+        dump: the text of `/config_dump`.
+
+    Raises:
+        ValueError: when it is no such dump.
+
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[dict[str, Any]]] = {}
     configs = json.loads(dump)["configs"]
-    asked = {name for config in configs for name in _control_planes(config.get("bootstrap", {}))}
+    excluded = {name for config in configs for name in _list_control_planes(config.get("bootstrap", {}))}
     for config in configs:
         match config[_TYPE].rpartition(".")[2]:
             case "BootstrapConfigDump":
-                found.setdefault("bootstrap", []).append(config["bootstrap"])
+                by_kind.setdefault("bootstrap", []).append(config["bootstrap"])
             case "ClustersConfigDump":
-                clusters = (item["cluster"] for item in _of(config, "clusters"))
-                found.setdefault("cluster", []).extend(each for each in clusters if each["name"] not in asked)
+                clusters = (item["cluster"] for item in _list_items(config, "clusters"))
+                by_kind.setdefault("cluster", []).extend(
+                    cluster for cluster in clusters if cluster["name"] not in excluded
+                )
             case "RoutesConfigDump":
-                tables = [item["route_config"] for item in _of(config, "route_configs")]
+                tables = [item["route_config"] for item in _list_items(config, "route_configs")]
                 hosts = [host for table in tables for host in table.get("virtual_hosts", [])]
                 routes = (route for host in hosts for route in host.get("routes", []) if "route" in route)
-                found.setdefault("route", []).extend(
-                    each for each in routes if each["route"].get("cluster") not in asked
+                by_kind.setdefault("route", []).extend(
+                    route for route in routes if route["route"].get("cluster") not in excluded
                 )
             case "ListenersConfigDump":
-                listeners = [item.get("active_state", item)["listener"] for item in _of(config, "listeners")]
-                for listener, manager in ((each, manager) for each in listeners for manager in _managers(each)):
-                    found.setdefault("listener", []).append(listener)
-                    found.setdefault("http_connection_manager", []).append(manager)
+                listeners = [item.get("active_state", item)["listener"] for item in _list_items(config, "listeners")]
+                for listener, manager in ((state, manager) for state in listeners for manager in _list_managers(state)):
+                    by_kind.setdefault("listener", []).append(listener)
+                    by_kind.setdefault("http_connection_manager", []).append(manager)
                     routers = (item for item in manager.get("http_filters", []) if item["name"] == _ROUTER_NAME)
-                    found.setdefault("router", []).extend(item["typed_config"] for item in routers)
+                    by_kind.setdefault("router", []).extend(item["typed_config"] for item in routers)
             case _:
                 pass
-    return found
+    return by_kind
 
 
-def _control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
-    """The clusters that it has its configuration from, and those that such a bootstrap has for its own interfaces."""
+def _list_control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the clusters from which Envoy gets its configuration.
+
+    A bootstrap with such clusters also has clusters for its own interfaces, which are yielded, too.
+    """
     resources = bootstrap.get("dynamic_resources", {})
     sources = [resources.get("ads_config"), resources.get("cds_config", {}).get("api_config_source")]
-    services = [each for source in sources if source for each in source.get("grpc_services", [])]
-    yield from (each["envoy_grpc"]["cluster_name"] for each in services if "envoy_grpc" in each)
+    services = [service for source in sources if source for service in source.get("grpc_services", [])]
+    yield from (service["envoy_grpc"]["cluster_name"] for service in services if "envoy_grpc" in service)
     if services:
-        yield from (each["name"] for each in bootstrap.get("static_resources", {}).get("clusters", []))
+        yield from (cluster["name"] for cluster in bootstrap.get("static_resources", {}).get("clusters", []))
 
 
-def _of(config: Mapping[str, Any], what: str) -> Iterator[dict[str, Any]]:
+def _list_items(config: Mapping[str, Any], noun: str) -> Iterator[dict[str, Any]]:
     for kind in ("static", "dynamic_active", "dynamic"):
-        yield from config.get(f"{kind}_{what}", [])
+        yield from config.get(f"{kind}_{noun}", [])
 
 
-def _managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of the chains that the load comes to."""
+def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the HTTP connection managers of the filter chains that serve the load."""
     chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
     for item in (item for chain in chains for item in chain.get("filters", [])):
         config = item.get("typed_config", {})
-        # Envoy Gateway calls a listener's `http-10080`, Contour `ingress_http`; their own listeners are under other names.
+        # Envoy Gateway calls a listener's `http-10080`, Contour `ingress_http`; their own listeners have other names.
         loaded = re.fullmatch(rf"{PREFIX}(_https?)?|https?-\d+", config.get("stat_prefix", ""))
         if config.get(_TYPE, "").endswith("HttpConnectionManager") and loaded:
             yield config
 
 
 def count(process: Process) -> Mapping[str, int]:
-    """Return the requests that it counts."""
+    """Return the numbers of requests that Envoy counts."""
     return counted(process.ask(PORT, COUNTS))
 
 
 def _read(system: System, check: Check) -> Reading:
+    """Perform a check of kind `envoy`."""
     part, _, path = given(check, "name").partition(".")
     match part:
         case "version":
-            told = json.loads(asked(system, check, PORT, INFO))["version"]
-            found = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", told)
-            return compared(check, found[1] if found else "unknown")
+            version = json.loads(asked(system, check, PORT, INFO))["version"]
+            release = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", version)
+            return compared(check, release[1] if release else "unknown")
         case "stats":
             values = stats(asked(system, check, PORT, f"/stats?filter=^{path}$"))
             if path not in values:
@@ -166,46 +189,51 @@ def _read(system: System, check: Check) -> Reading:
 
 
 def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
-    """Path → text."""
-    eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watched("eds")}}
-    clusters = [merged({"name": _name(backend), **eds}, settings["cluster"]) for backend in members]
-    routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_routes(port)} for port in ports}
-    endpoints = [{_TYPE: _ENDPOINTS, **_endpoints(backend, found)} for backend, found in members.items()]
+    """Return path → text of the configuration's files."""
+    eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file("eds")}}
+    clusters = [merged({"name": _name_cluster(backend), **eds}, settings["cluster"]) for backend in members]
+    routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_render_routes(port)} for port in ports}
+    endpoints = [{_TYPE: _ENDPOINTS, **_render_endpoints(backend, items)} for backend, items in members.items()]
     rds = {
-        port.port: {"route_config_name": str(port.port), "config_source": _watched(f"rds-{port.port}")}
+        port.port: {"route_config_name": str(port.port), "config_source": _watch_file(f"rds-{port.port}")}
         for port in ports
     }
-    watched = [_listener(port, {"rds": rds[port.port]}, certificates, settings) for port in ports]
-    whole = [_listener(port, {"route_config": _routes(port)}, certificates, settings) for port in ports]
+    watched = [_render_listener(port, {"rds": rds[port.port]}, certificates, settings) for port in ports]
+    complete = [
+        _render_listener(port, {"route_config": _render_routes(port)}, certificates, settings) for port in ports
+    ]
     inline = [
         {**{key: value for key, value in cluster.items() if key != "eds_cluster_config"}, "type": "STATIC"}
-        | {"load_assignment": _endpoints(backend, members[backend])}
+        | {"load_assignment": _render_endpoints(backend, members[backend])}
         for cluster, backend in zip(clusters, members, strict=True)
     ]
-    dynamic = {"dynamic_resources": {"cds_config": _watched("cds")}}
+    dynamic = {"dynamic_resources": {"cds_config": _watch_file("cds")}}
     return {
-        BOOTSTRAP: json.dumps(_bootstrap(watched, dynamic, settings), indent=1),
-        CHECKED: json.dumps(_bootstrap(whole, {}, settings, inline), indent=1),
-        _file("cds"): _resources([{_TYPE: _CLUSTER, **cluster} for cluster in clusters]),
-        _file("eds"): _resources(endpoints),
-        **{_file(f"rds-{number}"): _resources([found]) for number, found in routes.items()},
+        BOOTSTRAP: json.dumps(_render_bootstrap(watched, dynamic, settings), indent=1),
+        CHECKED: json.dumps(_render_bootstrap(complete, {}, settings, inline), indent=1),
+        _locate_file("cds"): _render_resources([{_TYPE: _CLUSTER, **cluster} for cluster in clusters]),
+        _locate_file("eds"): _render_resources(endpoints),
+        **{_locate_file(f"rds-{number}"): _render_resources([table]) for number, table in routes.items()},
     }
 
 
-def _resources(found: Sequence[Mapping[str, Any]]) -> str:
-    text = json.dumps(found)
-    return json.dumps({"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": found}, indent=1)
+def _render_resources(resources: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a watched file, whose version is a hash of its content."""
+    text = json.dumps(resources)
+    return json.dumps(
+        {"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": resources}, indent=1
+    )
 
 
-def _file(name: str) -> str:
+def _locate_file(name: str) -> str:
     return f"{HOME}/{name}.json"
 
 
-def _watched(name: str) -> Mapping[str, Any]:
-    return {"path_config_source": {"path": _file(name)}, "resource_api_version": "V3"}
+def _watch_file(name: str) -> Mapping[str, Any]:
+    return {"path_config_source": {"path": _locate_file(name)}, "resource_api_version": "V3"}
 
 
-def _bootstrap(
+def _render_bootstrap(
     listeners: Sequence[Mapping[str, Any]],
     dynamic: Mapping[str, Any],
     settings: Settings,
@@ -213,22 +241,22 @@ def _bootstrap(
 ) -> Mapping[str, Any]:
     tree = {
         "node": {"id": "proxy", "cluster": "ingress-lab"},
-        "admin": {"address": _address(PORT, "127.0.0.1")},
+        "admin": {"address": _render_address(PORT, "127.0.0.1")},
         **dynamic,
-        "static_resources": {"listeners": [*listeners, _ready()], "clusters": list(clusters)},
+        "static_resources": {"listeners": [*listeners, _render_ready()], "clusters": list(clusters)},
     }
     return merged(tree, settings["bootstrap"])
 
 
-def _address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
+def _render_address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
     return {"socket_address": {"address": address, "port_value": port}}
 
 
-def _listener(
+def _render_listener(
     port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
 ) -> Mapping[str, Any]:
     router = merged({_TYPE: _ROUTER}, settings["router"])
-    chain = _chain(merged(_manager(PREFIX, router, routes), settings["http_connection_manager"]))
+    chain = _render_chain(merged(_render_manager(PREFIX, router, routes), settings["http_connection_manager"]))
     if port.secrets:
         pairs = [
             {
@@ -237,53 +265,53 @@ def _listener(
             }
             for name in port.secrets
         ]
-        own = {_TYPE: _TLS, "common_tls_context": {"tls_certificates": pairs, "alpn_protocols": ["h2", "http/1.1"]}}
-        context = merged(own, settings["tls"])
+        tls = {_TYPE: _TLS, "common_tls_context": {"tls_certificates": pairs, "alpn_protocols": ["h2", "http/1.1"]}}
+        context = merged(tls, settings["tls"])
         chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
     return merged(
-        {"name": str(port.port), "address": _address(port.port), "filter_chains": [chain]}, settings["listener"]
+        {"name": str(port.port), "address": _render_address(port.port), "filter_chains": [chain]}, settings["listener"]
     )
 
 
-def _ready() -> Mapping[str, Any]:
-    """What the pod's probes come to, apart from the load."""
+def _render_ready() -> Mapping[str, Any]:
+    """Return the listener for the pod's probes, which is separate from the load."""
     answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
     routes = {"route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]}}
-    chain = _chain(_manager("ready", {_TYPE: _ROUTER}, routes))
-    return {"name": "ready", "address": _address(READY_PORT), "filter_chains": [chain]}
+    chain = _render_chain(_render_manager("ready", {_TYPE: _ROUTER}, routes))
+    return {"name": "ready", "address": _render_address(READY_PORT), "filter_chains": [chain]}
 
 
-def _manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _render_manager(prefix: str, router: Mapping[str, Any], routes: Mapping[str, Any]) -> Mapping[str, Any]:
     filters = [{"name": _ROUTER_NAME, "typed_config": router}]
     return {_TYPE: _MANAGER, "stat_prefix": prefix, "http_filters": filters, **routes}
 
 
-def _chain(manager: Mapping[str, Any]) -> dict[str, Any]:
+def _render_chain(manager: Mapping[str, Any]) -> dict[str, Any]:
     return {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
 
 
-def _name(backend: Backend) -> str:
+def _name_cluster(backend: Backend) -> str:
     return f"{backend.service}:{backend.port}"
 
 
-def _endpoints(backend: Backend, members: Sequence[Member]) -> Mapping[str, Any]:
-    found = [{"endpoint": {"address": _address(member.port, member.address)}} for member in members]
-    return {"cluster_name": _name(backend), "endpoints": [{"lb_endpoints": found}]}
+def _render_endpoints(backend: Backend, members: Sequence[Member]) -> Mapping[str, Any]:
+    endpoints = [{"endpoint": {"address": _render_address(member.port, member.address)}} for member in members]
+    return {"cluster_name": _name_cluster(backend), "endpoints": [{"lb_endpoints": endpoints}]}
 
 
-def _routes(port: Served) -> Mapping[str, Any]:
+def _render_routes(port: Served) -> Mapping[str, Any]:
     hosts = [
         {
             "name": host,
             "domains": ["*"] if host == ANY else [host, f"{host}:*"] if "*" not in host else [host],
-            "routes": [_route(entry) for entry in entries],
+            "routes": [_render_route(entry) for entry in entries],
         }
         for host, entries in port.hosts.items()
     ]
     return {"virtual_hosts": hosts}
 
 
-def _route(entry: Entry) -> Mapping[str, Any]:
+def _render_route(entry: Entry) -> Mapping[str, Any]:
     rule, prefix = entry.rule, entry.match.path.rstrip("/")
     match = {"path_separated_prefix": prefix} if prefix else {"prefix": "/"}
     if entry.match.path_kind == "Exact":
@@ -297,33 +325,46 @@ def _route(entry: Entry) -> Mapping[str, Any]:
     if rule.backend is None:
         return {"match": match, "direct_response": {"status": 500}, **changes}
     timeout = {} if rule.request_s is None else {"timeout": f"{rule.request_s:g}s"}
-    return {"match": match, "route": {"cluster": _name(rule.backend), **timeout}, **changes}
+    return {"match": match, "route": {"cluster": _name_cluster(rule.backend), **timeout}, **changes}
 
 
 def realise(context: Context) -> Realisation:
-    container, found = context.container, program(context)
+    """Return the Envoy with a configuration that serves the Gateways of its class.
+
+    Raises:
+        UsageError: for what cannot be written for Envoy, other arguments, or a version that is not pinned.
+        NotMeasurableError: for more workers than the container has CPUs.
+
+    """
+    container, envoy = context.container, program(context)
     ports = context.objects.served("lab.test/envoy")
-    led = led_to(context, ports, "Envoy", timeout=True)
-    own = container.args[2:]
-    level = () if {"-l", "--log-level"} & set(own) else ("-l", "critical")  # Envoy takes no argument twice
+    targets = led_to(context, ports, "Envoy", timeout=True)
+    options = container.args[2:]
+    level = () if {"-l", "--log-level"} & set(options) else ("-l", "critical")  # Envoy accepts no argument twice
     return Realisation(
-        command=(found.inside, *container.args),
+        command=(envoy.inside, *container.args),
         env=container.env,
-        files=render(ports, *led, of_configmap(context.objects, "envoy", PARTS)),
-        checker=(found.inside, "--mode", "validate", *own, *level, "-c", CHECKED),
-        programs={found.inside: found.file},
-        about=found.about,
+        files=render(ports, *targets, of_configmap(context.objects, "envoy", PARTS)),
+        checker=(envoy.inside, "--mode", "validate", *options, *level, "-c", CHECKED),
+        programs={envoy.inside: envoy.file},
+        about=envoy.about,
     )
 
 
 def program(context: Context) -> programs.Program:
-    """The Envoy that the image names. UsageError for arguments other than the lab's manifests have; refuses more workers than CPUs."""
+    """Return the Envoy that the container's image names.
+
+    Raises:
+        UsageError: for arguments other than those of the lab's manifests, or a version that is not pinned.
+        NotMeasurableError: for more workers than the container has CPUs.
+
+    """
     container = context.container
     held = not container.command and container.args[:2] == ("-c", BOOTSTRAP)
     expect(container, held, f"no command, and -c {BOOTSTRAP} as the first arguments", "envoy")
-    given = list(container.args)
-    if CONCURRENCY in given:
-        workers = given[given.index(CONCURRENCY) + 1 : given.index(CONCURRENCY) + 2]
+    args = list(container.args)
+    if CONCURRENCY in args:
+        workers = args[args.index(CONCURRENCY) + 1 : args.index(CONCURRENCY) + 2]
         if not workers or not re.fullmatch(r"[1-9]\d*", workers[0]):
             fault = f"{CONCURRENCY}: expected a positive number, got {' '.join(workers) or 'nothing'}"
             raise UsageError(f"{container.place}.args", fault, "correct it")
@@ -332,11 +373,13 @@ def program(context: Context) -> programs.Program:
 
 
 def control(process: Process) -> WatchedFiles:
+    """Return the handle for the files that Envoy watches."""
+
     def served(files: Mapping[str, str]) -> bool:
-        """Whether every version that it has taken is that of a file, and every file's was taken."""
-        told = stats(process.ask(PORT, VERSIONS)).items()
-        taken = {value.strip('"') for name, value in told if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
-        return taken - {""} == {json.loads(text)["version_info"] for text in files.values()}
+        """Return whether the versions that Envoy has accepted are exactly those of the files."""
+        values = stats(process.ask(PORT, VERSIONS)).items()
+        loaded = {value.strip('"') for name, value in values if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
+        return loaded - {""} == {json.loads(text)["version_info"] for text in files.values()}
 
     return WatchedFiles(process, "envoy", lambda path: path not in (BOOTSTRAP, CHECKED), served)
 

@@ -1,1 +1,1 @@
-"""Envoy Gateway: a controller that reads Gateway API and its own objects, and its Envoy."""
+"""Envoy Gateway: a controller that reads Gateway API and its own kinds of objects, with its Envoy."""

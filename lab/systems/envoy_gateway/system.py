@@ -1,11 +1,13 @@
-"""Envoy Gateway itself in its standalone mode: the controller reads Gateway API and its own objects from a file and runs an Envoy beside itself.
+"""Envoy Gateway itself in its standalone mode, where the controller reads objects from a file and runs its own Envoy.
 
     HTTPRoute bench → Service backend:8080 (pod 10.0.0.2)
         →  HTTPRoute bench → Backend backend-8080, Backend backend-8080 = [10.0.0.2:8080]
 
-What it takes is the manifests' own objects, in one file that it watches. From files it knows no EndpointSlices: what a Service leads to becomes a
-`Backend` of its own kind, with the addresses of the pods that are ready. A Service without any has none, and its route answers 500 where a cluster's
-answers 503. Its process is the control plane, its Envoy, a child of it, the proxy. Refuses an EnvoyProxy that names no version of Envoy: it would fetch one.
+The file, which the controller watches, has the manifests' own objects: those of Gateway API and the controller's own kinds.
+From files the controller reads no EndpointSlices. The endpoints of a Service therefore become a `Backend`, which is one of the
+controller's kinds, with the addresses of the pods that are ready. A Service without endpoints has no Backend, and its route
+answers 500, where a cluster's answers 503. The main process is the control plane. Its Envoy, a child of that process, is the proxy. An EnvoyProxy
+that names no version of Envoy is refused, because the controller would fetch one.
 """
 
 from __future__ import annotations
@@ -51,49 +53,63 @@ KINDS = frozenset(
         "BackendTLSPolicy",
     }
 )
-"""Of its own, which it reads beside Gateway API's."""
+"""The kinds of objects that the controller reads besides those of Gateway API."""
 VERSION = "lab-"
-"""How the names begin that rules are given here: Envoy shows them in its routes' metadata, and so which version of a rule it serves. (From a
-file the controller takes no annotations, which it would show as well.)"""
+"""The beginning of the names that the lab gives to rules.
+
+Envoy shows these names in the metadata of its routes, and thereby which version of a rule it serves. The controller would show
+annotations as well, but it does not read them from a file.
+"""
 
 Manifest = dict[str, Any]
 
 
-def objects(found: Objects, controller: str, addresses: Mapping[str, str]) -> list[Manifest]:
-    """All that it reads, in a fixed order. UsageError for a Secret that is not there, or a class that is no one's."""
-    ports = found.served(controller)
-    classes = [name for name, whose in found.gateway_classes.items() if whose == controller]
-    gateways = [each for each in found.gateways if each.class_name in classes]
-    namespaces = dict.fromkeys([each.namespace for each in (*gateways, *found.http_routes)])
+def objects(parsed: Objects, controller: str, addresses: Mapping[str, str]) -> list[Manifest]:
+    """Return the manifests of all objects that the controller reads, in a fixed order.
+
+    Args:
+        parsed: the variant's objects.
+        controller: the controller's name in the GatewayClasses.
+        addresses: pod → IP address.
+
+    Raises:
+        UsageError: for a Secret that does not exist, or where no Gateway is of the controller's classes.
+
+    """
+    ports = parsed.served(controller)
+    classes = [name for name, owner in parsed.gateway_classes.items() if owner == controller]
+    gateways = [gateway for gateway in parsed.gateways if gateway.class_name in classes]
+    namespaces = dict.fromkeys([item.namespace for item in (*gateways, *parsed.http_routes)])
     secrets = dict.fromkeys(name for port in ports for name in port.secrets)
     kind = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass"}
     return [
         *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces),
         *({**kind, "metadata": {"name": name}, "spec": {"controllerName": controller}} for name in classes),
-        *(dict(each.manifest) for each in gateways),
-        *(_secret(found, name, gateways[0].namespace) for name in secrets),
-        *map(dict, found.others),
-        *_backends(found, addresses),
-        *(_route(each.manifest) for each in found.http_routes),
+        *(dict(gateway.manifest) for gateway in gateways),
+        *(_render_secret(parsed, name, gateways[0].namespace) for name in secrets),
+        *map(dict, parsed.others),
+        *_render_backends(parsed, addresses),
+        *(_render_route(route.manifest) for route in parsed.http_routes),
     ]
 
 
 def written(manifests: Sequence[Manifest]) -> str:
+    """Return the manifests as the text of one YAML file."""
     return yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True)
 
 
-def _secret(found: Objects, name: str, namespace: str) -> Manifest:
+def _render_secret(parsed: Objects, name: str, namespace: str) -> Manifest:
     metadata = {"name": name, "namespace": namespace}
-    files = found.certificate(name, "Gateway: spec.listeners")
-    # It leaves stringData as it is, and looks for a certificate in data alone.
+    files = parsed.certificate(name, "Gateway: spec.listeners")
+    # The controller does not convert stringData, and looks for a certificate only in data.
     pair = {key: base64.b64encode(files[key].encode()).decode() for key in ("tls.crt", "tls.key") if key in files}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": pair}
 
 
-def _backends(found: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest]:
-    led_to = [(route.namespace, rule.backend) for route in found.http_routes for rule in route.rules if rule.backend]
-    for namespace, backend in dict.fromkeys(led_to):
-        members = found.members(backend.service, backend.port, addresses)
+def _render_backends(parsed: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest]:
+    backends = [(route.namespace, rule.backend) for route in parsed.http_routes for rule in route.rules if rule.backend]
+    for namespace, backend in dict.fromkeys(backends):
+        members = parsed.members(backend.service, backend.port, addresses)
         if members:
             metadata = {"name": f"{backend.service}-{backend.port}", "namespace": namespace}
             endpoints = [{"ip": {"address": member.address, "port": member.port}} for member in members]
@@ -101,60 +117,74 @@ def _backends(found: Objects, addresses: Mapping[str, str]) -> Iterator[Manifest
             yield {**kind, "metadata": metadata, "spec": {"endpoints": endpoints}}
 
 
-def _route(raw: Mapping[str, Any]) -> Manifest:
-    """To Backends instead of Services; rules without a name of their own are named after their version."""
+def _render_route(raw: Mapping[str, Any]) -> Manifest:
+    """Return an HTTPRoute that leads to Backends instead of Services; a nameless rule is named by its version."""
     route = deepcopy(dict(raw))
     for place, rule in enumerate(route["spec"].setdefault("rules", [{}])):
         for reference in rule.get("backendRefs", []):
             name = f"{reference['name']}-{reference.pop('port')}"
             reference.update(group=GROUP, kind="Backend", name=name)
-        said = json.dumps([route["metadata"]["name"], place, route["spec"].get("hostnames"), rule], sort_keys=True)
-        rule.setdefault("name", VERSION + hashlib.sha256(said.encode()).hexdigest()[:12])
+        content = json.dumps([route["metadata"]["name"], place, route["spec"].get("hostnames"), rule], sort_keys=True)
+        rule.setdefault("name", VERSION + hashlib.sha256(content.encode()).hexdigest()[:12])
     return route
 
 
 @dataclass(slots=True)
 class Serves:
-    """Remembers what Envoy had taken when it was last looked at."""
+    """A comparison of what Envoy serves with a file, which remembers the versions of the last comparison.
+
+    Attributes:
+        seen: the file's text and Envoy's versions in the last comparison.
+
+    """
 
     seen: tuple[str, str] = ("", "")
 
     def these(self, text: str, versions: str, dump: Callable[[], Any]) -> bool:
-        """Whether Envoy serves the objects of a file. `versions`: what it says it has taken; `dump`: its configuration, endpoints included."""
+        """Return whether Envoy serves the objects of a file; False if nothing has changed since the last comparison.
+
+        Args:
+            text: the text of the file.
+            versions: what Envoy reports of the versions that it has accepted.
+            dump: a function that returns Envoy's configuration, with the endpoints.
+
+        """
         if self.seen == (text, versions):
             return False
-        wanted = list(yaml.safe_load_all(text))
-        found = dump()
+        manifests = list(yaml.safe_load_all(text))
+        config = dump()
         self.seen = (text, versions)
-        rules = [rule for each in wanted if each["kind"] == "HTTPRoute" for rule in each["spec"]["rules"]]
-        ends = [item["ip"] for each in wanted if each["kind"] == "Backend" for item in each["spec"]["endpoints"]]
-        wanted_versions = {rule["name"] for rule in rules if rule["name"].startswith(VERSION)}
-        wanted_ends = {(item["address"], item["port"]) for item in ends}
-        return _versions(found) == wanted_versions and _endpoints(found) == wanted_ends
+        rules = [rule for item in manifests if item["kind"] == "HTTPRoute" for rule in item["spec"]["rules"]]
+        ends = [end["ip"] for item in manifests if item["kind"] == "Backend" for end in item["spec"]["endpoints"]]
+        expected_versions = {rule["name"] for rule in rules if rule["name"].startswith(VERSION)}
+        expected_ends = {(end["address"], end["port"]) for end in ends}
+        return _list_versions(config) == expected_versions and _list_endpoints(config) == expected_ends
 
 
-def _parts(dump: Any, kind: str) -> Iterator[Any]:
+def _select_parts(dump: Any, kind: str) -> Iterator[Any]:
     return (config for config in dump["configs"] if config["@type"].endswith(f".{kind}"))
 
 
-def _versions(dump: Any) -> set[str]:
-    """Of all rules that are served."""
-    configs = [item for part in _parts(dump, "RoutesConfigDump") for item in part.get("dynamic_route_configs", [])]
+def _list_versions(dump: Any) -> set[str]:
+    """Return the names, which are versions, of all rules that Envoy serves."""
+    configs = [
+        item for part in _select_parts(dump, "RoutesConfigDump") for item in part.get("dynamic_route_configs", [])
+    ]
     hosts = (host for item in configs for host in item["route_config"].get("virtual_hosts", []))
     metadata = (route.get("metadata", {}).get("filter_metadata", {}) for host in hosts for route in host["routes"])
     sources = (source for item in metadata for source in item.get("envoy-gateway", {}).get("resources", []))
     return {name for source in sources if (name := source.get("sectionName", "")).startswith(VERSION)}
 
 
-def _endpoints(dump: Any) -> set[tuple[str, int]]:
-    """Of the clusters that routes lead to."""
+def _list_endpoints(dump: Any) -> set[tuple[str, int]]:
+    """Return the (address, port) of the endpoints of the clusters that routes lead to."""
     configs = [
-        item for part in _parts(dump, "EndpointsConfigDump") for item in part.get("dynamic_endpoint_configs", [])
+        item for part in _select_parts(dump, "EndpointsConfigDump") for item in part.get("dynamic_endpoint_configs", [])
     ]
-    localities = (each for item in configs for each in item["endpoint_config"].get("endpoints", []))
-    endpoints = (endpoint["endpoint"] for each in localities for endpoint in each.get("lb_endpoints", []))
-    addresses = (each["address"]["socket_address"] for each in endpoints)
-    return {(each["address"], each["port_value"]) for each in addresses}
+    localities = (locality for item in configs for locality in item["endpoint_config"].get("endpoints", []))
+    endpoints = (endpoint["endpoint"] for locality in localities for endpoint in locality.get("lb_endpoints", []))
+    addresses = (endpoint["address"]["socket_address"] for endpoint in endpoints)
+    return {(address["address"], address["port_value"]) for address in addresses}
 
 
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
@@ -164,6 +194,13 @@ OBJECTS = f"{HOME}/resources/objects.yaml"
 
 
 def realise(context: Context) -> Realisation:
+    """Return the controller with the file of its objects, and the pinned Envoy that it starts.
+
+    Raises:
+        UsageError: for another command line, fields that its objects do not have, and versions that are not pinned.
+        NotMeasurableError: for more workers of Envoy than the container has CPUs.
+
+    """
     container = context.container
     held = not container.command and container.args[:1] == ("server",)
     expect(container, held, "no command, and server as the first argument", "envoy-gateway")
@@ -171,7 +208,7 @@ def realise(context: Context) -> Realisation:
     controller = programs.built(container.place, "envoy-gateway", MODULE, programs.tagged(container))
     data_plane = _envoy(context)
     run = shlex.join((controller.inside, *container.args))
-    # What its standalone mode wants before its first start: the certificates between it and its Envoy.
+    # The standalone mode needs certificates between the controller and its Envoy before its first start.
     certificates = shlex.join((controller.inside, "certgen", "--local", "--config-home", f"{HOME}/config"))
     return Realisation(
         command=("sh", "-c", f"{certificates} && exec {run}"),
@@ -186,18 +223,19 @@ def realise(context: Context) -> Realisation:
 
 
 def _refuse(context: Context) -> None:
-    """UsageError for a field that its objects have not: the controller would write that into its log, and serve nothing."""
-    from lab.model.variants.schemas import refused  # longer to import than all else here
+    """Refuse (UsageError) a field that its objects do not have: the controller would log it and serve nothing."""
+    from lab.model.variants.schemas import refused  # takes longer to import than all the rest
 
     for raw in context.objects.others:
-        if told := refused(raw):
+        if message := refused(raw):
             raise UsageError(
-                f"{raw['kind']}/{raw['metadata']['name']}", told, "correct it: manifests/schemas has its fields"
+                f"{raw['kind']}/{raw['metadata']['name']}", message, "correct it: manifests/schemas has its fields"
             )
 
 
 def _envoy(context: Context) -> programs.Program:
-    for raw in (each for each in context.objects.others if each["kind"] == "EnvoyProxy"):
+    """Return the Envoy of the version that an EnvoyProxy names. Without such a version, this is a UsageError."""
+    for raw in (item for item in context.objects.others if item["kind"] == "EnvoyProxy"):
         place = f"EnvoyProxy/{raw['metadata']['name']}: spec"
         workers = at(raw, "spec.concurrency")
         if isinstance(workers, int):
@@ -209,13 +247,17 @@ def _envoy(context: Context) -> programs.Program:
 
 
 def control(process: Process) -> WatchedFiles:
+    """Return the handle for the file that the controller watches.
+
+    It compares Envoy's configuration with the file only after Envoy has accepted a new version.
+    """
     serves = Serves()
 
     def served(files: Mapping[str, str]) -> bool:
-        """Whether its Envoy has the routes and endpoints of the file. Its whole configuration is looked at only when it has taken another."""
-        told = process.ask(envoy.PORT, envoy.VERSIONS)
+        """Return whether its Envoy has the routes and endpoints of the file."""
+        versions = process.ask(envoy.PORT, envoy.VERSIONS)
         page = f"{envoy.DUMP}?include_eds"
-        return serves.these(files[OBJECTS], told, lambda: json.loads(process.ask(envoy.PORT, page)))
+        return serves.these(files[OBJECTS], versions, lambda: json.loads(process.ask(envoy.PORT, page)))
 
     return WatchedFiles(process, "envoy-gateway", lambda path: path == OBJECTS, served)
 

@@ -1,1 +1,1 @@
-"""HAProxy by itself, configured from Gateway API's objects; and what every system that is a HAProxy below shares."""
+"""HAProxy without a controller, and the code that all systems share whose proxy is a HAProxy."""

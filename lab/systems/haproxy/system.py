@@ -1,25 +1,32 @@
-"""HAProxy alone, its configuration written from Gateway API's objects; the HAProxy on PATH, which `haproxy` of the run's facts names.
+"""HAProxy without a controller, and the code that all systems share whose proxy is a HAProxy.
+
+Without a controller, it is configured from Gateway API's objects. The program is the HAProxy on PATH, whose version is the fact `haproxy` of a run.
 
     ConfigMap/haproxy: global.nbthread: "2", defaults.timeout_client: 30s, backend.http-reuse: always, server.pool-max-conn: "10"
     Served(80, {"bench.lab.test": …})   →   defaults … frontend port-80 … use_backend backend-8080 if { … }
 
-A key is a section and a directive of HAProxy's own, an underscore stands for a blank; an empty value for a directive without arguments. One backend for
-each rule and its filters, found by conditions in the order in which the routes come first. Without `nbthread` it has a thread for each CPU that it may
-use, limit or not. And what every HAProxy below shares: what a running one tells through its statistics socket, and its kinds of checks.
+A key is a section and a directive of HAProxy's own, where an underscore stands for a blank. A directive without arguments has
+an empty value. There is one backend for each rule and its filters, selected by conditions in the routes' order of precedence.
+Without `nbthread`, HAProxy has a thread for each CPU that it may use, whatever the limit.
+
+The shared parts are the counts that a running HAProxy reports through its statistics socket, and its kinds of checks. Counts:
 
     # pxname,svname,…,req_tot,…,mode,…,ssl_sess,ssl_reused_sess,…,h2_headers_rcvd,…
     fe_sni,FRONTEND,…,40120,…,http,…,20,12401,…,0,…   →  {"requests": 40120, "requests_h2": 0, "tls_handshakes": 12421, "tls_resumed": 12401}
 
-A request by HTTP/2 begins with one HEADERS frame (`h2_headers_rcvd`, src/mux_h2.c), and one without trailers has no other. `ssl_sess` are the full
-handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). A reload begins anew. Kind `haproxy` is a key of `show info`, asked by
-`socat`, which the router's image has and scripts/shell brings:
+A request by HTTP/2 begins with one HEADERS frame (`h2_headers_rcvd`, src/mux_h2.c), and one without trailers has no other.
+`ssl_sess` are the full handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). The counts begin anew
+after a reload.
+
+The check kind `haproxy` is a key of `show info`, read by `socat`, which the router's image has and scripts/shell provides:
 
     Nbthread: 1
     Maxconn: 9985                    key, colon, value
 
-`haproxy-config` is a directive (`timeout client`, `balance`) of the sections of a kind (`context`: defaults, backend, …), or of one section, of the file
-that the running HAProxy was started with, `set` where it has no arguments; an older process than that file runs another, which is not ok. What HAProxy
-says of itself is asked of it: the balance algorithm, timeouts and sizes it tells nobody.
+The check kind `haproxy-config` is a directive (`timeout client`, `balance`) of the file that the running HAProxy was started
+with. It stands in the sections of a kind (`context`: defaults, backend, …), or in one section, and is `set` where it has no
+arguments. A process older than that file runs another configuration, and fails the check. HAProxy reports the values of
+`show info` itself; it does not report the balance algorithm, timeouts and sizes.
 """
 
 from __future__ import annotations
@@ -72,16 +79,21 @@ from lab.systems.system import (
 )
 
 SOCKET = "/var/lib/haproxy/run/haproxy.sock"
-"""Where the router's image has it, on every target."""
+"""The path of the statistics socket in the router's image, used on every target."""
 COUNTS = "show stat -1 1 -1"
-"""Of every proxy its frontends alone."""
+"""The command that lists the frontends of every proxy."""
 HEALTH = "healthz"
-"""The frontend that the router's own probes come to."""
+"""The frontend that the router's own probes connect to."""
 TIMEOUT_S = 2.0
 
 
 def ask(path: Path, command: str) -> str:
-    """The answer to one command. Raises OSError."""
+    """Send one command to a statistics socket, and return the answer.
+
+    Raises:
+        OSError: when the socket does not answer.
+
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(str(path))
@@ -90,35 +102,37 @@ def ask(path: Path, command: str) -> str:
 
 
 def serving(process: Process) -> str:
-    """Return the process id, in the container, of the HAProxy that answers; empty while none does, or it is too busy."""
+    """Return the container's process id of the HAProxy that answers; empty while none does, or it is too busy."""
     path = process.inside(SOCKET)
     try:
-        said = ask(path, "show info") if path is not None else ""
+        answer = ask(path, "show info") if path is not None else ""
     except OSError:
         return ""
-    found = re.search(r"^Pid: (\d+)$", said, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^Pid: (\d+)$", answer, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def parse_counts(stat: str) -> Mapping[str, int]:
-    """Return from `show stat` the HTTP requests of clients, and those of them by HTTP/2, over the frontends that speak it, but for the probes'; and the
-    handshakes of clients, over the frontends. What no frontend counts is left out.
+    """Parse the counts of clients' requests and handshakes from the answer to `show stat`.
+
+    Requests, and those of them by HTTP/2, are summed over the HTTP frontends except the one for probes. Handshakes are
+    summed over all frontends. Counts that no frontend has are left out.
     """
     rows = csv.DictReader(stat.removeprefix("# ").splitlines())
     fronts = [row for row in rows if row.get("svname") == "FRONTEND"]
     http = [row for row in fronts if row.get("mode") == "http" and row.get("pxname") != HEALTH]
     cells = {"requests": "req_tot", "requests_h2": "h2_headers_rcvd"}
-    told = {name: [int(count) for row in http if (count := row.get(cell))] for name, cell in cells.items()}
-    found = {name: sum(counts) for name, counts in told.items() if counts}
-    shaken = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in fronts]
-    pairs = [(int(full), int(resumed)) for full, resumed in shaken if full and resumed]
+    numbers = {name: [int(count) for row in http if (count := row.get(cell))] for name, cell in cells.items()}
+    counts = {name: sum(values) for name, values in numbers.items() if values}
+    handshakes = [(row.get("ssl_sess"), row.get("ssl_reused_sess")) for row in fronts]
+    pairs = [(int(full), int(resumed)) for full, resumed in handshakes if full and resumed]
     if pairs:
         resumed = sum(again for _, again in pairs)
-        found |= {"tls_handshakes": sum(full for full, _ in pairs) + resumed, "tls_resumed": resumed}
-    return found
+        counts |= {"tls_handshakes": sum(full for full, _ in pairs) + resumed, "tls_resumed": resumed}
+    return counts
 
 
-def _info(system: System, check: Check) -> Reading:
+def _read_info(system: System, check: Check) -> Reading:
     name = given(check, "name")
     text = run(system, check, ["sh", "-c", f"echo 'show info' | socat - UNIX-CONNECT:{SOCKET}"])
     rows = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
@@ -127,36 +141,44 @@ def _info(system: System, check: Check) -> Reading:
     return compared(check, rows.get(name, ABSENT).strip())
 
 
-def _config(system: System, check: Check) -> Reading:
-    words = given(check, "name").split()
+def _read_config(system: System, check: Check) -> Reading:
+    directive = given(check, "name").split()
     running = [process for process in processes(system, check) if re.match(r"(\S*/)?haproxy( |$)", process.title)]
     files = list(dict.fromkeys(file for process in running for file in re.findall(r" -f (\S+)", process.title)))
     if not files:
         raise UnreadableError("no HAProxy with a configuration file runs")
-    found = list(_values(run(system, check, ["cat", *files]), words, check.context))
+    values = list(_find_values(run(system, check, ["cat", *files]), directive, check.context))
     if check.among:
-        found = [check.value if f" {check.value} " in f" {line} " else line for line in found]
-    read = compared(check, joined(found) if found else ABSENT)
+        values = [check.value if f" {check.value} " in f" {line} " else line for line in values]
+    result = compared(check, joined(values) if values else ABSENT)
     written = int(run(system, check, ["stat", "-c", "%Y", files[0]]))
-    if read.ok and max(reading.started(system, check, [process.pid for process in running])) + CLOCK_S < written:
+    if result.ok and max(reading.started(system, check, [process.pid for process in running])) + CLOCK_S < written:
         detail = f"{files[0]} was written after the newest HAProxy had started: it is not what it runs"
-        return wrong(check, read.observed, detail)
-    return read
+        return wrong(check, result.observed, detail)
+    return result
 
 
-def _values(text: str, words: Sequence[str], context: str | None) -> Iterator[str]:
-    """The rest of every line that begins with these words, or `set` where there is none, in sections of that kind, or in the one of that name."""
+def _find_values(text: str, directive: Sequence[str], context: str | None) -> Iterator[str]:
+    """Yield the arguments of every line with a directive, or `set` where it has none.
+
+    The line stands in a section whose kind or name is `context`; None = in any section.
+    """
     section = [""]
     for line in text.splitlines():
         parts = line.split()
         if parts and not line[0].isspace() and not line.startswith("#"):
             section = parts
-        elif parts[: len(words)] == list(words) and context in (None, section[0], " ".join(section)):
-            yield " ".join(parts[len(words) :]) or "set"
+        elif parts[: len(directive)] == list(directive) and context in (None, section[0], " ".join(section)):
+            yield " ".join(parts[len(directive) :]) or "set"
 
 
 def count(process: Process) -> Mapping[str, int]:
-    """Return requests and handshakes as a HAProxy counts them; empty where it has no socket yet. Raises OSError."""
+    """Return the counts of requests and handshakes; an empty mapping while there is no socket.
+
+    Raises:
+        OSError: when the socket does not answer.
+
+    """
     path = process.inside(SOCKET)
     if path is None or not path.exists():
         return {}
@@ -169,18 +191,27 @@ COUNT_SCRIPT = f"""if [ -S {SOCKET} ]; then
 fi"""
 
 
-def count_workers(found: Sequence[tuple[int, str]]) -> int:
-    """Count threads: as many workers as threads; of two processes with `-W` one is the master, a thread that serves nobody."""
-    own = [
-        (threads, title.split()) for threads, title in found if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy"
+def count_workers(processes: Sequence[tuple[int, str]]) -> int:
+    """Count the threads that serve, without those of masters.
+
+    Of two processes with `-W`, one is the master, whose single thread serves nothing.
+
+    Args:
+        processes: (threads, command line) of processes.
+
+    """
+    proxies = [
+        (threads, title.split())
+        for threads, title in processes
+        if title.split(" ", 1)[0].rpartition("/")[2] == "haproxy"
     ]
-    return sum(threads for threads, _ in own) - sum("-W" in words for _, words in own) // 2
+    return sum(threads for threads, _ in proxies) - sum("-W" in arguments for _, arguments in proxies) // 2
 
 
 READBACKS = {
-    "haproxy": ReadbackKind(read=_info, spoken="show info: {name}", workers={"Nbthread": "threads"}),
+    "haproxy": ReadbackKind(read=_read_info, spoken="show info: {name}", workers={"Nbthread": "threads"}),
     "haproxy-config": ReadbackKind(
-        read=_config, possible=frozenset({"context", "among"}), spoken="{name} in its running configuration"
+        read=_read_config, possible=frozenset({"context", "among"}), spoken="{name} in its running configuration"
     ),
 }
 
@@ -188,28 +219,50 @@ READBACKS = {
 HOME = "/var/lib/haproxy"
 CONFIG = f"{HOME}/conf/haproxy.cfg"
 FD_CEILING = 1_048_576
-"""Above it a HAProxy that chooses its own maximum would reserve memory for connections that nobody opens."""
+"""The limit of open files above which HAProxy, by its own maximum, would reserve memory that no connection uses."""
 ARGUMENTS = ("-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg")
 TIMEOUTS = {"timeout connect": "5s", "timeout client": "50s", "timeout server": "50s"}
-"""HAProxy has none of its own and warns of it: these are what its documentation and Debian's file begin with."""
+"""The timeouts with which HAProxy's documentation and Debian's file begin.
+
+HAProxy itself has no defaults for them, and warns where they are missing.
+"""
 
 Sections = Mapping[str, Mapping[str, str]]
-"""Section → directive → its arguments, beside what the routes make of it; `server`: of each server's line."""
+"""The directives of each section with their arguments, besides those that the routes result in.
+
+The section `server` is for each server's line.
+"""
 SECTIONS: Sections = {"global": {}, "defaults": TIMEOUTS, "frontend": {}, "backend": {}, "server": {}}
 
 
 def realise(context: Context) -> Realisation:
+    """Return the HAProxy with a configuration that serves the Gateways of its class.
+
+    Raises:
+        UsageError: for what cannot be written for HAProxy.
+        NotMeasurableError: for more threads than the container has CPUs.
+
+    """
     ports = served_natively(context, "haproxy", ARGUMENTS)
-    found = settings.sections("ConfigMap/haproxy", context.objects.configmaps.get("haproxy", {}), SECTIONS)
-    if (threads := found["global"].get("nbthread", "")).isdecimal():
+    sections = settings.sections("ConfigMap/haproxy", context.objects.configmaps.get("haproxy", {}), SECTIONS)
+    if (threads := sections["global"].get("nbthread", "")).isdecimal():
         refuse_workers("ConfigMap/haproxy: global.nbthread", int(threads), context, "threads")
-    return started(context, ports, found, "HAProxy")
+    return started(context, ports, sections, "HAProxy")
 
 
 def started(context: Context, ports: Sequence[Served], sections: Sections, proxy: str, slots: int = 0) -> Realisation:
-    """A HAProxy that serves these ports, with a maximum where a process may have very many open files. UsageError for what cannot be written.
+    """Return a HAProxy that serves these ports, with a maximum where a process may have very many open files.
 
-    `proxy`: its name in what is refused; `slots`: servers that a backend has room for.
+    Args:
+        context: the container.
+        ports: the ports.
+        sections: the further directives of each section.
+        proxy: the name of the system, for error messages.
+        slots: the number of servers that a backend has room for.
+
+    Raises:
+        UsageError: for what cannot be written.
+
     """
     find_program(context.container.place, "haproxy")
     if context.open_files > FD_CEILING:
@@ -228,55 +281,60 @@ def started(context: Context, ports: Sequence[Served], sections: Sections, proxy
             {
                 "port": served.port,
                 "certificates": [pems[name] for name in served.secrets],
-                "ways": [way for host in served.ordered for way in _ways(host, served.hosts[host], names)],
+                "ways": [way for host in served.ordered for way in _list_ways(host, served.hosts[host], names)],
             }
             for served in ports
         ],
         backends=[
             {
                 "name": names[place],
-                "headers": {name: _quoted(value.replace("%", "%%")) for name, value in rule.headers.items()},
+                "headers": {name: _quote(value.replace("%", "%%")) for name, value in rule.headers.items()},
                 "servers": members[rule.backend] if rule.backend else (),
             }
             for place, rule in rules.items()
         ],
     )
-    pairs = {pems[name]: found["tls.crt"] + found["tls.key"] for name, found in certificates.items()}
+    pairs = {pems[name]: files["tls.crt"] + files["tls.key"] for name, files in certificates.items()}
     return Realisation(
         command=("haproxy", "-W", "-db", "-f", CONFIG),
         env=context.container.env,
         files={CONFIG: text, f"{Path(SOCKET).parent}/.keep": "", **pairs},
         checker=("haproxy", "-c", "-f", CONFIG),
-        stop_signal=signal.SIGUSR1,  # soft-stop, the images' own
+        stop_signal=signal.SIGUSR1,  # soft-stop, as the images have it
     )
 
 
-def _ways(host: str, entries: Sequence[Entry], names: Mapping[str, str]) -> Iterator[str]:
-    """`BACKEND if CONDITIONS`, a line for each form of a path."""
+def _list_ways(host: str, entries: Sequence[Entry], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield `BACKEND if CONDITIONS` for each form of each path of a host."""
     suffix = host.removeprefix("*")
     name = "hdr(host),field(1,:),lower"
     by_host = "" if host == ANY else f"{{ {name} -m end {suffix} }}" if suffix != host else f"{{ {name} {host} }}"
     for entry in entries:
-        for by_path in _paths(entry.match):
+        for by_path in _match_paths(entry.match):
             conditions = " ".join(filter(None, (by_host, by_path)))
             yield f"{names[entry.rule.place]}{f' if {conditions}' if conditions else ''}"
 
 
-def _paths(match: Match) -> list[str]:
+def _match_paths(match: Match) -> list[str]:
     if match.path_kind == "Exact":
-        return [f"{{ path {_quoted(match.path)} }}"]
+        return [f"{{ path {_quote(match.path)} }}"]
     stem = match.path.rstrip("/")
-    return [f"{{ path {_quoted(stem)} }}", f"{{ path_beg {_quoted(stem + '/')} }}"] if stem else [""]
+    return [f"{{ path {_quote(stem)} }}", f"{{ path_beg {_quote(stem + '/')} }}"] if stem else [""]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", r"'\''") + "'"
 
 
 class MasterControl:
-    """A HAProxy with a master (`-W`): a new configuration is written, and the master told (SIGUSR2); its new worker answers on the socket.
+    """The `lab.systems.system.Control` of a HAProxy with a master (`-W`).
 
-    See `lab.systems.system.Control`.
+    A new configuration is written, and the master is signalled (SIGUSR2). Its new worker then answers on the socket.
+
+    Args:
+        process: the container of the HAProxy.
+        interval_s: the minimum time in seconds between two reloads.
+
     """
 
     looks_once_more = False
@@ -286,15 +344,27 @@ class MasterControl:
         self._before = ""
 
     def started(self) -> Loading | None:
-        """It is a HAProxy at once: when it began is not seen."""
+        """Return the load of the start, whose beginning is not observed: the main process is a HAProxy at once."""
         self._before = ""
         return Loading(None, 1) if self._process.pid is not None else None
 
     def serving(self, loading: Loading) -> bool:
+        """Return whether another process than before the load answers on the socket.
+
+        Raises:
+            MeasuringError: when the container has ended.
+
+        """
         pid_of(self._process, "served")
         return serving(self._process) not in ("", self._before)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        """Write the changed files of the configuration and signal the master; return None where nothing changed.
+
+        Raises:
+            MeasuringError: when the container has ended.
+
+        """
         main, folder = pid_of(self._process, "took a reload"), str(Path(CONFIG).parent)
         self._before = serving(self._process)
         if not write_changed(self._process, {path: text for path, text in files.items() if path.startswith(folder)}):
@@ -304,6 +374,7 @@ class MasterControl:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
+        """Return the size of the configuration file in bytes."""
         return bytes_of(self._process, [CONFIG])
 
 
@@ -313,7 +384,7 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="endpoints change by a reload",
     control=MasterControl,
-    renew=by_signal(signal.SIGUSR2),  # as its master is told
+    renew=by_signal(signal.SIGUSR2),  # the signal for the master
     counters=count,
     count_script=COUNT_SCRIPT,
     parse_counts=parse_counts,

@@ -1,1 +1,1 @@
-"""haproxytech's Kubernetes Ingress Controller."""
+"""The Kubernetes Ingress Controller of haproxytech, whose proxy is a HAProxy."""

@@ -1,7 +1,13 @@
-"""haproxytech's Kubernetes Ingress Controller 3.2 as a HAProxy with its defaults: *directive-equivalent, not the controller*.
+"""haproxytech's Kubernetes Ingress Controller 3.2 as a HAProxy: *directive-equivalent, not the controller*.
 
-What is missing: the controller process, its maps of hosts and paths (conditions stand here instead), its changes by the runtime API (a reload
-does it here), and the HAProxy of its image (3.2; the one on PATH runs). Facts: its haproxy.cfg and pkg/haproxy/env/defaults.go, pkg/annotations.
+The following is missing:
+
+- the controller process
+- its maps of hosts and paths, which are conditions here
+- its changes by the runtime API, which are reloads here
+- the HAProxy of its image (3.2); the one on PATH runs
+
+The facts come from its haproxy.cfg, pkg/haproxy/env/defaults.go and pkg/annotations.
 """
 
 from __future__ import annotations
@@ -33,7 +39,10 @@ from lab.systems.system import (
 CONTROLLER = "haproxy.org/ingress-controller"
 
 KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
-"""Keys of its ConfigMap, with its own defaults. A flag is there or not, a switch becomes `no …` where it is false."""
+"""The keys of its ConfigMap, with its own defaults.
+
+A key of kind `flag` results in its directive only if it is true; one of kind `switch` becomes `no …` if it is false.
+"""
 
 _ARGUMENTS = (
     "--configmap",
@@ -46,13 +55,20 @@ _ARGUMENTS = (
 
 
 def realise(context: Context) -> Realisation:
+    """Return the HAProxy on PATH with the controller's configuration.
+
+    Raises:
+        UsageError: for arguments, keys and routes that cannot be honoured here.
+        NotMeasurableError: for more threads than the container has CPUs.
+
+    """
     container = context.container
-    at = f"{container.place}.args"
+    args_place = f"{container.place}.args"
     expect(container, not container.command, "no command", "haproxy-ingress")
-    given = arguments(container, container.args, _ARGUMENTS)
+    flags = arguments(container, container.args, _ARGUMENTS)
     fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
-    refuse_unknown(CONTROLLER, context.objects.classes.values(), at, fault)
-    place, data = configmap_of(at, given.get("--configmap", ""), context)
+    refuse_unknown(CONTROLLER, context.objects.classes.values(), args_place, fault)
+    place, data = configmap_of(args_place, flags.get("--configmap", ""), context)
     values = filled(place, data, KEYS)
     if values["nbthread"].isdecimal():
         threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
@@ -62,35 +78,52 @@ def realise(context: Context) -> Realisation:
     if not slots.isdecimal():
         raise UsageError(f"{place}: scale-server-slots", f"expected a number, got {slots!r}", "42 is its default")
     ports = context.objects.served_ingresses(8080, 8443)
-    return started(context, ports, _sections(place, values), "haproxytech's controller", int(slots))
+    return started(context, ports, _render_sections(place, values), "haproxytech's controller", int(slots))
 
 
-def _sections(place: str, values: Mapping[str, str]) -> Sections:
-    """Of all keys with their values, empty = left out. UsageError for what is neither true nor false."""
+def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
+    """Return the directives for the values of all keys; an empty value is left out.
+
+    A value that must be true or false and is neither is a UsageError.
+    """
     frontend = {
         "http-request set-var(txn.base)": "base",
         "http-request set-header X-Forwarded-Proto": "https if { ssl_fc }",
     }
-    found: dict[str, dict[str, str]] = {"global": {}, "defaults": {}, "frontend": frontend, "backend": {}, "server": {}}
+    sections: dict[str, dict[str, str]] = {
+        "global": {},
+        "defaults": {},
+        "frontend": frontend,
+        "backend": {},
+        "server": {},
+    }
     for name, key in KEYS.items():
         text = values[name].strip()
         if not key.section or not text:
             continue
         if key.kind == "text":
-            found[key.section][key.directive] = text
+            sections[key.section][key.directive] = text
         elif text in ("true", "false"):
             if text == "true" or key.kind == "switch":
-                found[key.section][key.directive if text == "true" else f"no {key.directive}"] = ""
+                sections[key.section][key.directive if text == "true" else f"no {key.directive}"] = ""
         else:
             raise UsageError(f"{place}: {name}", f"expected true or false, got {text!r}", "correct it")
     for name, section in (("global-config-snippet", "global"), ("backend-config-snippet", "backend")):
-        found[section] |= {line.strip(): "" for line in values[name].splitlines() if line.strip()}
-    found["global"] |= {"ssl-default-bind-options": "no-sslv3 no-tls-tickets no-tlsv10", "stats timeout": "36s"}
-    return found
+        sections[section] |= {line.strip(): "" for line in values[name].splitlines() if line.strip()}
+    sections["global"] |= {"ssl-default-bind-options": "no-sslv3 no-tls-tickets no-tlsv10", "stats timeout": "36s"}
+    return sections
 
 
 def capped(threads: int, limit: Fraction | None) -> int:
-    """What it makes of so many threads that it is asked for: at most GOMAXPROCS, which automaxprocs sets (pkg/annotations/global/nbthread.go)."""
+    """Return the number of threads that the controller uses when so many are configured.
+
+    That is at most GOMAXPROCS, which automaxprocs sets (pkg/annotations/global/nbthread.go).
+
+    Args:
+        threads: the configured number.
+        limit: the CPU limit; None = no limit.
+
+    """
     return min(threads, limit_down(limit, None) or threads)
 
 
@@ -99,8 +132,8 @@ SYSTEM = ProxySystem(
     image="haproxytech/kubernetes-ingress",
     realise=realise,
     note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
-    control=lambda process: MasterControl(process, 5.0),  # its --sync-period, unless told otherwise
-    renew=by_signal(signal.SIGUSR2),  # as its master is told
+    control=lambda process: MasterControl(process, 5.0),  # the default of its --sync-period
+    renew=by_signal(signal.SIGUSR2),  # the signal for its master
     counters=haproxy.count,
     migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),

@@ -1,1 +1,1 @@
-"""OKD's router, which is a HAProxy that reads OpenShift's Routes."""
+"""OKD's router, whose proxy is a HAProxy, and which reads OpenShift's Routes."""

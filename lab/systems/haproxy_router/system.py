@@ -1,16 +1,24 @@
 """OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
 
-What is missing: the router process, which watches an API server and admits Routes (`routing` stands in), its metrics, and that it is not ready any more
-during its graceful shutdown delay. The bash script `router.bash` beside this file stands in for what it does to HAProxy.
+The router process is missing. It watches an API server and admits Routes (`routing` stands in for that), it has metrics, and
+it is not ready any more during its graceful shutdown delay. The bash script `router.bash` in this folder stands in for what the
+router does to HAProxy.
 
-Its configuration and maps are in the shape that OKD's router gives them, written for HAProxy 2.6 and later, from the facts of openshift/router's
-haproxy-config.template. Hosts are looked for in maps of regular expressions, one after the other, which is why the number of routes matters. Port 443 is a
-TCP frontend that reads the SNI: passthrough goes to the backend as it is; the rest, over a unix socket with PROXY protocol, to frontends that end TLS and
-begin HTTP; re-encrypt opens TLS again to the backend, whose certificate it verifies. One backend per route, health checks only where a route has more than
-one endpoint. What differs: no `daemon` (the script runs it), no statistics page, and the health port, which is the router process's own, is HAProxy's.
+The configuration and its maps have the shape that OKD's router gives them. They are written for HAProxy 2.6 and later, from
+the facts of openshift/router's haproxy-config.template:
 
-The target `apiserver` runs the router itself, its Go process, template and HAProxy, where you name the files of its image: its source is in no
-package registry, and the image is not fetched unasked (LAB_IMAGES: `haproxy-router: …`). Never run by us on that target.
+- Hosts are looked up in maps of regular expressions, one after the other, which is why the number of routes matters.
+- Port 443 is a TCP frontend that reads the SNI. Passthrough goes to the backend as it is. The rest goes over a unix socket
+  with PROXY protocol to frontends that end TLS and begin HTTP.
+- Re-encrypt opens TLS again to the backend, whose certificate it verifies.
+- There is one backend per route, with health checks only where the route has several endpoints.
+
+Three things differ: there is no `daemon` (the script runs HAProxy) and no statistics page, and HAProxy serves the health port,
+which belongs to the router process otherwise.
+
+The target `apiserver` runs the router itself, with its Go process, template and HAProxy, if you name the files of its image
+(LAB_IMAGES: `haproxy-router: …`). Its source is in no package registry, and the lab does not fetch the image unless you name
+it. We have never run it on that target.
 """
 
 from __future__ import annotations
@@ -56,15 +64,18 @@ IMAGE, NAME = "origin-haproxy-router", "haproxy-router"
 CERTIFICATE = f"{HOME}/router/certs/default.pem"
 SCRIPT, INSIDE = Path(__file__).with_name("router.bash"), f"{HOME}/router.bash"
 _CHECKED = f'mkdir -p {HOME}/run "${{0%/*}}"; cat "$1/tls.crt" "$1/tls.key" >"$0"; shift; exec "$@"'
-"""The script's own beginning, then what follows."""
+"""The beginning of router.bash, followed by the checker's command."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")
-"""Folders of its image that every container has a copy of, on the target `apiserver`."""
+"""The folders of its image that every container has a copy of, on the target `apiserver`."""
 SPARE_FDS = 100
-"""Open files that HAProxy needs beside two per connection: listeners, pollers, its socket (29 with two threads)."""
+"""The open files that HAProxy needs besides two per connection.
+
+They are for listeners, pollers and its socket (29 with two threads).
+"""
 
 Form = tuple[str, str]
-"""A regular expression, and what it asks for in words."""
+"""A regular expression, and a description of the texts that it matches."""
 _ANY: Form = ("", "any text")
 _NUMBER: Form = (r"[1-9]\d{0,8}", "a positive integer")
 _TRUTH: Form = (r"true|TRUE|1|false|FALSE|0", "true or false")
@@ -85,7 +96,10 @@ TIMES = {
     "timeout http-keep-alive": ("ROUTER_SLOWLORIS_HTTP_KEEPALIVE", "300s"),
     "timeout tunnel": ("ROUTER_DEFAULT_TUNNEL_TIMEOUT", "1h"),
 }
-"""Directive of the section `defaults` → the variable that sets it, and the router's own value (haproxy-config.template)."""
+"""The timeouts of the section `defaults`: directive → the variable that sets it, and the router's own value.
+
+The values are those of haproxy-config.template.
+"""
 OPTIONS = {
     "option dontlognull": "ROUTER_DONT_LOG_NULL",
     "option http-ignore-probes": "ROUTER_HTTP_IGNORE_PROBES",
@@ -93,7 +107,7 @@ OPTIONS = {
     "option abortonclose": "ROUTER_ABORT_ON_CLOSE",
     "compression algo gzip": "ROUTER_ENABLE_COMPRESSION",
 }
-"""The same of those that are there or not."""
+"""The variables that switch a directive of the section `defaults` on, by that directive."""
 VARIABLES: Mapping[str, tuple[Form, str | None]] = {
     "ROUTER_SERVICE_HTTP_PORT": (_NUMBER, "80"),
     "ROUTER_SERVICE_HTTPS_PORT": (_NUMBER, "443"),
@@ -106,7 +120,7 @@ VARIABLES: Mapping[str, tuple[Form, str | None]] = {
     "SSL_MIN_VERSION": (_ANY, "TLSv1.2"),
     "ROUTER_CIPHERS": (_ANY, None),
     "ROUTER_CIPHERSUITES": (_ANY, None),
-    **{name: (_TIME, own) for name, own in TIMES.values()},
+    **{name: (_TIME, value) for name, value in TIMES.values()},
     **dict.fromkeys(OPTIONS.values(), (_TRUTH, "")),
     "ROUTER_COMPRESSION_MIME": (_ANY, "text/html text/plain text/css"),
     "ROUTER_SYSLOG_ADDRESS": (_SYSLOG, ""),
@@ -122,46 +136,60 @@ VARIABLES: Mapping[str, tuple[Form, str | None]] = {
     "ROUTER_GRACEFUL_SHUTDOWN_DELAY": (
         _ANY,
         "45s",
-    ),  # from SIGTERM until it tells its HAProxy to end: what cloud balancers take to notice
+    ),  # from SIGTERM until it ends its HAProxy: the time that cloud balancers take to notice
     "RELOAD_INTERVAL": (_ANY, "5s"),
     "DEFAULT_CERTIFICATE_DIR": (_ANY, None),
     ROUTE_LABELS: ((r"[\w./-]+=[\w.-]+(,[\w./-]+=[\w.-]+)*", "KEY=VALUE,…"), ""),
-    # What it calls itself.
+    # The router's own name and namespace.
     "ROUTER_SERVICE_NAME": (_ANY, ""),
     "ROUTER_SERVICE_NAMESPACE": (_ANY, ""),
-    # Another value would need what is not here.
+    # Any other value would need what is not here.
     "ROUTER_METRICS_TYPE": (("haproxy", ""), "haproxy"),
     "ROUTER_SET_FORWARDED_HEADERS": (("append", ""), "append"),
     "ROUTER_DISABLE_HTTP2": (("true", ""), "true"),
 }
-"""Variable → its form and the router's own default, which an empty one of a form means, too; None = it must be there. No words for the form: only that."""
+"""The variables that the lab honours: name → the form of the value, and the router's own default.
+
+An empty value of a form also means the default. A default of None = the variable must be there. A form without a description
+allows only its own text.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A route with what is behind it."""
+    """A route with the endpoints that it leads to."""
 
     route: HostRoute
     endpoints: tuple[Member, ...]
 
     @property
     def name(self) -> str:
+        """The name of its HAProxy backend, as the router gives it."""
         prefix = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}
         return f"{prefix[self.route.tls]}:{self.route.namespace}:{self.route.name}"
 
 
 def realise(context: Context) -> Realisation:
+    """Return the HAProxy on PATH with the router's configuration, started by the script.
+
+    Raises:
+        UsageError: for variables that cannot be honoured here.
+        NotMeasurableError: for more threads or open files than the container has here.
+
+    """
     container = context.container
     expect(container, not (container.command or container.args), "neither command nor args", NAME)
     find_program(container.place, "haproxy")
     place = f"{container.place}.env"
-    env = _read(place, container.env)
+    env = _read_variables(place, container.env)
     settings = {
         "http_port": env["ROUTER_SERVICE_HTTP_PORT"],
         "https_port": env["ROUTER_SERVICE_HTTPS_PORT"],
         "stats_port": env["STATS_PORT"],
         "threads": env["ROUTER_THREADS"] or None,
-        "max_connections": _max_connections(f"{place}[ROUTER_MAX_CONNECTIONS]", env["ROUTER_MAX_CONNECTIONS"], context),
+        "max_connections": _read_max_connections(
+            f"{place}[ROUTER_MAX_CONNECTIONS]", env["ROUTER_MAX_CONNECTIONS"], context
+        ),
         "hard_stop_after": env["ROUTER_HARD_STOP_AFTER"] or None,
         "fd_limit": FD_CEILING if context.open_files > FD_CEILING else None,
         "balance": env["ROUTER_LOAD_BALANCE_ALGORITHM"],
@@ -169,7 +197,7 @@ def realise(context: Context) -> Realisation:
         "min_tls": env["SSL_MIN_VERSION"],
         "ciphers": env["ROUTER_CIPHERS"],
         "ciphersuites": env["ROUTER_CIPHERSUITES"],
-        "defaults": _defaults(env),
+        "defaults": _render_defaults(env),
         "log": "",
         "inspect_delay": env["ROUTER_INSPECT_DELAY"],
         "check_interval": env["ROUTER_BACKEND_CHECK_INTERVAL"],
@@ -181,21 +209,21 @@ def realise(context: Context) -> Realisation:
     }
     if threads := env["ROUTER_THREADS"]:
         refuse_workers(f"{place}[ROUTER_THREADS]", int(threads), context, "threads")
-    if address := env["ROUTER_SYSLOG_ADDRESS"]:  # whatever the host, it goes to a sink of the lab's own
+    if address := env["ROUTER_SYSLOG_ADDRESS"]:  # whatever the host, the log goes to a sink of the lab
         settings["log"] = f"log {NODE_ADDRESS}:{address.rpartition(':')[2]} local1 {env['ROUTER_LOG_LEVEL']}"
     if settings["accept_proxy"] and not context.objects.role("balancer"):
         fault = "nobody in front of the router speaks the PROXY protocol: nothing would be served"
         remedy = "the variant okd-load-balancer+okd-use-proxy-protocol has a load balancer that does"
         raise UsageError(f"{place}[ROUTER_USE_PROXY_PROTOCOL]", fault, remedy)
-    if (asked := env["ROUTER_MUTUAL_TLS_AUTH"]) not in ("", "none"):
+    if (client_auth := env["ROUTER_MUTUAL_TLS_AUTH"]) not in ("", "none"):
         if not (ca := env["ROUTER_MUTUAL_TLS_AUTH_CA"]):
-            fault = f"{asked}, and no ROUTER_MUTUAL_TLS_AUTH_CA"
+            fault = f"{client_auth}, and no ROUTER_MUTUAL_TLS_AUTH_CA"
             raise UsageError(f"{place}[ROUTER_MUTUAL_TLS_AUTH]", fault, "name its file")
-        settings["clients"] = f" verify {asked} ca-file {ca}"
-    delay_s = _seconds(f"{place}[ROUTER_GRACEFUL_SHUTDOWN_DELAY]", env["ROUTER_GRACEFUL_SHUTDOWN_DELAY"])
+        settings["clients"] = f" verify {client_auth} ca-file {ca}"
+    delay_s = _parse_seconds(f"{place}[ROUTER_GRACEFUL_SHUTDOWN_DELAY]", env["ROUTER_GRACEFUL_SHUTDOWN_DELAY"])
     interval = reload_interval_s(f"{place}[RELOAD_INTERVAL]", env["RELOAD_INTERVAL"])
-    wanted = route_labels(env[ROUTE_LABELS])
-    routes = [route for route in context.objects.host_routes if wanted.items() <= route.labels.items()]
+    labels = route_labels(env[ROUTE_LABELS])
+    routes = [route for route in context.objects.host_routes if labels.items() <= route.labels.items()]
     members = (context.objects.members(route.service, route.port, context.addresses) for route in routes)
     certificates = env["DEFAULT_CERTIFICATE_DIR"]
     return Realisation(
@@ -207,35 +235,38 @@ def realise(context: Context) -> Realisation:
     )
 
 
-def _read(place: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Variable → what it says, else the router's default. UsageError for one that is missing, of another form, or that nothing here would honour."""
-    found: dict[str, str] = {}
+def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of every variable in `VARIABLES`, or the router's default.
+
+    A variable that is missing, of another form, or not honoured here is a UsageError.
+    """
+    values: dict[str, str] = {}
     for name, (form, default) in VARIABLES.items():
-        value = given.get(name, default)
+        value = env.get(name, default)
         if value is None:
             raise UsageError(place, f"'{name}' is missing", "as in manifests/base/haproxy-router")
         if form is not _ANY:
             _refuse_unlike(f"{place}[{name}]", value, form)
             value = value or default or ""
-        found[name] = value
-    if strange := next((name for name in given if name not in VARIABLES), None):
+        values[name] = value
+    if strange := next((name for name in env if name not in VARIABLES), None):
         remedy = f"{did_you_mean(strange, VARIABLES)} (or --target kind)"
         raise UsageError(place, f"the local target does not honour {strange}", remedy)
-    return found
+    return values
 
 
 def _refuse_unlike(place: str, text: str, form: Form) -> None:
-    """UsageError for a text that is neither empty nor of this form."""
-    pattern, wanted = form
-    if wanted and text and not re.fullmatch(pattern, text):
-        raise UsageError(place, f"expected {wanted}, got {text!r}", "correct it")
-    if not wanted and text != pattern:
+    """Raise UsageError for a text that is neither empty nor of this form."""
+    pattern, description = form
+    if description and text and not re.fullmatch(pattern, text):
+        raise UsageError(place, f"expected {description}, got {text!r}", "correct it")
+    if not description and text != pattern:
         fault = f"only {pattern!r} can be had here, got {text!r}"
         raise UsageError(place, fault, "remove it, or use --target kind")
 
 
-def _defaults(env: Mapping[str, str]) -> list[str]:
-    """Lines of the section `defaults`."""
+def _render_defaults(env: Mapping[str, str]) -> list[str]:
+    """Return the lines of the section `defaults`."""
     lines = [f"{directive} {env[name]}" for directive, (name, _) in TIMES.items()]
     lines += [line for line, name in OPTIONS.items() if env[name] in _TRUE]
     if env["ROUTER_SYSLOG_ADDRESS"]:
@@ -246,18 +277,26 @@ def _defaults(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _max_connections(place: str, text: str, context: Context) -> int | None:
-    """None = `auto`: as many as the limit of open files allows, by HAProxy's own reckoning."""
+def _read_max_connections(place: str, text: str, context: Context) -> int | None:
+    """Return the maximum number of connections.
+
+    None = `auto`: HAProxy itself calculates as many as the limit of open files allows.
+    """
     if text in ("", "auto"):
         return None
     _refuse_unlike(place, text, _NUMBER)
-    refuse_open_files(place, 2 * int(text) + SPARE_FDS, context, asked=f"{text} connections")
+    refuse_open_files(place, 2 * int(text) + SPARE_FDS, context, consumer=f"{text} connections")
     return int(text)
 
 
 def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[str, str]:
-    """Path → text of the configuration, its maps and its error page. `settings`: what the router's environment says, by the
-    template's names; None = the directive is left out, which leaves HAProxy its own default.
+    """Return path → text of the configuration, its maps and its error page.
+
+    Args:
+        settings: the settings of the router's environment, by their names in the template. None = the directive is left
+            out, so HAProxy's own default applies.
+        backends: the routes with their endpoints.
+
     """
     terminated = [item for item in backends if item.route.tls in ("edge", "reencrypt")]
     passed = [item for item in backends if item.route.tls == "passthrough"]
@@ -277,28 +316,33 @@ def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[
     )
     return {
         f"{CONF}/haproxy.config": config,
-        f"{CONF}/os_http_be.map": _map(f"{_base(item.route)} {item.name}" for item in plain),
-        f"{CONF}/os_route_http_redirect.map": _map(f"{_base(item.route)} 1" for item in redirected),
-        f"{CONF}/os_edge_reencrypt_be.map": _map(f"{_base(item.route)} {item.name}" for item in terminated),
-        f"{CONF}/os_sni_passthrough.map": _map(rf"^{_literal(item.route.host)}\.?$ 1" for item in passed),
-        f"{CONF}/os_tcp_be.map": _map(f"{_base(item.route)} {item.name}" for item in passed),
-        f"{CONF}/cert_config.map": "",  # no route has a certificate of its own
+        f"{CONF}/os_http_be.map": _render_map(f"{_match_route(item.route)} {item.name}" for item in plain),
+        f"{CONF}/os_route_http_redirect.map": _render_map(f"{_match_route(item.route)} 1" for item in redirected),
+        f"{CONF}/os_edge_reencrypt_be.map": _render_map(
+            f"{_match_route(item.route)} {item.name}" for item in terminated
+        ),
+        f"{CONF}/os_sni_passthrough.map": _render_map(rf"^{_escape(item.route.host)}\.?$ 1" for item in passed),
+        f"{CONF}/os_tcp_be.map": _render_map(f"{_match_route(item.route)} {item.name}" for item in passed),
+        f"{CONF}/cert_config.map": "",  # routes have no certificates here
         f"{CONF}/error-page-503.http": _UNAVAILABLE,
     }
 
 
-def _map(lines: Iterable[str]) -> str:
-    """One regular expression and value per line, last in the alphabet first, so that a longer path comes before its prefix."""
+def _render_map(lines: Iterable[str]) -> str:
+    """Return a map with one regular expression and value per line.
+
+    The lines are in reverse alphabetical order, so that a longer path comes before its prefix.
+    """
     return "".join(f"{line}\n" for line in sorted(lines, reverse=True))
 
 
-def _base(route: HostRoute) -> str:
-    """What matches host, port and path of a request."""
-    return rf"^{_literal(route.host)}\.?(:[0-9]+)?{_literal(route.path)}(/.*)?$"
+def _match_route(route: HostRoute) -> str:
+    """Return the regular expression for host, port and path of a request."""
+    return rf"^{_escape(route.host)}\.?(:[0-9]+)?{_escape(route.path)}(/.*)?$"
 
 
-def _literal(text: str) -> str:
-    """As Go quotes it: without a backslash before `-`, which re.escape writes."""
+def _escape(text: str) -> str:
+    """Escape a text for a regular expression like Go does: without a backslash before `-`, which re.escape writes."""
     return re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", text)
 
 
@@ -309,7 +353,12 @@ _UNAVAILABLE = (
 
 
 def renew(process: Process) -> None:
-    """A reload as the router asks for one."""
+    """Request a reload like the router does.
+
+    Raises:
+        MeasuringError: when the script ends or does not accept the request in time.
+
+    """
     router, deadline = RouterControl(process, 0.0), time.monotonic() + TAKEN_S
     while not router.ask():
         if process.pid is None or time.monotonic() > deadline:
@@ -318,35 +367,49 @@ def renew(process: Process) -> None:
 
 
 def control(process: Process) -> RouterControl:
+    """Return the handle with the reload interval of the container's environment."""
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
     return RouterControl(process, reload_interval_s(place, process.started.env["RELOAD_INTERVAL"]))
 
 
 def reload_interval_s(place: str, text: str) -> int:
-    """Seconds of a Go duration. UsageError outside of what OKD allows: 1s to 120s (`spec.tuningOptions.reloadInterval`)."""
-    seconds = _seconds(place, text)
+    """Parse a reload interval, which is a duration in Go's notation, into seconds.
+
+    Args:
+        place: the place of the setting, for the error message.
+
+    Raises:
+        UsageError: outside of what OKD allows, 1s to 120s in whole seconds (`spec.tuningOptions.reloadInterval`).
+
+    """
+    seconds = _parse_seconds(place, text)
     if not 1 <= seconds <= 120 or seconds != int(seconds):
         fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
         raise UsageError(place, fault, "choose whole seconds in that range")
     return int(seconds)
 
 
-def _seconds(place: str, text: str) -> float:
+def _parse_seconds(place: str, text: str) -> float:
     if (seconds := quantities.seconds(text)) is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
 
 
 def syslog_ports(objects: Objects) -> set[int]:
-    """The ports to which routers among these objects would log."""
+    """Return the ports to which routers among these objects would log."""
     containers = (container for pod in objects.pods for container in pod.containers)
     routers = (item for item in containers if is_repository_of(IMAGE, item.repository))
-    found = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)
-    return {int(address.rpartition(":")[2]) for address in found if re.fullmatch(_SYSLOG[0], address)}
+    addresses = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)
+    return {int(address.rpartition(":")[2]) for address in addresses if re.fullmatch(_SYSLOG[0], address)}
 
 
 def realise_router(context: Context) -> Realisation:
-    """The router itself. Refuses more threads than a container has CPUs."""
+    """Return the router itself, for the target `apiserver`.
+
+    Raises:
+        NotMeasurableError: when its files are missing, or for more threads than the container has CPUs.
+
+    """
     container = context.container
     try:
         files = programs.files(NAME, NAME)
@@ -383,14 +446,14 @@ SYSTEM = ProxySystem(
             config="/var/lib/haproxy/conf/haproxy.config",
             about=lambda: f"{NAME}: {programs.files(NAME, NAME).about}",
             complaints=lambda log: words_in(log, KLOG_FAULT),
-            load_lines={'"router reloaded"': "Reloaded"},  # it tells no beginning
-            # No renew: its reloads are the router's own, and no run here has shown them.
+            load_lines={'"router reloaded"': "Reloaded"},  # its log does not report the beginning
+            # No renew: the router decides about its reloads, and no run here has shown them.
         ),
     ),
     config_files=("/var/lib/haproxy/conf/*.config", "/var/lib/haproxy/conf/*.map"),
     interval_variable="RELOAD_INTERVAL",
     definitions=("route-crd.yaml",),
     definitions_of="OKD's router",
-    # Without a number a thread for each CPU that it may use, limit or not; OKD's operator tells the router 4.
+    # Without a number: a thread for each CPU that it may use, whatever the limit. OKD's operator configures 4.
     workers=Workers(rules={IMAGE: all_cpus}, variables=("ROUTER_THREADS",)),
 )

@@ -1,1 +1,1 @@
-"""Apache httpd by itself, configured from Gateway API's objects."""
+"""Apache httpd without a controller, configured from Gateway API's objects."""

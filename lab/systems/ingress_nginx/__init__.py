@@ -1,1 +1,1 @@
-"""ingress-nginx: its ConfigMap's keys, the nginx.conf that they make, and the controller itself."""
+"""ingress-nginx: the keys of its ConfigMap, the nginx.conf that they result in, and the controller itself."""

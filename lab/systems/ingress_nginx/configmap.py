@@ -1,4 +1,6 @@
-"""The ingress-nginx ConfigMap: the keys of `configmap.tsv` beside this file, ingress-nginx 1.15.1's defaults, and what each becomes.
+"""The keys of the ingress-nginx ConfigMap, with the defaults of 1.15.1 and the directives that they become.
+
+They come from the table `configmap.tsv` in this folder, such as the line
 
     keep-alive  int  http  75  keepalive_timeout {}s     →  in the block http: keepalive_timeout 75s;
 
@@ -10,15 +12,17 @@ internal/ingress/controller/config/config.go and template/configmap.go. The colu
     idle           without meaning for what the lab sends, in the real controller too
     controller     the real controller's, as it needs its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
 
-Of tags, `optional`: an empty value leaves the directive out; `tls`: only a load over TLS can show it; `behind`: only behind a load balancer.
-`settings` refuses anything else in a manifest, where the real controller would say nothing. What the controller makes of a value (`decoded`) is Go's:
+The column `tags`: `optional` means that an empty value leaves the directive out, `tls` that only a load over TLS can show the
+key's effect, and `behind` that only a load behind a load balancer can. `settings` refuses anything else in a manifest, where
+the real controller would report nothing. The controller decodes a value (`decoded`) by the rules of Go:
 
     int    0x3C → 60, 0o74 → 60, 1_000 → 1000, -1 → -1, "" → 0; 1e2 and "75s" → the default stays, and a warning is logged
     bool   True → true, 0 → false, "" → false; yes, on → the default stays
     offset 10g → 10g; 10 GB → no directive, and so nginx's own default
 
-Source: github.com/mitchellh/mapstructure v1.5.0 with WeaklyTypedInput (decodeInt, decodeBool), Go's strconv and time, template/configmap.go (lists, codes)
-and template.go (isValidByteSize). Tested against what the controller's own decoder answered. What nginx refuses, nginx says.
+Source: github.com/mitchellh/mapstructure v1.5.0 with WeaklyTypedInput (decodeInt, decodeBool), Go's strconv and time,
+template/configmap.go (lists, codes) and template.go (isValidByteSize). The tests compare the rules with answers of the
+controller's own decoder. What only nginx refuses is left to nginx.
 """
 
 from __future__ import annotations
@@ -35,7 +39,14 @@ from lab.base.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`value` as text; `told` where that is not what the file says; `kept`: the default, since the text is none of its kind."""
+    """The value that the controller decodes from a text.
+
+    Attributes:
+        value: the value, as text.
+        told: the message where the value differs from the text; empty where it does not.
+        kept: whether the value is the default, because the text is not of the key's kind.
+
+    """
 
     value: str
     told: str = ""
@@ -51,13 +62,13 @@ _DIGITS = (
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False", ""}
 
 _LONGEST = 19
-"""Decimal digits of the largest whole number that the controller can hold."""
-_SHOWN = 60
-"""Characters of a text that are told of it."""
+"""The number of decimal digits of the largest integer that the controller can hold."""
+_EXCERPT = 60
+"""The number of characters of a text that a message shows."""
 _OFFSET = re.compile(r"[0-9]+[kKmMgG]?")
 
 
-def _whole(text: str) -> str | None:
+def _parse_int(text: str) -> str | None:
     sign, digits = (text[:1], text[1:]) if text[:1] in ("+", "-") else ("", text)
     base = next((base for form, base in _DIGITS if form.fullmatch(digits)), None)
     if base is None:
@@ -68,29 +79,29 @@ def _whole(text: str) -> str | None:
     return str(number) if -(2**63) <= number < 2**63 else None
 
 
-def _bool(text: str) -> str | None:
+def _parse_bool(text: str) -> str | None:
     return "true" if text in _TRUE else "false" if text in _FALSE else None
 
 
 def items(text: str) -> list[str]:
-    """A list as the controller splits it: at commas, empty fields left out, then trimmed."""
+    """Split a list like the controller does: at commas, without empty fields, and then trimmed."""
     return [item.strip() for item in text.split(",") if item]
 
 
 def codes(text: str) -> list[int]:
-    """Of custom-http-errors, those that the controller takes: whole numbers from 300 to 599."""
+    """Return the codes of custom-http-errors that the controller accepts: integers from 300 to 599."""
     return [number for item in items(text) if (number := _atoi(item)) is not None and 299 < number < 600]
 
 
 def _atoi(text: str) -> int | None:
-    """None where it is no whole number, or longer than any that can be held."""
+    """Return a decimal integer; None where the text is none, or has more digits than the controller can hold."""
     digits = text.lstrip("+-").lstrip("0")
     if not re.fullmatch(r"[+-]?[0-9]+", text) or len(digits) > _LONGEST:
         return None
     return int(f"{'-' if text[0] == '-' else ''}{digits or 0}")
 
 
-def _redirect(text: str) -> str | None:
+def _parse_redirect(text: str) -> str | None:
     return number if (number := str(_atoi(text))) in ("301", "302", "307", "308") else None
 
 
@@ -101,43 +112,43 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "list": ("names separated by commas", lambda text: text),
     "colons": ("names separated by colons", lambda text: text),
     "codes": ("codes from 300 to 599", lambda text: ",".join(map(str, codes(text)))),
-    "bool": ("true or false", _bool),
-    "int": ("a whole number", _whole),
-    "redirect": ("301, 302, 307 or 308", _redirect),
+    "bool": ("true or false", _parse_bool),
+    "int": ("a whole number", _parse_int),
+    "redirect": ("301, 302, 307 or 308", _parse_redirect),
     "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
 }
-"""Kind → what it is in words, and what a text becomes; None: the controller keeps the default."""
+"""The kinds of values: their description, and the decoder of a text, which returns None where the default stays."""
 
 
 _BETWEEN = {"list": ",", "codes": ",", "colons": ":", "directives": "\n"}
-"""Kind → what separates its words; of every other it is a space, as nginx's own arguments are."""
+"""The separator of the words of a value, by its kind; every other kind has a space, like nginx's own arguments."""
 WRITTEN = ("format", "directives")
-"""Kinds in which nginx's variables stand."""
+"""The kinds of values that may contain nginx's variables."""
 
 
-def joined(kind: str, words: Sequence[str]) -> str:
-    """Several words as one value of this kind."""
-    return _BETWEEN.get(kind, " ").join(words)
+def joined(kind: str, texts: Sequence[str]) -> str:
+    """Join several words into one value of this kind."""
+    return _BETWEEN.get(kind, " ").join(texts)
 
 
 def decoded(kind: str, text: str, default: str) -> Decoded:
-    """What the controller holds then, for a key of this kind and default."""
-    expected, read = _KINDS[kind]
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    value = read(text)
+    """Return the value that the controller decodes from a text, for a key of this kind and default."""
+    expected, decode = _KINDS[kind]
+    excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+    value = decode(text)
     if value is None:
         return Decoded(
-            default, f"{shown!r} is not {expected}: the controller logs that and keeps {default!r}", kept=True
+            default, f"{excerpt!r} is not {expected}: the controller logs that and keeps {default!r}", kept=True
         )
     if kind == "offset" and not value and text:
         return Decoded(
             value,
-            f"{shown!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds",
+            f"{excerpt!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds",
         )
     if kind == "codes" and value != ",".join(items(text)):
-        return Decoded(value, f"of {shown!r} the controller takes {value or 'nothing'}: {expected}")
+        return Decoded(value, f"of {excerpt!r} the controller takes {value or 'nothing'}: {expected}")
     if kind == "int" and (value != text or value.startswith("-")):
-        return Decoded(value, f"{shown!r} is read as {value}" if text else "is empty: the controller reads 0")
+        return Decoded(value, f"{excerpt!r} is read as {value}" if text else "is empty: the controller reads 0")
     return Decoded(value)
 
 
@@ -146,7 +157,20 @@ Where = Literal["main", "events", "http", "location", "upstream", "written", "id
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One line of the table."""
+    """A line of the table, which describes a key.
+
+    Attributes:
+        where: the block of its directive, or who writes it, as the module's docstring lists.
+        directive: the directive, with `{}` for the value.
+        optional: whether an empty value leaves the directive out.
+        tls: whether only a load over TLS can show its effect.
+        behind: whether only a load behind a load balancer can show its effect.
+        sweep: the sweep in which its effect could show; empty: the sweep of a shipped component with the key, else `quick`
+            (over TLS: `tls`).
+        names: the kind of another object that the value names as `namespace/name`; it belongs in the same file.
+        why: the reason why it is idle or the controller's; for any other key a remark.
+
+    """
 
     name: str
     kind: str
@@ -157,11 +181,8 @@ class Key:
     tls: bool
     behind: bool
     sweep: str
-    """In which the key could show something; empty: as a shipped component of it says, else quick (over TLS: tls)."""
     names: str
-    """The kind of another object, which is named by the value as `namespace/name`; it belongs into the same file."""
     why: str
-    """Why it is idle, or the controller's; of any other a remark."""
 
 
 def _read_keys() -> dict[str, Key]:
@@ -186,50 +207,65 @@ def _read_keys() -> dict[str, Key]:
 
 
 KEYS: Mapping[str, Key] = _read_keys()
-"""Every key that ingress-nginx 1.15.1 has."""
-IDLE, FOREIGN = (
-    frozenset(name for name, key in KEYS.items() if key.where == where) for where in ("idle", "controller")
-)
+"""The keys of ingress-nginx 1.15.1, by their names."""
+IDLE, FOREIGN = (frozenset(name for name, key in KEYS.items() if key.where == kind) for kind in ("idle", "controller"))
 REALISED = tuple(key for key in KEYS.values() if key.name not in IDLE | FOREIGN)
 
 
 def look_up(name: str, text: str) -> tuple[Key, Decoded]:
-    """A key that is known, and what the controller makes of this value."""
+    """Return an existing key, and the value that the controller decodes from a text."""
     return KEYS[name], decoded(KEYS[name].kind, text, KEYS[name].default)
 
 
 def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
-    """Every key that is realised here with the ConfigMap's value or the default, as decoded. UsageError that names all that is refused."""
+    """Return the value of every key that is realised here: the ConfigMap's, as decoded, else the default.
+
+    Args:
+        place: the ConfigMap, for error messages.
+
+    Raises:
+        UsageError: for a key that does not exist, a value not of the key's kind, or a key that only the controller realises.
+            The error lists every refused key.
+
+    """
     values = {key.name: key.default for key in REALISED}
     faults: list[tuple[str, str, str]] = []
     for name, text in data.items():
-        where = f"{place}: data.{name}"
+        key_place = f"{place}: data.{name}"
         if name not in KEYS:
             fault = "ingress-nginx 1.15.1 has no such key, and would ignore it"
-            faults.append((where, fault, did_you_mean(name, KEYS)))
+            faults.append((key_place, fault, did_you_mean(name, KEYS)))
             continue
-        key, found = look_up(name, text)
+        key, value = look_up(name, text)
         if name in IDLE:
             continue
-        if found.kept:
-            faults.append((where, found.told, f"correct it, or leave it at {key.default!r}"))
+        if value.kept:
+            faults.append((key_place, value.told, f"correct it, or leave it at {key.default!r}"))
         elif name not in FOREIGN:
-            values[name] = found.value
-        elif found.value != key.default:
+            values[name] = value.value
+        elif value.value != key.default:
             fault = f"the local target cannot realise this key: it {key.why}"
-            faults.append((where, fault, f"use --target apiserver, or leave it at {key.default!r}"))
+            faults.append((key_place, fault, f"use --target apiserver, or leave it at {key.default!r}"))
     if faults:
-        (where, fault, remedy), *others = faults
-        raise UsageError(where, fault, "\n  ".join([remedy, *(f"{at}: {told}: {cure}" for at, told, cure in others)]))
+        (key_place, fault, remedy), *further = faults
+        raise UsageError(
+            key_place, fault, "\n  ".join([remedy, *(f"{spot}: {text}: {cure}" for spot, text, cure in further)])
+        )
     return values
 
 
-def lines(values: Mapping[str, str], where: Where) -> list[str]:
-    """The directives of one block that the table alone describes."""
-    words = {"true": "on", "false": "off"}
-    there = ((key, values[key.name]) for key in REALISED if key.where == where)
+def lines(values: Mapping[str, str], block: Where) -> list[str]:
+    """Return the directives of one block that the table alone describes.
+
+    Args:
+        values: the value of every realised key.
+        block: the block.
+
+    """
+    switches = {"true": "on", "false": "off"}
+    selected = ((key, values[key.name]) for key in REALISED if key.where == block)
     return [
-        key.directive.format(words[value] if key.kind == "bool" else value) + ";"
-        for key, value in there
+        key.directive.format(switches[value] if key.kind == "bool" else value) + ";"
+        for key, value in selected
         if value or not (key.optional or key.kind == "offset")
     ]

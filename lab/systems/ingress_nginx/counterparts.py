@@ -1,7 +1,8 @@
-"""Names that people write into an ingress-nginx ConfigMap and that are none of its keys → the key that does what is meant.
+"""The counterparts of names that people write into an ingress-nginx ConfigMap although they are no keys of it.
 
-From one table that a person can check, `counterparts.tsv` beside this file: nginx's own directives, keys of F5's controller and of
-older ingress-nginx, annotations. Otherwise the nearest names. Pure.
+A counterpart is the key that has the intended effect. The names and counterparts come from one table that a person can check,
+`counterparts.tsv` in this folder: nginx's own directives, keys of F5's controller and of older ingress-nginx, and annotations.
+For any other name, the most similar keys are proposed. The module reads the table, and does no other I/O.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from lab.systems.manifests.routes import PREFIX
 
 TABLE = Path(__file__).with_suffix(".tsv")
 F5 = "F5"
-_SAID = {
+_WITH_KEYS = {
     "nginx": "nginx's {directive} is {keys} here",
     "spelling": "{keys} is meant",
     "older": "a key of older versions; now {keys}",
     "annotation": "an annotation; its key is {keys}",
     F5: "a key of F5's controller; here {keys}",
 }
-_NONE = {
+_WITHOUT_KEY = {
     "nginx": "nginx's {directive} has no key here",
     "older": "a key of older versions",
     "annotation": "an annotation, which has no key",
@@ -44,7 +45,15 @@ _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """A line of the table. `keys`: empty where no key does it; a name may end in `*`."""
+    """A line of the table, which gives the counterparts of a name.
+
+    Attributes:
+        dialect: the origin of the name: nginx, spelling, older, annotation or F5.
+        name: the name, which may end in `*`.
+        keys: the keys with the intended effect; empty where no key has it.
+        remark: a further explanation; may be empty.
+
+    """
 
     dialect: str
     name: str
@@ -52,15 +61,15 @@ class Counterpart:
     remark: str
 
     def text(self, name: str) -> str:
-        """In words, of a name that this line is for."""
-        said = (_SAID if self.keys else _NONE)[self.dialect]
-        told = said.format(directive=name.replace("-", "_"), keys=" and ".join(self.keys))
-        return f"{told} ({self.remark})" if self.remark else told
+        """Describe the counterpart in words, for a name that this line matches."""
+        template = (_WITH_KEYS if self.keys else _WITHOUT_KEY)[self.dialect]
+        description = template.format(directive=name.replace("-", "_"), keys=" and ".join(self.keys))
+        return f"{description} ({self.remark})" if self.remark else description
 
 
 @cache
 def counterparts() -> tuple[Counterpart, ...]:
-    """The table's lines, in its order: where a name stands twice, the first is meant."""
+    """Return the table's lines in their order; where a name stands twice, the first line applies."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval=""))
     return tuple(
@@ -75,25 +84,31 @@ def counterparts() -> tuple[Counterpart, ...]:
 
 
 def hint(name: str, text: str = "") -> str:
-    """What was meant by a name that is no key, in words. `text`: its value."""
-    if told := directives_led(text):
-        return f"nginx's own configuration, which it never reads; keys that set it: {told}"
-    plain = _plain(name)
+    """Explain, in words, what was probably intended by a name that is no key.
+
+    Args:
+        name: the name.
+        text: its value.
+
+    """
+    if keys := directives_led(text):
+        return f"nginx's own configuration, which it never reads; keys that set it: {keys}"
+    plain = _normalize(name)
     if plain in KEYS:
         return f"{plain} is meant"
     rows = [row for row in counterparts() if fnmatchcase(plain, row.name)]
-    if name.startswith(PREFIX):  # one it is, whatever else has that name
+    if name.startswith(PREFIX):  # it is an annotation, even if a name of another dialect is the same
         rows = [row for row in rows if row.dialect == "annotation"] or [row for row in rows if row.keys]
     if rows:
         return rows[0].text(plain)
     if name.startswith(PREFIX):
-        return _NONE["annotation"]
+        return _WITHOUT_KEY["annotation"]
     return f"the nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
 
 
 def lead(name: str) -> str:
-    """The key that does what nginx's directive `name` does, in as few words."""
-    plain = _plain(name)
+    """Return, in few words, the key that has the effect of nginx's directive `name`."""
+    plain = _normalize(name)
     if plain in KEYS:
         return plain
     for row in counterparts():
@@ -103,7 +118,12 @@ def lead(name: str) -> str:
 
 
 def directives_led(text: str) -> str | None:
-    """Of nginx's own configuration: `directive → key` of each that is no block, maybe none; None for any other text."""
+    """Return `directive → key` for each directive that is no block, if the text is nginx's own configuration.
+
+    Returns:
+        A text, which is empty where all directives are blocks; None where the text is no configuration of nginx.
+
+    """
     plain = _COMMENT.sub("", text).strip()
     names = dict.fromkeys(_DIRECTIVE.findall(plain))
     if not names or plain[-1] not in ";}" or _YAML.search(plain):
@@ -114,20 +134,23 @@ def directives_led(text: str) -> str | None:
 
 
 def is_f5(names: Collection[str]) -> bool:
-    """Whether these are the keys of an F5 NIC ConfigMap: all are F5's, and some are no key of ingress-nginx."""
-    known = [row.name for row in counterparts() if row.dialect == F5]
+    """Return whether the names are keys of an F5 NIC ConfigMap.
+
+    They are if all are keys of F5's controller, and some are no keys of ingress-nginx.
+    """
+    patterns = [row.name for row in counterparts() if row.dialect == F5]
     return any(name not in KEYS for name in names) and all(
-        any(fnmatchcase(name, own) for own in known) for name in names
+        any(fnmatchcase(name, pattern) for pattern in patterns) for name in names
     )
 
 
 def f5_text(name: str) -> str:
-    """An F5 key's counterpart in words."""
+    """Describe the counterpart of an F5 key in words."""
     row = next(row for row in counterparts() if row.dialect == F5 and fnmatchcase(name, row.name))
     return f"{name} → {' and '.join(row.keys) or 'none'}"
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     name = _CAMEL.sub("-", name.removeprefix("controller.config."))

@@ -1,8 +1,9 @@
-"""What keys of the ingress-nginx ConfigMap do here: the directives that they change, and whether nginx takes them.
+"""The effects of ingress-nginx ConfigMap keys: the directives that they change, and whether nginx accepts them.
 
-Rendered, not guessed: nginx.conf with the keys and without them, for a variant (the shipped baseline, or that over TLS). Where a
-value depends on the machine (CPUs, open files, addresses) it is rendered for two that cannot be, and what differs between those is no
-check. Keys that are the real controller's are rendered by nobody here: `is_controllers` tells which these are.
+The effects are rendered and not guessed: nginx.conf is rendered with the keys and without them, for a variant (the shipped
+baseline, or that over TLS). Some values depend on the machine (CPUs, open files, addresses). They are rendered for two
+machines that cannot exist, and what differs between these two is not checked. Keys that only the real controller realises
+are not rendered (`is_controllers`).
 """
 
 from __future__ import annotations
@@ -27,42 +28,54 @@ from lab.systems.system import Context
 
 UNREAD = "the lab cannot read nginx.conf with it"
 UNLIKELY = ((1013, 100_003), (1019, 100_019))
-"""(CPUs, open files) of two machines that there are not."""
+"""The (CPUs, open files) of two machines that do not exist."""
 
 _LISTS = {"map", "geo", "types", "split_clients"}
-"""Blocks that hold no directives: of what stands there a map's paths and patterns are read back, the rest by nothing."""
-_NAMED = re.compile(r"http/server\[(?!_\])")
-"""A server that the lab's loads ask for, and what is in it."""
-_NAMELESS = re.compile(r"http/server(?!\[)")
-"""Those that a controller has for itself, other ones than the lab."""
+"""The blocks that hold no directives; only a map's paths and patterns are read back from them."""
+_LOADED_SERVER = re.compile(r"http/server\[(?!_\])")
+"""The form of a place in a server that the lab's loads request."""
+_NAMELESS_SERVER = re.compile(r"http/server(?!\[)")
+"""The form of a place in a server that a controller has for itself, where the lab's configuration has other ones."""
 _PATH = re.compile(r"[/~]\S*")
-_EVERYBODY = ("all", "0.0.0.0/0")
+_ALL_CLIENTS = ("all", "0.0.0.0/0")
 _OF_MODULES = re.compile(
     r"(?:^|[;{}])\s*(?:more_(?:set|clear)(?:_input)?_headers|(?:brotli|geoip2|opentelemetry|modsecurity)(?:_\w+)?|lua_\w+"
     r"|\w+_by_lua(?:_block|_file)?)\s",
     re.MULTILINE,
 )
-"""Where a directive begins that only the controller's nginx has, of a module of its own."""
+"""The beginning of a directive of a module that only the controller's nginx has."""
 
 Directives = dict[tuple[str, str], str]
-"""(context, directive) → its arguments, several joined as the read-back joins them."""
+"""The arguments of (context, directive), where several are joined as the read-back joins them."""
 Counts = dict[tuple[str, str, str, str], int]
-"""(context, place, directive, arguments) → how often it stands there with just these."""
+"""The number of occurrences of (context, place, directive, arguments)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """By kind of block, and where that shows nothing: one block at a time."""
+    """The directives that a set of keys changes.
+
+    Attributes:
+        anywhere: the changes by kind of block.
+        somewhere: the changes in a single block that the first attribute does not show.
+        within: the places of the blocks that existed before the change.
+
+    """
 
     anywhere: Directives
     somewhere: Counts
     within: frozenset[str]
-    """Blocks that were there before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One key: its value as the controller decodes it, and its default. `told`: how that is not what was written; `idle`: why there is nothing to measure."""
+    """The value of one key, as the controller decodes it.
+
+    Attributes:
+        told: the message where the value differs from the written text; empty where it does not.
+        idle: the reason why there is nothing to measure; empty where there is.
+
+    """
 
     value: str
     default: str
@@ -71,140 +84,148 @@ class Found:
 
 
 def is_controllers(name: str, text: str) -> bool:
-    """Whether a key is the real controller's: its effect needs the controller's own logic, Lua or modules."""
+    """Return whether only the real controller realises a key: it needs the controller's own logic, Lua or modules."""
     return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
 
 
 def look(name: str, text: str) -> Found:
-    """What the controller makes of a key that it has."""
-    key, found = look_up(name, text)
+    """Return the value that the controller decodes for an existing key, and whether it can be measured."""
+    key, decoded = look_up(name, text)
     idle = ""
-    if found.kept or (key.kind == "int" and not text):
-        idle = found.told if found.kept else f"{found.told}: write the number that is meant"
-    elif key.kind == "offset" and not found.value:
-        idle = f"nothing to measure: {found.told or 'empty, the directive is left out, and its default is the shipped one'}"
+    if decoded.kept or (key.kind == "int" and not text):
+        idle = decoded.told if decoded.kept else f"{decoded.told}: write the number that is meant"
+    elif key.kind == "offset" and not decoded.value:
+        idle = f"nothing to measure: {decoded.told or 'empty, the directive is left out, and its default is the shipped one'}"
     elif name in IDLE:
         idle = f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
-    elif found.value == key.default:
-        shown = found.value if len(found.value) <= 40 else f"{found.value[:40]}…"
-        idle = f"nothing to measure: {found.told + '; ' if found.told else ''}{shown!r} is the default"
-    return Found(found.value, key.default, found.told, idle)
+    elif decoded.value == key.default:
+        excerpt = decoded.value if len(decoded.value) <= 40 else f"{decoded.value[:40]}…"
+        idle = f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default"
+    return Found(decoded.value, key.default, decoded.told, idle)
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """Why nginx refuses this variant with these keys, in its own words, or UNREAD and why the lab cannot read them; empty = it takes them."""
+    """Return why nginx refuses a variant with these keys, in its own words; empty = it accepts them.
+
+    Where nginx accepts them but the lab cannot read the result back, the text begins with `UNREAD`.
+    """
     context = _context(variant, 1, 100_000)
     text = render(settings("ConfigMap", data), context, nginx_version())
-    if said := checker.refusal(CHECKER, files(text, context)):
-        return said
+    if message := checker.refusal(CHECKER, files(text, context)):
+        return message
     try:
-        _directives(tuple(sorted(data.items())), variant, UNLIKELY[0])
+        _count_directives(tuple(sorted(data.items())), variant, UNLIKELY[0])
     except UnreadableError as error:
         return f"{UNREAD}: {error}"
     return ""
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:
-    """Whether nginx.conf does, between two sets of keys on the shipped defaults."""
-    found = (_changed(before, after, variant, machine) for machine in UNLIKELY)
-    return any(each.anywhere or each.somewhere for each in found)
+    """Return whether nginx.conf differs between two sets of keys on the shipped defaults."""
+    changes = (_compare(before, after, variant, machine) for machine in UNLIKELY)
+    return any(change.anywhere or change.somewhere for change in changes)
 
 
 def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """What `after` has nginx answer every request of the load with, instead of a backend; empty = nothing."""
-    found = _changed(before, after, variant, UNLIKELY[0], every=True)
-    let_in = {place for (_, place, name, _), times in found.somewhere.items() if name == "allow" and times}
-    for (context, place, name, arguments), times in found.somewhere.items():
-        serves = (_NAMED.match(place) and _block(context) in ("server", "location")) or place == "http"
-        denies = name == "deny" and arguments in _EVERYBODY and place not in let_in
-        if times and place in found.within and serves and (denies or name == "return"):
+    """Return the directive of `after` by which nginx answers every request of the load; empty = there is none."""
+    change = _compare(before, after, variant, UNLIKELY[0], every=True)
+    allowing = {place for (_, place, name, _), times in change.somewhere.items() if name == "allow" and times}
+    for (context, place, name, arguments), times in change.somewhere.items():
+        serves = (_LOADED_SERVER.match(place) and _innermost(context) in ("server", "location")) or place == "http"
+        denies = name == "deny" and arguments in _ALL_CLIENTS and place not in allowing
+        if times and place in change.within and serves and (denies or name == "return"):
             return f"{name} {arguments}"
     return ""
 
 
 def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> tuple[Check, ...]:
-    """Every directive that `after` changes, with what it must then be found to be; without those that depend on the machine.
+    """Return a check for every directive that `after` changes, except those that depend on the machine.
 
-    A key that is the real controller's is read back from the ConfigMap that the controller watches.
+    A key that only the real controller realises is read back from the ConfigMap that the controller watches.
     """
-    theirs = {key: text for key, text in after.items() if is_controllers(key, text) and key not in before}
-    old, new = ({key: text for key, text in each.items() if key not in theirs} for each in (before, after))
-    first, second = (_changed(old, new, variant, machine) for machine in UNLIKELY)
-    same = {
+    by_controller = {key: text for key, text in after.items() if is_controllers(key, text) and key not in before}
+    old, new = ({key: text for key, text in data.items() if key not in by_controller} for data in (before, after))
+    first, second = (_compare(old, new, variant, machine) for machine in UNLIKELY)
+    stable = {
         place: value
         for place, value in first.anywhere.items()
-        if second.anywhere.get(place) == value and value and _readable(*place)
+        if second.anywhere.get(place) == value and value and _is_readable(*place)
     }
     counted = {
         stated: times
         for stated, times in first.somewhere.items()
-        if second.somewhere.get(stated) == times and stated[-1] and _readable(stated[0], stated[2])
+        if second.somewhere.get(stated) == times and stated[-1] and _is_readable(stated[0], stated[2])
     }
     return (
-        *(  # the controller has locations of its own, through which it is told of backends: they keep their values
+        *(  # the controller has locations through which it receives the backends: they keep their values
             Check(
                 kind="nginx",
                 name=name,
                 context=context or None,
                 value=value,
-                among=_block(context) == "location" or None,
+                among=_innermost(context) == "location" or None,
             )
-            for (context, name), value in same.items()
+            for (context, name), value in stable.items()
         ),
         *(
             Check(kind="nginx", name=name, context=place or None, value=value, times=times)
             for (_, place, name, value), times in counted.items()
         ),
-        *(Check(kind="configmap", name=name, value=text) for name, text in theirs.items()),
+        *(Check(kind="configmap", name=name, value=text) for name, text in by_controller.items()),
     )
 
 
-def _block(context: str) -> str:
+def _innermost(context: str) -> str:
+    """Return the name of the innermost block."""
     return context.rpartition("/")[2]
 
 
-def _readable(context: str, name: str) -> bool:
-    block = _block(context)
+def _is_readable(context: str, name: str) -> bool:
+    block = _innermost(context)
     return block not in _LISTS or (block == "map" and bool(_PATH.fullmatch(name)))
 
 
-def _changed(
+def _compare(
     before: Mapping[str, str], after: Mapping[str, str], variant: str, machine: tuple[int, int], every: bool = False
 ) -> Changed:
-    """`every`: one block at a time also where that is no news."""
-    old, new = (_directives(tuple(sorted(side.items())), variant, machine) for side in (before, after))
-    earlier, later = _joined(old), _joined(new)
-    found = {place: value for place, value in later.items() if earlier.get(place) != value}
-    found |= {place: ABSENT for place in earlier if place not in later}
+    """Compare nginx.conf between two sets of keys.
+
+    With `every`, changes in a single block are listed even where the change by kind of block shows them.
+    """
+    old, new = (_count_directives(tuple(sorted(side.items())), variant, machine) for side in (before, after))
+    earlier, later = _join(old), _join(new)
+    values = {place: value for place, value in later.items() if earlier.get(place) != value}
+    values |= {place: ABSENT for place in earlier if place not in later}
     counted = {
         stated: new.get(stated, 0)
         for stated in dict.fromkeys((*new, *old))
         if new.get(stated) != old.get(stated)
-        and not _NAMELESS.match(stated[1])
-        and (every or (stated[0], stated[2]) not in found)
+        and not _NAMELESS_SERVER.match(stated[1])
+        and (every or (stated[0], stated[2]) not in values)
     }
-    return Changed(found, counted, frozenset(place for _, place, _, _ in old))
+    return Changed(values, counted, frozenset(place for _, place, _, _ in old))
 
 
-def _joined(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
-    found: dict[tuple[str, str], dict[str, None]] = {}
+def _join(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
+    values: dict[tuple[str, str], dict[str, None]] = {}
     for context, _, name, arguments in counts:
-        found.setdefault((context, name), {})[arguments] = None
-    return {place: ", ".join(values) for place, values in found.items()}
+        values.setdefault((context, name), {})[arguments] = None
+    return {place: ", ".join(texts) for place, texts in values.items()}
 
 
 @lru_cache(maxsize=256)
-def _directives(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> Counts:
+def _count_directives(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> Counts:
     text = render(settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
     return Counter(
-        (each.context, each.place, each.name, " ".join(each.arguments)) for each in directives({"nginx.conf": text})
+        (directive.context, directive.place, directive.name, " ".join(directive.arguments))
+        for directive in directives({"nginx.conf": text})
     )
 
 
 @lru_cache(maxsize=32)
 def _context(variant: str, cpus: int, open_files: int) -> Context:
-    wanted = objects.read(load_variant(variant).manifests)
-    pod = wanted.role("proxy")[0]
-    addresses = {each.name: f"192.0.2.{cpus % 250}" for each in wanted.pods}
+    parsed = objects.read(load_variant(variant).manifests)
+    pod = parsed.role("proxy")[0]
+    addresses = {pod.name: f"192.0.2.{cpus % 250}" for pod in parsed.pods}
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
-    return Context(pod.containers[0], pod, wanted, addresses, cpus, somaxconn, open_files)
+    return Context(pod.containers[0], pod, parsed, addresses, cpus, somaxconn, open_files)

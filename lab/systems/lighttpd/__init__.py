@@ -1,1 +1,1 @@
-"""lighttpd by itself, configured from Gateway API's objects."""
+"""lighttpd without a controller, configured from Gateway API's objects."""

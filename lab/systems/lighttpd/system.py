@@ -1,10 +1,11 @@
-"""lighttpd: the real one, with mod_proxy in front of what Gateway API's objects lead to.
+"""lighttpd itself, with mod_proxy in front of the backends that Gateway API's objects lead to.
 
     ConfigMap/lighttpd: server.max-keep-alive-requests: "0", proxy.balance: '"round-robin"', accesslog.filename: '"/dev/stdout"'
 
-A key is one of its own configuration, a value is written as it stands there, texts in quotes. The lighttpd on PATH, else Debian's package, unpacked when a
-variant first runs it. mod_proxy opens a connection for every request. Refuses certificates (TLS's module is a package of its own), changes of headers, and
-more than one worker, of which its own pages would tell one's counts alone.
+A key is one of lighttpd's own configuration. Its value is written as it stands in that configuration, with texts in quotes.
+The program is the lighttpd on PATH, else Debian's package, which is unpacked when a variant first runs it. mod_proxy opens a
+connection for every request. Refused are certificates (the module for TLS is a separate package), changes of headers, and
+more than one worker, because each worker's pages show only its own counts.
 """
 
 from __future__ import annotations
@@ -24,17 +25,26 @@ HOME = "/srv/lighttpd"
 CONFIG, MARKS, EMPTY = f"{HOME}/lighttpd.conf", f"{HOME}/marks", f"{HOME}/empty"
 ARGUMENTS = ("lighttpd", "-D", "-f", CONFIG)
 PORT, COUNTS = 8404, "/server-statistics"
-"""Its own pages, on the pod's loopback: the page at `/` is a file that is called after the configuration which is served."""
+"""The port of lighttpd's own pages on the pod's loopback, and the path of its counts.
+
+The page at `/` is a file that is named after the configuration which is served.
+"""
 SECTIONS: Mapping[str, Mapping[str, str]] = {"server": {}, "proxy": {}, "accesslog": {}}
 _CHECK = r"""said=$("$@" 2>&1); status=$?
 printf '%s\n' "$said" | sed -n 's/^[^(]*([^)]*) //p' | head -n 1 >&2
 ! ((status)) && ! printf '%s' "$said" | grep -q 'unknown config-key'"""
-"""It takes a key that it does not know, and only says so."""
-_NOBODY = '( "host" => "127.0.0.1", "port" => 1 )'
-"""Where no endpoint is: what is asked there is answered 503."""
+"""The script that checks a configuration: lighttpd accepts an unknown key, and only prints a warning."""
+_UNREACHABLE = '( "host" => "127.0.0.1", "port" => 1 )'
+"""The address of a backend without endpoints; requests to it are answered 503."""
 
 
 def realise(context: Context) -> Realisation:
+    """Return the lighttpd with a configuration that serves the Gateways of its class.
+
+    Raises:
+        UsageError: for what cannot be written for lighttpd.
+
+    """
     container = context.container
     ports = served_natively(context, "lighttpd", ARGUMENTS)
     program = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
@@ -48,7 +58,7 @@ def realise(context: Context) -> Realisation:
         several, "ConfigMap/lighttpd: server.max-worker", f"{fault}, whose counts are each its own", "leave it out"
     )
     loaded = ("proxy", "status", *(("accesslog",) if sections["accesslog"] else ()))
-    text = "\n".join(_lines(loaded, ports, members, sections))
+    text = "\n".join(_render(loaded, ports, members, sections))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     command = (program.inside, "-m", programs.MODULES, *ARGUMENTS[1:])
     return Realisation(
@@ -67,23 +77,26 @@ def realise(context: Context) -> Realisation:
     )
 
 
-def _lines(
+def _render(
     loaded: Sequence[str], ports: Sequence[Served], members: Members, sections: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    yield f"server.modules = ({', '.join(_quoted(f'mod_{name}') for name in loaded)})"
+    """Yield the lines of the configuration, with these modules loaded."""
+    yield f"server.modules = ({', '.join(_quote(f'mod_{name}') for name in loaded)})"
     yield from (f'server.document-root = "{EMPTY}"', 'server.bind = "127.0.0.1"', f"server.port = {PORT}")
-    yield from (f"{section}.{name} = {value}" for section, own in sections.items() for name, value in own.items())
+    yield from (f"{section}.{name} = {value}" for section, keys in sections.items() for name, value in keys.items())
     yield from (f'$SERVER["socket"] == "127.0.0.1:{PORT}" {{', f'server.document-root = "{MARKS}"')
     yield from (f'status.statistics-url = "{COUNTS}"', "}")
     yield from ('$SERVER["socket"] == "0.0.0.0:1042" {', f'server.document-root = "{HOME}/health"', "}")
     for port in ports:
         yield f'$SERVER["socket"] == "0.0.0.0:{port.port}" {{'
-        yield from _chain([(_host(host), list(_paths(port.hosts[host], members))) for host in port.ordered])
+        yield from _chain(
+            [(_match_host(host), list(_render_paths(port.hosts[host], members))) for host in port.ordered]
+        )
         yield "}"
 
 
 def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """The lines of the first case that fits; one without a condition fits always, and is the last."""
+    """Yield if/else blocks for (condition, lines) cases; an empty condition always matches and ends the chain."""
     for number, (condition, lines) in enumerate(cases):
         if number and not condition:
             yield "else {"
@@ -96,46 +109,56 @@ def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
             return
 
 
-def _host(host: str) -> str:
-    """A condition: of a name it leaves the port out by itself."""
-    fits = f"=~ {_quoted(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quoted(host)}"
+def _match_host(host: str) -> str:
+    """Return the condition for a host, empty for any host. lighttpd ignores the port when it compares a full name."""
+    fits = f"=~ {_quote(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quote(host)}"
     return "" if host == ANY else f'$HTTP["host"] {fits}'
 
 
-def _paths(entries: Sequence[Entry], members: Members) -> Iterator[str]:
+def _render_paths(entries: Sequence[Entry], members: Members) -> Iterator[str]:
     cases: list[tuple[str, Sequence[str]]] = []
     for entry in entries:
-        found = members[entry.rule.backend] if entry.rule.backend else ()
-        servers = [f'( "host" => "{member.address}", "port" => {member.port} )' for member in found] or [_NOBODY]
+        endpoints = members[entry.rule.backend] if entry.rule.backend else ()
+        servers = [f'( "host" => "{member.address}", "port" => {member.port} )' for member in endpoints] or [
+            _UNREACHABLE
+        ]
         exact, stem = entry.match.path_kind == "Exact", entry.match.path.rstrip("/")
         form = f"^{re.escape(entry.match.path)}$" if exact else f"^{re.escape(stem)}(/|$)"
-        condition = f'$HTTP["url"] =~ {_quoted(form)}' if exact or stem else ""
+        condition = f'$HTTP["url"] =~ {_quote(form)}' if exact or stem else ""
         cases.append((condition, [f'proxy.server = ( "" => ( {", ".join(servers)} ) )']))
     return _chain(cases)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{text}"'
 
 
 def control(process: Process) -> WatchedFiles:
-    """It starts anew in the same process, once what was in flight has ended."""
+    """Return the handle for lighttpd's graceful restart.
+
+    It happens in the same process, after the requests in flight have ended.
+    """
 
     def served(files: Mapping[str, str]) -> bool:
         return f'("{process.ask(PORT, "/").strip()}")' in files[CONFIG]
 
-    return WatchedFiles(process, "lighttpd", lambda path: path.startswith(HOME), served, told=signal.SIGUSR1)
+    return WatchedFiles(process, "lighttpd", lambda path: path.startswith(HOME), served, reload_signal=signal.SIGUSR1)
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count those of lighttpd among (threads, command line) of processes."""
+    """Count the processes of lighttpd.
+
+    Args:
+        processes: (threads, command line) of processes.
+
+    """
     return sum(f"-f {CONFIG}" in line for _, line in processes)
 
 
 def counters(process: Process) -> Mapping[str, int]:
-    """Requests that were led on; a restart begins anew."""
-    found = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
-    return {"requests": sum(map(int, found))}
+    """Return the number of requests that were forwarded to backends; it begins anew after a restart."""
+    numbers = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
+    return {"requests": sum(map(int, numbers))}
 
 
 SYSTEM = ProxySystem(

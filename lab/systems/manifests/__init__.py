@@ -1,1 +1,1 @@
-"""A variant's manifests → the objects that systems are configured from and that the local targets start."""
+"""The readers of a variant's manifests, whose objects systems are configured from and the local targets start."""

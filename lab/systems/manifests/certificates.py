@@ -1,10 +1,12 @@
-"""Certificates made at run time: for a Secret whose annotations ask for one, and of what a TLS connection showed.
+"""The issuer of certificates at run time, and a reader of certificates that a TLS connection presents.
+
+A Secret requests a certificate by two annotations:
 
     metadata.annotations:
       lab/certificate: "*.apps.lab.test"     the names it is issued for, separated by commas; the first is its common name
       lab/key: rsa-2048                      or ecdsa-256, ecdsa-384
 
-One authority per process issues them all, each once: RSA keys cost tenths of a second. Refuses to store anything.
+One authority per process issues them all, each only once, because RSA keys cost tenths of a second. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from lab.base.errors import refuse_if
 
 NAMES, KEY = "lab/certificate", "lab/key"
 DEFAULT_KEY = "rsa-2048"
-"""What OKD's operator makes for a router's default certificate, and its service CA for a Service."""
+"""The kind of key that OKD's operator makes for a router's default certificate, and its service CA for a Service."""
 
 LIFETIME = timedelta(days=7)
 Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -37,14 +39,28 @@ _KEYS: Mapping[str, Callable[[], Private]] = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a Secret's annotations ask for."""
+    """The certificate that a Secret's annotations request.
+
+    Attributes:
+        names: the hosts or addresses that it is issued for; the first is its common name.
+        key: the kind of its key, such as `rsa-2048`.
+
+    """
 
     names: tuple[str, ...]
     key: str
 
 
 def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
-    """None where no certificate is asked for. UsageError for a key that cannot be made."""
+    """Return the certificate that a Secret's annotations request; None where they request none.
+
+    Args:
+        place: the Secret, for error messages.
+
+    Raises:
+        UsageError: when no name is given, or the lab cannot make a key of that kind.
+
+    """
     if NAMES not in annotations:
         return None
     names = tuple(name for part in annotations[NAMES].split(",") if (name := part.strip()))
@@ -57,54 +73,64 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
 
 @cache
 def issue(request: Request) -> Mapping[str, str]:
-    """`tls.crt`, `tls.key` and `ca.crt`, each as PEM text; the same ones for the same request."""
-    authority, authority_key = _authority()
+    """Issue a certificate: `tls.crt`, `tls.key` and `ca.crt` as PEM texts, the same ones for the same request."""
+    authority, authority_key = _make_authority()
     key = _KEYS[request.key]()
-    names = x509.SubjectAlternativeName([_alternative(name) for name in request.names])
-    signed = _certificate(request.names[0], key, authority.subject).add_extension(names, critical=False)
+    names = x509.SubjectAlternativeName([_to_alternative_name(name) for name in request.names])
+    signed = _build_certificate(request.names[0], key, authority.subject).add_extension(names, critical=False)
     return {
-        "tls.crt": _pem(signed.sign(authority_key, hashes.SHA256())),
+        "tls.crt": _to_pem(signed.sign(authority_key, hashes.SHA256())),
         "tls.key": key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode(),
-        "ca.crt": _pem(authority),
+        "ca.crt": _to_pem(authority),
     }
 
 
 def described(der: bytes) -> dict[str, str]:
-    """`key` (`RSA 2048`) and `subject` (the common name) of a certificate as a connection shows it. ValueError."""
+    """Describe a certificate from a connection by its `key` (such as `RSA 2048`) and `subject` (the common name).
+
+    Raises:
+        ValueError: when the bytes are no certificate in DER.
+
+    """
     certificate = x509.load_der_x509_certificate(der)
     match certificate.public_key():
         case rsa.RSAPublicKey() as public:
             key = f"RSA {public.key_size}"
         case ec.EllipticCurvePublicKey() as public:
             key = f"ECDSA {public.key_size}"
-        case other:
-            key = type(other).__name__
+        case unknown:
+            key = type(unknown).__name__
     return {"key": key, "subject": subject(certificate)}
 
 
 def subject(certificate: x509.Certificate | str) -> str:
-    """The common name; of PEM text, of its first certificate. ValueError where it is none."""
+    """Return the common name of a certificate; of a PEM text, that of its first certificate.
+
+    Raises:
+        ValueError: when the text has no certificate.
+
+    """
     if isinstance(certificate, str):
         certificate = x509.load_pem_x509_certificate(certificate.encode())
-    return "".join(str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
+    return "".join(str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
 
 
 @cache
-def _authority() -> tuple[x509.Certificate, Private]:
+def _make_authority() -> tuple[x509.Certificate, Private]:
     key = _KEYS["ecdsa-256"]()
     name = "ingress tuning lab"
     constraints = x509.BasicConstraints(ca=True, path_length=0)
-    made = _certificate(name, key, _name(name)).add_extension(constraints, critical=True)
-    return made.sign(key, hashes.SHA256()), key
+    builder = _build_certificate(name, key, _to_name(name)).add_extension(constraints, critical=True)
+    return builder.sign(key, hashes.SHA256()), key
 
 
-def _certificate(name: str, key: Private, issuer: x509.Name) -> x509.CertificateBuilder:
+def _build_certificate(name: str, key: Private, issuer: x509.Name) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
+        .subject_name(_to_name(name))
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -113,17 +139,17 @@ def _certificate(name: str, key: Private, issuer: x509.Name) -> x509.Certificate
     )
 
 
-def _name(common: str) -> x509.Name:
+def _to_name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _alternative(name: str) -> x509.GeneralName:
-    """Of a host, or of an address."""
+def _to_alternative_name(name: str) -> x509.GeneralName:
+    """Return the subject alternative name of a host or of an IP address."""
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _pem(certificate: x509.Certificate) -> str:
+def _to_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()

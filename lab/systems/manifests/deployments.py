@@ -1,4 +1,7 @@
-"""A Deployment → the pods it asks for, and how it replaces them. Pure; a field that is neither honoured nor waived here is an error."""
+"""The reader of a Deployment: the pods that it requests, and how it replaces them.
+
+A field that is neither honoured nor waived here is an error. The module does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,17 @@ from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, 
 from lab.systems.manifests.replicas import Strategy, read_strategy
 
 DEFAULT_ID = 101
-"""Where `runAsUser` is not given: the nginx images' own."""
+"""The user and group id where `runAsUser` or `runAsGroup` is not given: that of the nginx images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """`template`: a pod without a name, its fieldRefs not filled in."""
+    """A Deployment with the template of its pods.
+
+    Attributes:
+        template: a pod without a name, whose fieldRefs are not filled in yet.
+
+    """
 
     name: str
     template: Pod
@@ -27,12 +35,12 @@ class Deployment:
     strategy: Strategy
 
     def pod(self, number: int) -> Pod:
-        """The pod `<deployment>-<n>`, with what only it knows: fieldRefs in values."""
+        """Return the pod `<deployment>-<n>`, with its name and namespace filled into values that refer to them."""
         name = f"{self.name}-{number}"
-        known = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}
+        references = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}
 
         def fill(container: Container) -> Container:
-            env = {key: known.get(value, value) for key, value in container.env.items()}
+            env = {key: references.get(value, value) for key, value in container.env.items()}
             command, args = (tuple(_expand(item, env) for item in part) for part in (container.command, container.args))
             return replace(container, env=env, args=args, command=command)
 
@@ -40,11 +48,20 @@ class Deployment:
         return replace(self.template, name=name, init=init, containers=containers)
 
     def pods(self) -> list[Pod]:
-        """One per replica, numbered from 0."""
+        """Return one pod per replica, numbered from 0."""
         return [self.pod(number) for number in range(self.replicas)]
 
 
 def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
+    """Read a Deployment.
+
+    Args:
+        role_label: the label of the pod template whose value is the pods' role.
+
+    Raises:
+        UsageError: for what the local target does not honour, or Kubernetes does not admit.
+
+    """
     metadata = raw["metadata"]
     with spec_of(place, raw) as spec:
         spec.waive("revisionHistoryLimit", "progressDeadlineSeconds")
@@ -59,18 +76,18 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
             if unlike := next((name for name, value in selected.items() if labels.get(name) != value), None):
                 fault = f"selects pods with {unlike}={selected[unlike]}, and its own have {labels.get(unlike, 'none')}"
                 raise UsageError(f"{place}: spec.selector.matchLabels", fault, "make selector and template agree")
-            pod = _pod(place, str(metadata.get("namespace", "default")), labels, role_label, body)
+            pod = _read_pod(place, str(metadata.get("namespace", "default")), labels, role_label, body)
             pod = replace(pod, shares_cpus=annotations.get(SHARES_CPUS) == "true")
     refuse_if(not 0 <= replicas <= 200, f"{place}: spec.replicas", f"expected 0 to 200, got {replicas}", "lower it")
     return Deployment(str(metadata["name"]), pod, replicas, strategy)
 
 
 SHARES_CPUS = "lab/workers-share-cpus"
-"""A pod's annotation, `true`: it may have more workers than CPUs, as what they cost is the question and not how many fit."""
+"""The annotation by which a pod (`true`) may have more workers than CPUs, because their cost is what is measured."""
 NODE = {"kubernetes.io/os": "linux"}
-"""Labels of the one node that there is."""
+"""The labels of the single node."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage")
-"""What a container may be limited in, beside huge pages and what has a domain."""
+"""The resources that a container may be limited in, besides huge pages and resources with a domain in the name."""
 _REF = "\0fieldRef:"
 
 
@@ -80,7 +97,7 @@ def _expand(text: str, env: Mapping[str, str]) -> str:
     return text
 
 
-def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
+def _read_pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str, body: Fields) -> Pod:
     role = labels.get(role_label, "")
     fault = f"the pod template's label {role_label} is {role!r}"
     refuse_if(role not in ("proxy", "backend", "balancer"), place, fault, "expected proxy, backend or balancer")
@@ -104,9 +121,9 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
         uid, gid = security.take("runAsUser", DEFAULT_ID), security.take("runAsGroup", DEFAULT_ID)
     policy = body.take("restartPolicy", "Always")
     body.refuse(policy != "Always", "restartPolicy", f"a Deployment's pods restart always, got {policy!r}", "remove it")
-    volumes = {volume.name: volume for volume in map(_volume, body.each("volumes"))}
+    volumes = {volume.name: volume for volume in map(_read_volume, body.each("volumes"))}
     init, containers = (
-        tuple(_container(item, uid, gid, volumes) for item in body.each(kind))
+        tuple(_read_container(item, uid, gid, volumes) for item in body.each(kind))
         for kind in ("initContainers", "containers")
     )
     body.refuse(not containers, "", "'containers' is empty", "name at least one")
@@ -136,16 +153,16 @@ def _pod(place: str, namespace: str, labels: Mapping[str, str], role_label: str,
     )
 
 
-def _volume(fields: Fields) -> Volume:
+def _read_volume(fields: Fields) -> Volume:
     name = fields.need("name", "")
     kinds: tuple[tuple[str, Literal["ConfigMap", "Secret"], str], ...]
     kinds = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"))
-    for field, kind, called in kinds:
+    for field, kind, name_field in kinds:
         if fields.has(field):
             with fields.inner(field) as source:
                 source.waive("defaultMode")
                 items = {item.need("key", ""): item.need("path", "") for item in source.each("items", "key")}
-                return Volume(name, (kind, source.need(called, "")), items)
+                return Volume(name, (kind, source.need(name_field, "")), items)
     with fields.inner("emptyDir") as empty:
         medium, size = empty.take("medium", ""), empty.take("sizeLimit", "")
         fault = f"expected Memory or nothing, got {medium!r}"
@@ -159,7 +176,7 @@ def _volume(fields: Fields) -> Volume:
         return Volume(name, size=size, memory=medium == "Memory")
 
 
-def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
+def _read_container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]) -> Container:
     with (
         fields.inner("securityContext") as security,
         fields.inner("resources") as resources,
@@ -169,7 +186,7 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
         # every container here runs without capabilities and cannot gain any, unless it is privileged
         security.waive("allowPrivilegeEscalation", "capabilities", "runAsNonRoot", "readOnlyRootFilesystem")
         _waive_seccomp(security)
-        _resources(resources, "requests")  # there is one node, which keeps nothing free
+        _read_resources(resources, "requests")  # there is one node, which reserves nothing
         ports: dict[str, int] = {}
         host_ports: dict[int, int] = {}
         for item in fields.each("ports"):
@@ -179,46 +196,46 @@ def _container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Volume]
             if host_port := item.take("hostPort", 0):
                 host_ports[number] = host_port
         with life.inner("preStop") as hook, hook.inner("exec") as action:
-            pre_stop = _words(action, "command")
+            pre_stop = _read_texts(action, "command")
         return Container(
             name=fields.need("name", ""),
             place=fields.place,
             image=fields.need("image", ""),
-            command=_words(fields, "command"),
-            args=_words(fields, "args"),
-            env=dict(_variable(item) for item in fields.each("env")),
-            mounts=tuple(_mount(item, volumes) for item in fields.each("volumeMounts")),
+            command=_read_texts(fields, "command"),
+            args=_read_texts(fields, "args"),
+            env=dict(_read_variable(item) for item in fields.each("env")),
+            mounts=tuple(_read_mount(item, volumes) for item in fields.each("volumeMounts")),
             ports=ports,
             host_ports=host_ports,
-            limits=_resources(resources, "limits"),
+            limits=_read_resources(resources, "limits"),
             privileged=security.take("privileged", False),
             uid=security.take("runAsUser", uid),
             gid=security.take("runAsGroup", gid),
             pre_stop=pre_stop,
-            startup=_probe(fields, "startupProbe", ports),
-            readiness=_probe(fields, "readinessProbe", ports),
-            liveness=_probe(fields, "livenessProbe", ports),
+            startup=_read_probe(fields, "startupProbe", ports),
+            readiness=_read_probe(fields, "readinessProbe", ports),
+            liveness=_read_probe(fields, "livenessProbe", ports),
         )
 
 
-def _resources(resources: Fields, kind: str) -> dict[str, str]:
-    """A name without a domain is one of Kubernetes' own, as its API server has it."""
-    found = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
-    for name in found:
+def _read_resources(resources: Fields, kind: str) -> dict[str, str]:
+    """Read requests or limits. As for the API server, a name without a domain must be a resource of Kubernetes."""
+    amounts = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
+    for name in amounts:
         if "/" not in name and not name.startswith("hugepages-"):
             refuse_unknown(name, RESOURCES, f"{resources.place}.{kind}", f"there is no resource {name!r}")
-    return found
+    return amounts
 
 
 def _waive_seccomp(security: Fields) -> None:
-    """A process here has no profile; which one it is to have must be one that there is."""
+    """Ignore a seccomp profile, as processes here have none; a type that Kubernetes does not have is refused."""
     if security.has("seccompProfile"):
         with security.inner("seccompProfile") as profile:
             profile.choice("type", ("RuntimeDefault", "Unconfined", "Localhost"))
             profile.waive("localhostProfile")
 
 
-def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
+def _read_mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
     name = fields.need("name", "")
     refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
     path = fields.need("mountPath", "").rstrip("/")
@@ -227,41 +244,46 @@ def _mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
     return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
 
 
-def _variable(fields: Fields) -> tuple[str, str]:
+def _read_variable(fields: Fields) -> tuple[str, str]:
     name = fields.need("name", "")
     if not fields.has("valueFrom"):
         return name, fields.take("value", "")
     with fields.inner("valueFrom") as source, source.inner("fieldRef") as reference:
         reference.waive("apiVersion")
-        known = ("metadata.name", "metadata.namespace")
-        return name, _REF + reference.choice("fieldPath", known, remedy="give the value itself")
+        paths = ("metadata.name", "metadata.namespace")
+        return name, _REF + reference.choice("fieldPath", paths, remedy="give the value itself")
 
 
-def _words(fields: Fields, name: str) -> tuple[str, ...]:
+def _read_texts(fields: Fields, name: str) -> tuple[str, ...]:
     return tuple(map(str, fields.take(name, list[Any]())))
 
 
-def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
+def _read_probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
     if not fields.has(name):
         return None
     with fields.inner(name) as probe:
-        given: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
-        fault = f"expected one of {', '.join(_KINDS)}, got {given or 'none'}"
-        probe.refuse(len(given) != 1, "", fault, "keep one")
-        (kind,) = given
+        kinds: list[ProbeKind] = [kind for kind in _KINDS if probe.has(kind)]
+        fault = f"expected one of {', '.join(_KINDS)}, got {kinds or 'none'}"
+        probe.refuse(len(kinds) != 1, "", fault, "keep one")
+        (kind,) = kinds
         with probe.inner(kind) as handler:
-            port, path, headers, command = 0, "", dict[str, str](), _words(handler, "command") if kind == "exec" else ()
+            port, path, headers, command = (
+                0,
+                "",
+                dict[str, str](),
+                _read_texts(handler, "command") if kind == "exec" else (),
+            )
             if kind != "exec":
-                asked = str(handler.any("port"))
-                if not asked.isdigit():
-                    refuse_unknown(asked, ports, handler.at("port"), f"no container port is called {asked!r}")
-                port = int(asked) if asked.isdigit() else ports[asked]
+                port_text = str(handler.any("port"))
+                if not port_text.isdigit():
+                    refuse_unknown(port_text, ports, handler.at("port"), f"no container port is called {port_text!r}")
+                port = int(port_text) if port_text.isdigit() else ports[port_text]
             if kind == "httpGet":
                 path, scheme = handler.take("path", "/"), handler.take("scheme", "HTTP")
                 fault = f"the local target probes HTTP only, got {scheme!r}"
                 handler.refuse(scheme != "HTTP", "scheme", fault, "use HTTP")
                 headers = {item.need("name", ""): item.need("value", "") for item in handler.each("httpHeaders")}
-        numbers = {key: probe.take(key, default) for key, default in _PROBE.items()}
+        numbers = {key: probe.take(key, default) for key, default in _DEFAULTS.items()}
         for key, value in numbers.items():
             low = value < (0 if key == "initialDelaySeconds" else 1)
             probe.refuse(low, key, f"expected a positive integer, got {value}", "correct it")
@@ -270,11 +292,11 @@ def _probe(fields: Fields, name: str, ports: Mapping[str, int]) -> Probe | None:
 
 
 _KINDS: tuple[ProbeKind, ...] = ("httpGet", "tcpSocket", "exec")
-_PROBE = {
+_DEFAULTS = {
     "initialDelaySeconds": 0,
     "periodSeconds": 10,
     "timeoutSeconds": 1,
     "successThreshold": 1,
     "failureThreshold": 3,
 }
-"""Kubernetes' defaults."""
+"""The defaults of Kubernetes for the numbers of a probe."""

@@ -1,4 +1,7 @@
-"""A variant's manifests → what the local target starts; refuses every field it would not honour. Pure, until a Secret's certificate is made."""
+"""The reader of a variant's manifests, which yields the objects that the local targets start.
+
+Every field that the lab would not honour is refused. The module does no I/O, until the certificate of a Secret is issued.
+"""
 
 from __future__ import annotations
 
@@ -39,32 +42,45 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 _TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 
 _CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|CustomResourceDefinition")
-"""Kinds that mean something to an API server only."""
+"""The kinds that have a meaning for an API server only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
+    """A Service with its ports.
+
+    Attributes:
+        selector: the labels of the pods that it selects; empty = it selects none.
+        ports: number, and name → target port.
+        balanced: whether it is of type LoadBalancer, so that clients reach it through a node's NAT.
+        masquerade: whether the pod sees the node's address and not the client's (externalTrafficPolicy Cluster).
+        names: port number → name, by which an EndpointSlice refers to the port.
+
+    """
+
     name: str
     selector: Mapping[str, str]
     ports: Mapping[int | str, int | str]
-    """Number and name → target port."""
     balanced: bool = False
-    """Of type LoadBalancer: clients reach it through a node's NAT."""
     masquerade: bool = True
-    """externalTrafficPolicy Cluster: the pod sees the node's address, not the client's."""
     names: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Number → name, which an EndpointSlice's ports have, too."""
 
     def selects(self, pod: Pod) -> bool:
-        """Without a selector it selects nothing: its endpoints are those of EndpointSlices."""
+        """Return whether it selects a pod; without a selector its endpoints are only those of EndpointSlices."""
         return bool(self.selector) and self.selector.items() <= pod.labels.items()
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice written by hand, for a Service without a selector: addresses that no pod's readiness decides.
+    """An EndpointSlice written in a manifest, for a Service without a selector.
 
-    `ports`: name → number; the name is that of the Service's port. `addresses`: the ready ones only.
+    Its addresses do not depend on the readiness of any pod.
+
+    Attributes:
+        service: the Service that it is for.
+        ports: name of the Service's port → number.
+        addresses: the ready addresses.
+
     """
 
     name: str
@@ -75,9 +91,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What it holds, or the certificate that its annotations ask for.
+    """A Secret, with the data of its manifest and the certificate that its annotations request.
 
-    `keys` are known before anything is made; `files` makes a certificate the first time.
+    Attributes:
+        data: key → text, as the manifest has it.
+        certificate: the certificate to issue; None = none.
+
     """
 
     data: Mapping[str, str]
@@ -85,15 +104,22 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
+        """The keys of its files, which are known before a certificate is issued."""
         return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
+        """Return key → text of its files; the first call issues the certificate."""
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One endpoint of a Service's port. `pod` is empty for an address of an EndpointSlice's."""
+    """An endpoint of a Service's port.
+
+    Attributes:
+        pod: the name of its pod; empty for an address of an EndpointSlice.
+
+    """
 
     address: str
     port: int
@@ -102,52 +128,73 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
+    """The objects of a variant, as the local targets start them and systems are configured from them."""
+
     pods: tuple[Pod, ...]
     services: Mapping[str, Service]
     routes: tuple[Route, ...]
+    """The paths of the Ingresses."""
     configmaps: Mapping[str, Mapping[str, str]]
+    """The data of each ConfigMap, by its name."""
     classes: Mapping[str, str]
-    """IngressClass → controller."""
+    """The controller of each IngressClass."""
     host_routes: tuple[HostRoute, ...] = ()
-    """OpenShift's Routes."""
+    """The Routes of OpenShift."""
     secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
     node_settings: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Name → (place, value) of what node-tuning would set. Its DaemonSet is never run here."""
+    """The settings that node-tuning would apply: name → (place, value). Its DaemonSet is never run here."""
     slices: Mapping[str, Slice] = field(default_factory=dict[str, Slice])
     ready: tuple[Pod, ...] | None = None
-    """The pods that are ready and do not terminate, where that is known; None = all, as when everything comes up."""
+    """The pods that are ready and do not terminate; None = all pods, as while a system comes up."""
     deployments: tuple[Deployment, ...] = ()
     budgets: tuple[Budget, ...] = ()
     gateway_classes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """GatewayClass → controller."""
+    """The controller of each GatewayClass."""
     gateways: tuple[Gateway, ...] = ()
     http_routes: tuple[HttpRoute, ...] = ()
     others: tuple[Mapping[str, Any], ...] = ()
-    """Of kinds that nothing here knows: a system's controller reads its own (`ProxySystem.kinds`), any other is refused (`bringup.vet`)."""
+    """The manifests of kinds that this module does not read.
+
+    A system's controller reads its own kinds among them (`ProxySystem.kinds`); any other kind is refused (`bringup.vet`).
+    """
 
     def served(self, controller: str, options: Collection[str] = ()) -> list[Served]:
-        """What the Gateways of a controller's classes serve, a port each. UsageError where there is none, two that cannot go together, or an
-        option of TLS that is none of those.
+        """Return what the Gateways of a controller's classes serve, one item for each port.
+
+        Args:
+            options: the options of TLS that the controller honours.
+
+        Raises:
+            UsageError: when no Gateway is of such a class, two listeners have one port, or an option is not honoured.
+
         """
-        mine = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
+        gateways = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
         fault = f"no Gateway is of a class of {controller}: it would serve nothing"
-        refuse_if(not mine, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
-        return served(mine, self.http_routes, options)
+        refuse_if(not gateways, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
+        return served(gateways, self.http_routes, options)
 
     def served_ingresses(self, http: int = 80, https: int = 443) -> list[Served]:
-        """What every Ingress leads to, for a controller that is not ingress-nginx: a port, and one with TLS where a host has a certificate.
+        """Return what every Ingress leads to, for a controller other than ingress-nginx.
 
-        UsageError for annotations of ingress-nginx, which others do not read.
+        The first port is without TLS. There is a second one with TLS if a host has a certificate.
+
+        Args:
+            http: the number of the port without TLS.
+            https: the number of the port with TLS.
+
+        Raises:
+            UsageError: for annotations of ingress-nginx, which other controllers do not read.
+
         """
         entries: dict[str, list[Entry]] = {}
         for route in self.routes:
-            entries.setdefault(route.host, []).append(self._entry(route))
-        hosts = {host: in_order(found) for host, found in entries.items()}
+            entries.setdefault(route.host, []).append(self._to_entry(route))
+        hosts = {host: in_order(items) for host, items in entries.items()}
         secrets = {route.host: route.secret for route in self.routes if route.secret}
         encrypted = Served(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
         return [Served(http, hosts), *([encrypted] if secrets else [])]
 
-    def _entry(self, route: Route) -> Entry:
+    def _to_entry(self, route: Route) -> Entry:
         fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
         refuse_if(
             route.rewrite or route.forwarded_prefix, f"Ingress/{route.ingress}: metadata.annotations", fault, remedy
@@ -159,44 +206,68 @@ class Objects:
         return Entry(match, Rule(place, (match,), Backend(route.service, port)))
 
     def certificate(self, secret: str, place: str) -> Mapping[str, str]:
-        """A Secret's files. UsageError of `place`, which names it, where there is none."""
+        """Return the files of a Secret.
+
+        Args:
+            secret: the name of the Secret.
+            place: the place in the manifests that refers to it, for the error message.
+
+        Raises:
+            UsageError: when there is no such Secret.
+
+        """
         refuse_unknown(secret, self.secrets, place, f"there is no Secret {secret!r}")
         return self.secrets[secret].files()
 
     def role(self, role: str) -> tuple[Pod, ...]:
+        """Return the pods of a role: proxy, backend or balancer."""
         return tuple(pod for pod in self.pods if pod.role == role)
 
     @property
     def entry(self) -> tuple[Pod, ...]:
-        """The pods that clients come to."""
+        """The pods that clients connect to: the balancers, else the proxies, else the backends."""
         return self.role("balancer") or self.role("proxy") or self.role("backend")
 
     def endpoints(self, service: str) -> tuple[Pod, ...]:
-        """The pods that a Service selects. UsageError when there is no such Service, or it selects none."""
+        """Return the pods that a Service selects.
+
+        Raises:
+            UsageError: when there is no such Service, or it selects no pod.
+
+        """
         refuse_unknown(service, self.services, f"Service/{service}", "there is no such Service")
-        found = self.services[service]
-        pods = tuple(filter(found.selects, self.pods))
-        fault = f"its selector {dict(found.selector)} matches no pod"
+        definition = self.services[service]
+        pods = tuple(filter(definition.selects, self.pods))
+        fault = f"its selector {dict(definition.selector)} matches no pod"
         refuse_if(not pods, f"Service/{service}", fault, "compare it with the pod template's labels")
         return pods
 
     def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Member, ...]:
-        """The ready endpoints behind a Service's port; none where there is no such Service or port, as in a cluster.
+        """Return the ready endpoints behind a Service's port; none where the Service or port does not exist.
 
-        `addresses`: pod → IP.
+        Args:
+            service: the name of the Service.
+            port: the number or name of its port.
+            addresses: pod → IP address.
+
         """
-        found = self.services.get(service)
-        if found is None or port not in found.ports:
+        definition = self.services.get(service)
+        if definition is None or port not in definition.ports:
             return ()
-        target = found.ports[port]
-        ready = filter(found.selects, self.pods if self.ready is None else self.ready)
+        target = definition.ports[port]
+        ready = filter(definition.selects, self.pods if self.ready is None else self.ready)
         pods = [Member(addresses[pod.name], pod.port(target), pod.name) for pod in ready]
-        name = found.names.get(port, "") if isinstance(port, int) else port
+        name = definition.names.get(port, "") if isinstance(port, int) else port
         slices = [item for item in self.slices.values() if item.service == service and name in item.ports]
         return (*pods, *(Member(address, item.ports[name]) for item in slices for address in item.addresses))
 
     def target_port(self, service: str, port: int | str) -> int:
-        """The container port behind a Service's port."""
+        """Return the container port behind a Service's port.
+
+        Raises:
+            UsageError: when the Service or the port does not exist, or the Service selects no pod.
+
+        """
         pods = self.endpoints(service)
         ports = self.services[service].ports
         refuse_unknown(port, ports, f"Service/{service}", f"there is no port {port!r}")
@@ -204,41 +275,50 @@ class Objects:
 
 
 def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
-    """UsageError with the object and field for anything that the local target does not honour."""
-    found = Objects((), {}, (), {}, {})
+    """Read the objects of a variant from its manifests.
+
+    Raises:
+        UsageError: for anything that the local target does not honour; it names the object and the field.
+
+    """
+    objects = Objects((), {}, (), {}, {})
     for raw in manifests:
-        found = _with(found, raw)
+        objects = _add(objects, raw)
     for raw in manifests:
         if raw["kind"] == "Ingress":
-            _class(raw, found.classes)
-    check(found.gateways, found.http_routes, found.gateway_classes)
-    backends = [rule.backend for route in found.http_routes for rule in route.rules if rule.backend]
-    for route in [*found.routes, *found.host_routes, *backends]:
-        if route.service not in found.services or found.services[route.service].selector:
-            found.target_port(route.service, route.port)
+            _check_class(raw, objects.classes)
+    check(objects.gateways, objects.http_routes, objects.gateway_classes)
+    backends = [rule.backend for route in objects.http_routes for rule in route.rules if rule.backend]
+    for route in [*objects.routes, *objects.host_routes, *backends]:
+        if route.service not in objects.services or objects.services[route.service].selector:
+            objects.target_port(route.service, route.port)
     fault = f"no Deployment's pods are labelled {ROLE_LABEL}: backend"
-    refuse_if(not found.role("backend"), "manifests", fault, "include base/backend")
-    return found
+    refuse_if(not objects.role("backend"), "manifests", fault, "include base/backend")
+    return objects
 
 
 def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """With one Route, HTTPRoute, Ingress, Service or EndpointSlice made or changed. UsageError for any other, or what `read` refuses.
+    """Return the objects after one Route, HTTPRoute, Ingress, Service or EndpointSlice was created or changed.
 
-    A route may lead to a Service that is not there (yet), as in a cluster.
+    A route may lead to a Service that does not exist (yet), as in a cluster.
+
+    Raises:
+        UsageError: for an object of another kind, or one that `read` would refuse.
+
     """
-    kind, name = _label(raw)
+    kind, name = _identify(raw)
     match kind:
         case "Service" | "EndpointSlice":
-            return _with(objects, raw)
+            return _add(objects, raw)
         case "Route":
-            others = tuple(item for item in objects.host_routes if item.name != name)
-            return _with(replace(objects, host_routes=others), raw)
+            unchanged = tuple(item for item in objects.host_routes if item.name != name)
+            return _add(replace(objects, host_routes=unchanged), raw)
         case "Ingress":
-            _class(raw, objects.classes)
-            return _with(replace(objects, routes=tuple(item for item in objects.routes if item.ingress != name)), raw)
+            _check_class(raw, objects.classes)
+            return _add(replace(objects, routes=tuple(item for item in objects.routes if item.ingress != name)), raw)
         case "HTTPRoute":
-            others = tuple(item for item in objects.http_routes if item.name != name)
-            changed = _with(replace(objects, http_routes=others), raw)
+            unchanged = tuple(item for item in objects.http_routes if item.name != name)
+            changed = _add(replace(objects, http_routes=unchanged), raw)
             check(changed.gateways, changed.http_routes, changed.gateway_classes)
             return changed
         case _:
@@ -246,20 +326,24 @@ def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
             raise UsageError(f"{kind}/{name}", f"a {kind} cannot be changed while the system is up", remedy)
 
 
-def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """And one more. UsageError for what is not honoured in it."""
-    kind, name = _label(raw)
+def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
+    """Return the objects and one more. A field of it that is not honoured is a UsageError."""
+    kind, name = _identify(raw)
     place = f"{kind}/{name}"
     match kind:
         case "Deployment":
-            made = read_deployment(place, raw, ROLE_LABEL)
-            return replace(objects, deployments=(*objects.deployments, made), pods=(*objects.pods, *made.pods()))
+            deployment = read_deployment(place, raw, ROLE_LABEL)
+            return replace(
+                objects,
+                deployments=(*objects.deployments, deployment),
+                pods=(*objects.pods, *deployment.pods()),
+            )
         case "PodDisruptionBudget":
             return replace(objects, budgets=(*objects.budgets, read_budget(place, raw)))
         case "Service":
-            return replace(objects, services={**objects.services, name: _service(place, raw)})
+            return replace(objects, services={**objects.services, name: _read_service(place, raw)})
         case "EndpointSlice":
-            return replace(objects, slices={**objects.slices, name: _slice(place, raw)})
+            return replace(objects, slices={**objects.slices, name: _read_slice(place, raw)})
         case "Ingress":
             return replace(objects, routes=(*objects.routes, *read_ingress(place, raw)))
         case "Route":
@@ -274,38 +358,39 @@ def _with(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "HTTPRoute":
             return replace(objects, http_routes=(*objects.http_routes, read_http_route(place, raw)))
         case "ConfigMap":
-            data = _data(place, raw)
-            settings = {key: (f"{place}: data.{key}", value) for key, value in data.items()} if _of_node(raw) else {}
+            data = _read_data(place, raw)
+            settings = {key: (f"{place}: data.{key}", value) for key, value in data.items()} if _is_node(raw) else {}
             return replace(
                 objects,
                 configmaps={**objects.configmaps, name: data},
                 node_settings={**objects.node_settings, **settings},
             )
         case "Secret":
-            return replace(objects, secrets={**objects.secrets, name: _secret(place, raw)})
-        case _ if _CLUSTER_ONLY.fullmatch(kind) or (kind == "DaemonSet" and _of_node(raw)):
+            return replace(objects, secrets={**objects.secrets, name: _read_secret(place, raw)})
+        case _ if _CLUSTER_ONLY.fullmatch(kind) or (kind == "DaemonSet" and _is_node(raw)):
             return objects
         case _:
             return replace(objects, others=(*objects.others, raw))
 
 
-def _label(raw: Mapping[str, Any]) -> tuple[str, str]:
-    """(kind, name)"""
+def _identify(raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (kind, name) of an object."""
     return str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
 
 
-def _class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
+def _check_class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None:
     name = str(ingress.get("spec", {}).get("ingressClassName"))
     refuse_unknown(
-        name, classes, f"{'/'.join(_label(ingress))}: spec.ingressClassName", f"no IngressClass is called {name!r}"
+        name, classes, f"{'/'.join(_identify(ingress))}: spec.ingressClassName", f"no IngressClass is called {name!r}"
     )
 
 
-def _of_node(raw: Mapping[str, Any]) -> bool:
+def _is_node(raw: Mapping[str, Any]) -> bool:
+    """Return whether an object is for the node and not for the variant's own pods."""
     return raw["metadata"].get("labels", {}).get("lab/scope") == "node"
 
 
-def _service(place: str, raw: Mapping[str, Any]) -> Service:
+def _read_service(place: str, raw: Mapping[str, Any]) -> Service:
     with spec_of(place, raw) as spec:
         spec.waive("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
         kind, policy = spec.take("type", "ClusterIP"), spec.take("externalTrafficPolicy", "Cluster")
@@ -324,8 +409,8 @@ def _service(place: str, raw: Mapping[str, Any]) -> Service:
     return Service(name, selector, ports, kind == "LoadBalancer", policy == "Cluster", names)
 
 
-def _slice(place: str, raw: Mapping[str, Any]) -> Slice:
-    """UsageError for what is no slice of a Service, or is not honoured here."""
+def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
+    """Read an EndpointSlice. One that belongs to no Service, or is not honoured here, is a UsageError."""
     metadata = raw["metadata"]
     service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
     refuse_if(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
@@ -338,17 +423,21 @@ def _slice(place: str, raw: Mapping[str, Any]) -> Slice:
             port.waive("protocol", "appProtocol")
             ports[port.take("name", "")] = port.need("port", 0)
         for endpoint in fields.each("endpoints", "addresses"):
-            endpoint.waive("nodeName", "zone", "hints", "targetRef", "hostname")  # whose it is changes no way here
+            endpoint.waive("nodeName", "zone", "hints", "targetRef", "hostname")  # they change no route here
             with endpoint.inner("conditions") as conditions:
                 conditions.waive("serving", "terminating")  # of an endpoint that is not ready
                 ready = conditions.take("ready", True)
-            found = endpoint.need("addresses", list[str]())
-            addresses += found[:1] if ready else []  # the others mean nothing, says the API
+            texts = endpoint.need("addresses", list[str]())
+            addresses += texts[:1] if ready else []  # according to the API, the others have no meaning
     return Slice(metadata["name"], str(service), ports, tuple(addresses))
 
 
-def _secret(place: str, raw: Mapping[str, Any]) -> Secret:
-    """UsageError for data that is no base64 of a text, for a pair of TLS that is none, or a certificate that cannot be made."""
+def _read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
+    """Read a Secret.
+
+    A UsageError: data that is no text in base64, a Secret of type TLS without certificate and key, or a certificate that
+    the lab cannot make.
+    """
     annotations = raw["metadata"].get("annotations") or {}
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata", "type", "immutable")
@@ -365,7 +454,7 @@ def _secret(place: str, raw: Mapping[str, Any]) -> Secret:
     return Secret(data, certificates.requested(place, annotations))
 
 
-def _data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:
+def _read_data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata", "immutable")
         data = fields.take("data", dict[str, Any]())

@@ -1,4 +1,4 @@
-"""What a pod is here: its containers, probes and volumes, read from a Deployment by `deployments.py`."""
+"""The records of a pod with its containers, probes and volumes, which `deployments.py` reads from a Deployment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ ProbeKind = Literal["httpGet", "tcpSocket", "exec"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A liveness, readiness or startup probe. `port` may be a container port's name until the container is known."""
+    """A liveness, readiness or startup probe of a container.
+
+    Attributes:
+        kind: how it probes.
+        port: the container port that it connects to; 0 for an `exec` probe.
+        path: the path that an `httpGet` probe requests; empty for the others.
+        headers: the request headers of an `httpGet` probe.
+        command: the command of an `exec` probe; empty for the others.
+        initial_delay_s: the seconds before the first probe.
+        period_s: the seconds between two probes.
+        timeout_s: the seconds after which a probe has failed.
+        successes: the successes in a row that change the state to healthy.
+        failures: the failures in a row that change the state to unhealthy.
+        grace_s: the seconds that the container has to end after the probe failed; None = as the pod's own.
+
+    """
 
     kind: ProbeKind
     port: int
@@ -30,6 +45,16 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
+    """A volume mounted in a container.
+
+    Attributes:
+        volume: the name of the pod's volume.
+        path: the absolute path in the container, without a slash at the end.
+        sub_path: the part of the volume that is mounted; empty = the volume's root.
+        read_only: whether the container may not write there.
+
+    """
+
     volume: str
     path: str
     sub_path: str
@@ -38,9 +63,15 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An emptyDir, or the files of a ConfigMap or a Secret (`source`: kind and name; `items`: key → file; empty = all).
+    """A volume of a pod: an emptyDir, or the files of a ConfigMap or a Secret.
 
-    Of an emptyDir: `size` is its limit; `memory` says that it is asked for in memory and not on the node's disk.
+    Attributes:
+        name: its name in the pod.
+        source: the kind and name of the object with its files; None for an emptyDir.
+        items: key of the source → file; empty = every key is a file of that name.
+        size: the size limit of an emptyDir, such as `260Mi`; empty = no limit.
+        memory: whether an emptyDir lies in memory and not on the node's disk.
+
     """
 
     name: str
@@ -51,12 +82,23 @@ class Volume:
 
     @property
     def on_disk(self) -> bool:
-        """An emptyDir lies on the node's disk unless it asks for memory."""
+        """The fact that the volume is an emptyDir on the node's disk, which it is unless it requests memory."""
         return self.source is None and not self.memory
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
+    """A container of a pod, as its manifest describes it.
+
+    Attributes:
+        place: where it stands in the manifest, for error messages.
+        ports: port name, or the number as text where it has no name → container port.
+        limits: resource → limit, as written.
+        pre_stop: the command of its preStop hook; empty = it has none.
+        host_ports: container port → port of the node.
+
+    """
+
     name: str
     place: str
     image: str
@@ -74,11 +116,10 @@ class Container:
     readiness: Probe | None
     liveness: Probe | None
     host_ports: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Container port → port of the node."""
 
     @property
     def repository(self) -> str:
-        """The image without registry tag and digest."""
+        """The image's repository, without tag and digest."""
         name = self.image.split("@")[0]
         head, _, tail = name.rpartition("/")
         return f"{head}/{tail.split(':')[0]}" if head else tail.split(":")[0]
@@ -86,6 +127,19 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
+    """A pod of a Deployment.
+
+    Attributes:
+        name: `<deployment>-<n>`; empty in a Deployment's template.
+        place: the Deployment that it stands in, for error messages.
+        role: the value of the label `lab/role`: proxy, backend or balancer.
+        grace_s: the seconds that it has to end, from its preStop hook on.
+        init: the init containers, in their order.
+        host_network: whether it uses the node's own network.
+        shares_cpus: whether it may have more workers than CPUs.
+
+    """
+
     name: str
     namespace: str
     place: str
@@ -98,28 +152,32 @@ class Pod:
     containers: tuple[Container, ...]
     host_network: bool = False
     shares_cpus: bool = False
-    """It may have more workers than CPUs."""
 
     @property
     def deployment(self) -> str:
-        """Its name, of which the pod's is made."""
+        """The name of its Deployment, which the pod's name begins with."""
         return self.name.rpartition("-")[0]
 
     @property
     def host_ports(self) -> Mapping[int, int]:
-        """Container port → port of the node, which it has alone; of hostNetwork all are."""
+        """The ports of the node that the pod occupies, by container port; with hostNetwork, all its ports."""
         if self.host_network:
             return {port: port for container in self.containers for port in container.ports.values()}
         return {inner: outer for container in self.containers for inner, outer in container.host_ports.items()}
 
     def excludes(self, other: Pod) -> bool:
-        """Both cannot be on one node, because of its ports."""
+        """Return whether the two pods cannot be on one node, because both occupy the same port of it."""
         return bool({*self.host_ports.values()} & {*other.host_ports.values()})
 
     def port(self, port: int | str) -> int:
-        """A number as it is, a name as the container port it names."""
+        """Return the number of a port: a number as it is, a name as the container port of that name.
+
+        Raises:
+            UsageError: when no container port has that name.
+
+        """
         if isinstance(port, int):
             return port
-        named = {name: number for container in self.containers for name, number in container.ports.items()}
-        refuse_unknown(port, named, self.place, f"no container port is called {port!r}")
-        return named[port]
+        numbers = {name: number for container in self.containers for name, number in container.ports.items()}
+        refuse_unknown(port, numbers, self.place, f"no container port is called {port!r}")
+        return numbers[port]

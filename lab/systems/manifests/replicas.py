@@ -1,9 +1,13 @@
-"""How many pods a Deployment has, which it replaces, step by step, and which a PodDisruptionBudget lets go. Pure.
+"""The rules by which a Deployment creates and replaces its pods, and a PodDisruptionBudget lets pods be evicted.
 
-Source of the rules: Kubernetes' pkg/controller/deployment/rolling.go and recreate.go, the order in which
-a ReplicaSet deletes (pkg/controller/controller_utils.go, ActivePodsWithRanks), pkg/controller/disruption/disruption.go (shares are
-rounded up) and pkg/registry/core/pod/storage/eviction.go (unready pods; two budgets for one pod). Refuses to wait: the caller
-asks again when a pod was made, became ready or went.
+Source of the rules, in Kubernetes:
+
+- pkg/controller/deployment/rolling.go and recreate.go
+- pkg/controller/controller_utils.go (ActivePodsWithRanks): the order in which a ReplicaSet deletes
+- pkg/controller/disruption/disruption.go: shares are rounded up
+- pkg/registry/core/pod/storage/eviction.go: unready pods; two budgets for one pod
+
+The module does no I/O and does not wait: the caller asks again when a pod was created, became ready or went away.
 """
 
 from __future__ import annotations
@@ -23,21 +27,34 @@ Amount = int | str
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """`recreate`: all old pods go before a new one comes; else by the other two."""
+    """The strategy by which a Deployment replaces its pods.
+
+    Attributes:
+        recreate: whether all old pods go before a new one comes; then the other two do not matter.
+        surge: the pods that may exist beyond the replicas during a rollout.
+        unavailable: the pods that may be missing from the replicas during a rollout.
+
+    """
 
     recreate: bool = False
     surge: Amount = "25%"
     unavailable: Amount = "25%"
 
     def allowed(self, replicas: int) -> tuple[int, int]:
-        """(pods more than wanted, pods fewer than wanted) meanwhile; not both 0."""
+        """Return (surge, unavailable) in pods for a number of replicas; at least one of the two is above 0."""
         surge, unavailable = amount(self.surge, replicas, up=True), amount(self.unavailable, replicas, up=False)
         return surge, unavailable or int(surge == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod that is not terminating. `current`: of the newest template."""
+    """A pod of a Deployment that is not terminating.
+
+    Attributes:
+        current: whether it is of the newest template.
+        created_s: when it was created, on any clock in seconds.
+
+    """
 
     name: str
     current: bool
@@ -47,12 +64,19 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """The next step of a rollout: how many pods to create, and which to delete."""
+
     create: int = 0
     delete: tuple[str, ...] = ()
 
 
 def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_ending: int = 0) -> Step:
-    """What is to be done now. `old_ending`: pods of an older template that terminate still."""
+    """Return what a Deployment creates and deletes now.
+
+    Args:
+        old_ending: the number of pods of an older template that are still terminating.
+
+    """
     ranked = sorted(members, key=lambda member: (member.ready, -member.created_s))
     new, old = [item for item in ranked if item.current], [item for item in ranked if not item.current]
     surplus = tuple(item.name for item in new[: max(0, len(new) - replicas)])
@@ -62,46 +86,63 @@ def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_endin
         return Step(0, tuple(item.name for item in old))
     surge, unavailable = strategy.allowed(replicas)
     create = max(0, min(replicas + surge - len(members), replicas - len(new)))
-    least = replicas - unavailable
+    minimum = replicas - unavailable
     coming = create + sum(not item.ready for item in new)
-    room = len(members) + create - least - coming
+    room = len(members) + create - minimum - coming
     broken = [item for item in old if not item.ready][: max(0, room)]
-    spare = max(0, sum(item.ready for item in members) - least)
-    whole = [item for item in old if item.ready][:spare] if room > 0 else []
-    return Step(create, (*surplus, *(item.name for item in [*broken, *whole])))
+    spare = max(0, sum(item.ready for item in members) - minimum)
+    healthy = [item for item in old if item.ready][:spare] if room > 0 else []
+    return Step(create, (*surplus, *(item.name for item in [*broken, *healthy])))
 
 
 def read_strategy(spec: Fields) -> Strategy:
-    """`strategy` of a Deployment's spec. UsageError."""
+    """Read the `strategy` of a Deployment's spec.
+
+    Raises:
+        UsageError: when it is no strategy of Kubernetes.
+
+    """
     with spec.inner("strategy") as fields:
         kind = fields.choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
         with fields.inner("rollingUpdate") as rolling:
-            given = {"surge": read_amount(rolling, "maxSurge"), "unavailable": read_amount(rolling, "maxUnavailable")}
-    return Strategy(kind == "Recreate", **{name: amount for name, amount in given.items() if amount is not None})
+            amounts = {"surge": read_amount(rolling, "maxSurge"), "unavailable": read_amount(rolling, "maxUnavailable")}
+    return Strategy(kind == "Recreate", **{name: amount for name, amount in amounts.items() if amount is not None})
 
 
 def read_amount(fields: Fields, name: str) -> Amount | None:
-    """A field that is a number or a percentage; None where it is missing. UsageError."""
+    """Read a field that is a number of pods or a percentage; return None where it is missing.
+
+    Raises:
+        UsageError: when it is neither.
+
+    """
     value = fields.any(name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    fits = value is None or whole or (isinstance(value, str) and re.fullmatch(r"\d+%", value))
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    fits = value is None or number or (isinstance(value, str) and re.fullmatch(r"\d+%", value))
     fields.refuse(not fits, name, f"expected a number or a percentage, got {value!r}", "such as 1 or 25%")
     return value
 
 
-def amount(value: Amount, of: int, up: bool) -> int:
-    """In pods; a share is rounded up or down.
+def amount(value: Amount, replicas: int, up: bool) -> int:
+    """Convert an amount to a number of pods; a share of the replicas is rounded up or down.
 
     >>> amount("25%", 3, up=True), amount("25%", 3, up=False), amount(2, 3, up=True)
     (1, 0, 2)
     """
-    share = value if isinstance(value, int) else int(value.removesuffix("%")) * of / 100
+    share = value if isinstance(value, int) else int(value.removesuffix("%")) * replicas / 100
     return math.ceil(share) if up else math.floor(share)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One of `least` and `most_out` is given."""
+    """A PodDisruptionBudget.
+
+    Attributes:
+        selector: the labels of the pods that it is for.
+        least: `minAvailable`; None where `most_out` is given.
+        most_out: `maxUnavailable`; None where `least` is given.
+
+    """
 
     name: str
     selector: Mapping[str, str]
@@ -109,31 +150,42 @@ class Budget:
     most_out: Amount | None
 
     def selects(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it is for a pod with these labels."""
         return self.selector.items() <= labels.items()
 
     def refusal(self, ready: bool, healthy: int, expected: int) -> str | None:
-        """Why a running pod may not be evicted now, in words; None if it may.
+        """Return the reason why a running pod may not be evicted now; None if it may.
 
-        `ready`: the pod; `healthy`: ready pods that do not terminate; `expected`: replicas asked for.
+        Args:
+            ready: whether the pod is ready.
+            healthy: the number of ready pods that do not terminate.
+            expected: the replicas of the Deployment.
+
         """
-        wanted = self.healthy_wanted(expected)
-        may_go = (not ready and healthy >= wanted > 0) or healthy > wanted
-        return None if may_go else f"PodDisruptionBudget {self.name} needs {wanted} healthy pods and has {healthy}"
+        minimum = self.healthy_wanted(expected)
+        may_go = (not ready and healthy >= minimum > 0) or healthy > minimum
+        return None if may_go else f"PodDisruptionBudget {self.name} needs {minimum} healthy pods and has {healthy}"
 
     def shown(self) -> Mapping[str, Any]:
-        """As Kubernetes would show it."""
+        """Return the budget as the API of Kubernetes would show it."""
         least, most_out = {"minAvailable": self.least}, {"maxUnavailable": self.most_out}
         selector = {"selector": {"matchLabels": dict(self.selector)}}
         return {"metadata": {"name": self.name}, "spec": selector | (most_out if self.least is None else least)}
 
     def healthy_wanted(self, expected: int) -> int:
-        """How many of the expected pods must stay healthy."""
+        """Return how many of the expected pods must stay healthy."""
         if self.least is not None:
             return amount(self.least, expected, up=True)
         return max(0, expected - amount(self.most_out or 0, expected, up=True))
 
 
 def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
+    """Read a PodDisruptionBudget.
+
+    Raises:
+        UsageError: for a field that the lab does not honour, or unless exactly one of the two amounts is given.
+
+    """
     with spec_of(place, raw) as spec:
         with spec.inner("selector") as selector:
             labels = selector.need("matchLabels", dict[str, str]())
@@ -145,10 +197,15 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
 
 
 def over(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:
-    """The budget of a pod with these labels. MeasuringError for two, which the API refuses for good."""
-    mine = [budget for budget in budgets if budget.selects(labels)]
-    if len(mine) > 1:
-        names = " and ".join(budget.name for budget in mine)
+    """Return the budget that is for a pod with these labels; None where none is.
+
+    Raises:
+        MeasuringError: when two are, which the eviction API refuses for good.
+
+    """
+    matches = [budget for budget in budgets if budget.selects(labels)]
+    if len(matches) > 1:
+        names = " and ".join(budget.name for budget in matches)
         fault = "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
         raise MeasuringError(f"PodDisruptionBudget {names}", fault, "keep one")
-    return mine[0] if mine else None
+    return matches[0] if matches else None

@@ -1,8 +1,10 @@
-"""What leads to a Service: an Ingress's paths, with the two annotations that set a header of requests, and OpenShift's Route, one host and where
-TLS ends. Pure; refuses every field that it would not honour.
+"""The readers of Ingresses and of OpenShift's Routes, which lead requests to a Service.
 
-Refuses x-forwarded-prefix without rewrite-target, too: the controller writes the header only beside a rewrite (buildProxyPass in
-internal/ingress/controller/template/template.go), and says nothing.
+Of an Ingress, the paths are read, and the two annotations that set a request header. A Route has one host, and states where
+TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
+
+It also refuses x-forwarded-prefix without rewrite-target: the controller writes the header only together with a rewrite
+(buildProxyPass in internal/ingress/controller/template/template.go), and reports nothing otherwise.
 """
 
 from __future__ import annotations
@@ -23,9 +25,18 @@ PathType = Literal["Prefix", "Exact"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path of one Ingress. `rewrite`: empty = none; with one, the path is a regular expression, to which it may refer.
+    """A path of an Ingress.
 
-    `secret`: the certificate by which its host is served over TLS, too; empty = it is not.
+    Attributes:
+        namespace: the Ingress's namespace.
+        ingress: the Ingress's name.
+        path: the path; with a rewrite, a regular expression, whose groups the rewrite may refer to.
+        service: the Service that it leads to.
+        port: the Service's port, by number or name.
+        rewrite: the target of the rewrite; empty = no rewrite.
+        forwarded_prefix: the value of the header X-Forwarded-Prefix; empty = not set.
+        secret: the certificate by which its host is also served over TLS; empty = it is not.
+
     """
 
     namespace: str
@@ -41,12 +52,17 @@ class Route:
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
-    """UsageError for what the controller would not admit, or this target does not honour."""
+    """Read the paths of an Ingress.
+
+    Raises:
+        UsageError: for what the controller would not admit, or this target does not honour.
+
+    """
     metadata = raw["metadata"]
-    rewrite, forwarded = _annotations(f"{place}: metadata.annotations", metadata.get("annotations") or {})
-    found: list[Route] = []
+    rewrite, forwarded = _read_annotations(f"{place}: metadata.annotations", metadata.get("annotations") or {})
+    routes: list[Route] = []
     with spec_of(place, raw, "status") as spec:
-        spec.waive("ingressClassName")  # compared by whoever knows the classes
+        spec.waive("ingressClassName")  # compared by the module that knows the classes
         secrets: dict[str, str] = {}
         for entry in spec.each("tls", "secretName"):
             secrets |= dict.fromkeys(entry.take("hosts", list[str]()), entry.need("secretName", ""))
@@ -58,19 +74,28 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                         service, port = to.need("name", ""), ref.any("number") or ref.any("name")
                         ref.waive("name")
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
-                    at = (host, path.need("path", ""), kind, service, port, rewrite, forwarded, secrets.get(host, ""))
-                    found.append(Route(metadata.get("namespace", "default"), metadata["name"], *at))
-    return found
+                    values = (
+                        host,
+                        path.need("path", ""),
+                        kind,
+                        service,
+                        port,
+                        rewrite,
+                        forwarded,
+                        secrets.get(host, ""),
+                    )
+                    routes.append(Route(metadata.get("namespace", "default"), metadata["name"], *values))
+    return routes
 
 
-def _annotations(where: str, annotations: Mapping[str, str]) -> tuple[str, str]:
-    """(rewrite, forwarded prefix). UsageError for another of ingress-nginx's."""
+def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, str]:
+    """Return (rewrite, forwarded prefix). Any other annotation of ingress-nginx is a UsageError."""
     for name in annotations:
         foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
-        refuse_if(foreign, where, f"the local target does not honour {name}", "use --target kind, or remove it")
+        refuse_if(foreign, place, f"the local target does not honour {name}", "use --target kind, or remove it")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
     fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
-    refuse_if(forwarded and not rewrite, where, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
+    refuse_if(forwarded and not rewrite, place, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return rewrite, forwarded
 
 
@@ -80,7 +105,16 @@ Insecure = Literal["None", "Allow", "Redirect"]
 
 @dataclass(frozen=True, slots=True)
 class HostRoute:
-    """One Route. `insecure` says what happens to a request without TLS where `tls` is not none."""
+    """A Route of OpenShift.
+
+    Attributes:
+        service: the Service that it leads to.
+        port: the Service's port, by number or name.
+        tls: where TLS ends; `none` for a route without TLS.
+        insecure: the treatment of a request without TLS, where `tls` is not `none`.
+        headers: name → value of the headers that are set on every request. HAProxy reads a value as a log format.
+
+    """
 
     namespace: str
     name: str
@@ -92,11 +126,15 @@ class HostRoute:
     tls: Tls
     insecure: Insecure = "None"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is set on every request; a value as HAProxy reads it, a log format."""
 
 
 def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
-    """UsageError for what the router does not admit, or this target does not honour."""
+    """Read a Route of OpenShift.
+
+    Raises:
+        UsageError: for what the router does not admit, or this target does not honour.
+
+    """
     metadata = raw["metadata"]
     for annotation in metadata.get("annotations") or {}:
         fault, remedy = f"the local target does not honour {annotation}", "remove it, or use --target kind"
@@ -109,7 +147,7 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
         to.waive("weight")  # there is one Service
         target = port.any("targetPort")
         port.refuse(target is None, "", "'targetPort' is missing", "name the Service's port: http or https")
-        tls, insecure = _tls(spec)
+        tls, insecure = _read_tls(spec)
         return HostRoute(
             namespace=metadata.get("namespace", "default"),
             name=metadata["name"],
@@ -120,15 +158,15 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
             port=target,
             tls=tls,
             insecure=insecure,
-            headers=dict(_headers(spec)),
+            headers=dict(_read_headers(spec)),
         )
 
 
-def _headers(spec: Fields) -> Iterator[tuple[str, str]]:
-    """Of requests; actions on responses are not honoured here."""
+def _read_headers(spec: Fields) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of the request headers that a Route sets; actions on responses are refused."""
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
-        given = actions.take("response", list[Any]())
-        actions.refuse(given, "response", "the local target does not honour it", "use --target kind")
+        responses = actions.take("response", list[Any]())
+        actions.refuse(responses, "response", "the local target does not honour it", "use --target kind")
         for item in actions.each("request"):
             name = item.need("name", "")
             with item.inner("action") as action, action.inner("set") as settings:
@@ -136,7 +174,7 @@ def _headers(spec: Fields) -> Iterator[tuple[str, str]]:
                 yield name, settings.need("value", "")
 
 
-def _tls(spec: Fields) -> tuple[Tls, Insecure]:
+def _read_tls(spec: Fields) -> tuple[Tls, Insecure]:
     if not spec.has("tls"):
         return "none", "None"
     with spec.inner("tls") as tls:

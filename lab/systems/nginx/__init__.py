@@ -1,1 +1,1 @@
-"""The official nginx image; and what every system that is an nginx below shares."""
+"""The official nginx image, and the code that all systems share whose proxy is an nginx."""

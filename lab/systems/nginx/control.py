@@ -1,9 +1,11 @@
-"""Has a running nginx load a new configuration as ingress-nginx does: tried first (`nginx -t`), written, told (SIGHUP).
+"""The handle that makes a running nginx load a new configuration as ingress-nginx does.
 
-What serves is told by the titles that nginx gives its processes: a worker has its title when its event loop begins, and
-another one from when it shuts down. Between two looks at the routes pass 1 / sync-rate-limit seconds at least (0.3 per
-second, pkg/flags/flags.go), and one that was waited for is looked at once more (internal/task/queue.go). The controller
-sends endpoints to its Lua balancer instead of reloading, by the same queue; this nginx has none, and reloads.
+The configuration is tried first (`nginx -t`), then written, and then nginx is signalled (SIGHUP). The titles that nginx gives
+its processes show what serves: a worker gets its title when its event loop begins, and another one when it shuts down.
+
+At least 1 / sync-rate-limit seconds pass between two looks at the routes (0.3 per second, pkg/flags/flags.go). After a look
+that had to wait, the controller looks once more (internal/task/queue.go). The controller sends endpoints to its Lua balancer
+through the same queue instead of reloading. This nginx has no Lua, and reloads.
 """
 
 from __future__ import annotations
@@ -27,7 +29,15 @@ TRY_S = 60.0
 
 
 class NginxControl:
-    """See `lab.systems.system.Control`."""
+    """The `lab.systems.system.Control` of an nginx.
+
+    Args:
+        process: the container of the nginx.
+        config: the path of its configuration file in the container.
+        syncs_per_s: the maximum number of loads per second.
+        program: the command that tries a configuration.
+
+    """
 
     looks_once_more = True
 
@@ -39,7 +49,10 @@ class NginxControl:
         self._workers = 1
 
     def started(self) -> Loading | None:
-        """When it began can be told only if it was looked at before the main process became nginx."""
+        """Return the load that the start of the main process began; None until that process is nginx.
+
+        When it began is known only if the lab saw the main process before it became nginx.
+        """
         pid = self._process.pid
         if pid is None:
             return None
@@ -50,36 +63,49 @@ class NginxControl:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
+        """Return whether all new children of the master are workers that serve, and at least as many as before.
+
+        Raises:
+            MeasuringError: when the container has ended.
+
+        """
         pid = pid_of(self._process, "served")
-        if not _title(pid).startswith(_MASTER):
+        if not _read_title(pid).startswith(_MASTER):
             return False
-        fresh = [_title(child) for child in _children(pid) if child not in self._before]
+        fresh = [_read_title(child) for child in _list_children(pid) if child not in self._before]
         return fresh.count(_WORKER) == len(fresh) >= self._workers
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
+        """Try the new configuration, write it, and signal nginx; return None where nothing changed or `over` is set.
+
+        Raises:
+            MeasuringError: when `nginx -t` refuses it or does not end in time, or the container has ended.
+
+        """
         text, pid = files[self._config], pid_of(self._process, "took a reload")
         file = self._process.inside(self._config)
         if file is None or file.read_text() == text or not self._try(file, text, over):
             return None
-        self._before = frozenset(_children(pid))
-        self._workers = max(1, sum(_title(child) == _WORKER for child in self._before))
+        self._before = frozenset(_list_children(pid))
+        self._workers = max(1, sum(_read_title(child) == _WORKER for child in self._before))
         write_changed(self._process, {self._config: text})
         began_s = time.time()
         os.kill(pid, signal.SIGHUP)
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
+        """Return the size of the configuration file in bytes."""
         return bytes_of(self._process, [self._config])
 
     def _try(self, file: Path, text: str, over: threading.Event) -> bool:
-        """As the controller tries a configuration, in the container; what fails leaves the old one at work.
+        """Try a configuration in the container, as the controller does; after a failure the old one stays in use.
 
-        False: it was `over` before that was known. What was started has ended in any case.
+        Returns False when `over` was set before the result was known. The trial's process has ended in any case.
         """
-        tried = file.with_name("tried.conf")
-        tried.write_text(text)
-        tried.chmod(0o644)
-        command = [self._program, "-t", "-q", "-c", str(Path(self._config).with_name(tried.name))]
+        copy = file.with_name("tried.conf")
+        copy.write_text(text)
+        copy.chmod(0o644)
+        command = [self._program, "-t", "-q", "-c", str(Path(self._config).with_name(copy.name))]
         deadline = time.monotonic() + TRY_S
         with tempfile.TemporaryFile() as output:
             try:
@@ -92,7 +118,7 @@ class NginxControl:
             except ProcessLookupError as error:
                 raise MeasuringError(self._place, f"nginx -t: {error}", self._process.tail(5)) from None
             finally:
-                tried.unlink()
+                copy.unlink()
             if over.is_set():
                 return False
             if late:
@@ -100,15 +126,15 @@ class NginxControl:
                 raise MeasuringError(self._place, f"nginx -t: did not end within {TRY_S:g} s", remedy)
             if trial.returncode:
                 output.seek(0)
-                said = output.read().decode(errors="replace").strip().splitlines()
-                fault = f"nginx -t refuses the new configuration: {said[0] if said else ''}"
+                lines = output.read().decode(errors="replace").strip().splitlines()
+                fault = f"nginx -t refuses the new configuration: {lines[0] if lines else ''}"
                 raise MeasuringError(self._place, fault, "the old one stays")
         return True
 
 
-def _title(pid: int) -> str:
+def _read_title(pid: int) -> str:
     return readable(f"/proc/{pid}/cmdline").split("\0", 1)[0].strip()
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     return [int(child) for child in readable(f"/proc/{pid}/task/{pid}/children").split()]

@@ -1,4 +1,4 @@
-"""Check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
+"""The check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
 
     name: gzip, context: http/server        its arguments in the parsed `nginx -T`; `context` if it stands in several blocks
     name: access_log buffer                  the argument that is meant, by place (`access_log 1`) or key
@@ -6,9 +6,9 @@
     times: 2                                 how often it stands there with just these; there is one block where `context` says which:
                                              `http/server[bench.lab.test]/location[/]`, of a server its names, of any other block its arguments
 
-Read from what nginx itself prints (`nginx -T` of the file that its master was started with), parsed, never searched for
-as text; since that is the file and not what is loaded, the workers must be younger than the file, and where a directive
-has an effect that can be seen in the processes (open files, number of workers), that is compared too.
+The check reads what nginx itself prints (`nginx -T` of the file that its master was started with). It parses this output and
+never searches it as text. The output shows the file and not what is loaded, so the workers must be younger than the file.
+Where processes show the effect of a directive (open files, number of workers), the effect is compared, too.
 """
 
 from __future__ import annotations
@@ -48,21 +48,32 @@ from lab.systems.reading import (
 PAGE, TIMEOUT_S = "/8kB.txt", 5.0
 _OUTPUT = ("off", "/var/log/nginx/access.log", "/dev/stdout")
 _OWN_OUTPUT = "/proc/1/fd/1"
-"""Of the container's first process, whose output nginx inherits."""
-_SEEN_WITHIN_S = 0.5
-"""A line is written right after its response; half a second is what a busy machine may take."""
+"""The output of the container's first process, which nginx inherits."""
+_LOG_DELAY_S = 0.5
+"""The seconds within which a log line appears.
+
+nginx writes the line right after its response, and a busy machine may delay it.
+"""
 
 
 def fault(system: System, check: Check, arguments: str) -> str:
-    """What speaks against the directive being in effect for one request, seen from the client's place: what it says is one thing, what happens another.
+    """Send a request, and return what shows that the directive has no effect on it; empty when nothing does.
 
-    Empty when nothing does, or nothing can be seen: a log that is no regular file (a container's output in a cluster) is not looked at.
+    A client's request shows more than the configuration does: gzip, proxy_cache and access_log have effects that can be
+    observed. The result is also empty for other directives, and for a log that is no regular file (a container's output in a
+    cluster).
+
+    Args:
+        system: the running system.
+        check: the check of the directive.
+        arguments: the directive's arguments in the running configuration.
+
     """
     match (check.name or "").split()[0]:
-        case "gzip":  # a page that compresses comes compressed to a client that accepts it
-            sent = _fetch(system, {"Accept-Encoding": "gzip"}).headers.get("content-encoding", "identity")
-            wanted = "gzip" if arguments == "on" else "identity"
-            return "" if sent == wanted else f"{PAGE} came with encoding {sent}, expected {wanted}"
+        case "gzip":  # a compressible page arrives compressed at a client that accepts it
+            encoding = _fetch(system, {"Accept-Encoding": "gzip"}).headers.get("content-encoding", "identity")
+            expected = "gzip" if arguments == "on" else "identity"
+            return "" if encoding == expected else f"{PAGE} came with encoding {encoding}, expected {expected}"
         case "proxy_cache" if arguments != "off":  # the second of two requests is a hit
             _fetch(system)
             status = _fetch(system).headers.get("x-cache-status", "none")
@@ -70,29 +81,32 @@ def fault(system: System, check: Check, arguments: str) -> str:
                 "" if status == "HIT" else f"the second request for {PAGE} has the cache status {status}, expected HIT"
             )
         case "access_log":
-            return _access_log(system, check, arguments)
+            return _check_access_log(system, check, arguments)
         case _:
             return ""
 
 
-def _access_log(system: System, check: Check, arguments: str) -> str:
-    """One request makes the log longer, unless it is off or buffered. Of a log that is off the container's output is looked at, where it would go as shipped."""
+def _check_access_log(system: System, check: Check, arguments: str) -> str:
+    """Check that one request makes the log longer, unless the log is off or buffered; return the fault.
+
+    For a log that is off, the container's output is observed, which is where the log goes with the shipped configuration.
+    """
     path, *options = arguments.split()
     if path.startswith("syslog:"):
         return ""
     file = _OWN_OUTPUT if path in _OUTPUT else path
-    kept = path == "off" or any(option.startswith(("buffer=", "gzip")) for option in options)
+    silent = path == "off" or any(option.startswith(("buffer=", "gzip")) for option in options)
     before = _size(system, check, file)
     _fetch(system)
     if before is None:
         return ""
-    deadline = time.monotonic() + _SEEN_WITHIN_S
-    while (after := _size(system, check, file)) == before and not kept and time.monotonic() < deadline:
+    deadline = time.monotonic() + _LOG_DELAY_S
+    while (after := _size(system, check, file)) == before and not silent and time.monotonic() < deadline:
         time.sleep(0.01)
     grown = after != before
-    if grown and kept:
+    if grown and silent:
         return f"one request made {file} longer, though its log is {'off' if path == 'off' else 'buffered'}"
-    return "" if grown or kept else f"a request left {file} as long as it was"
+    return "" if grown or silent else f"a request left {file} as long as it was"
 
 
 def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response:
@@ -103,11 +117,14 @@ def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response
 
 
 def _size(system: System, check: Check, file: str) -> int | None:
-    """None for what is no regular file, and for the output of a program with file capabilities, which the kernel hides."""
-    asked = ["stat", "-L", "-c", "%F:%s", file]
-    if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, asked).stderr:
+    """Return the size of a regular file in bytes, and None for anything else.
+
+    It is also None for the output of a program with file capabilities, which the kernel hides.
+    """
+    command = ["stat", "-L", "-c", "%F:%s", file]
+    if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, command).stderr:
         return None
-    kind, _, size = run(system, check, asked).strip().rpartition(":")
+    kind, _, size = run(system, check, command).strip().rpartition(":")
     return int(size) if kind in ("regular file", "regular empty file") else None
 
 
@@ -115,7 +132,12 @@ _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
 
 
 def read(system: System, check: Check) -> Reading:
-    """Read a check of kind `nginx` back."""
+    """Perform a check of kind `nginx`.
+
+    Raises:
+        UnreadableError: when not exactly one nginx master with workers runs, or its configuration cannot be read.
+
+    """
     name, _, part = given(check, "name").partition(" ")
     running = processes(system, check)
     masters = [process for process in running if process.title.startswith("nginx: master process")]
@@ -126,36 +148,36 @@ def read(system: System, check: Check) -> Reading:
         )
     program = re.match(r"nginx: master process (\S*nginx)(?= |$)", masters[0].title)
     options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
-    words = [word for option, value in options for word in (f"-{option}", value)]
-    files = dump(run(system, check, [program[1] if program else "nginx", *words, "-T"]))
+    arguments = [text for option, value in options for text in (f"-{option}", value)]
+    files = dump(run(system, check, [program[1] if program else "nginx", *arguments, "-T"]))
     main = next(iter(files))
     stated = [
-        each.arguments
-        for each in directives(files)
-        if each.name == name and check.context in (None, each.context, each.place)
+        directive.arguments
+        for directive in directives(files)
+        if directive.name == name and check.context in (None, directive.context, directive.place)
     ]
-    found = [_argument(args, part) for args in stated]
+    values = [_select_argument(args, part) for args in stated]
     if check.times is not None:
-        detail = f"expected {check.value!r} {check.times} times, found it {found.count(check.value)} times"
-        observed, ok = f"{found.count(check.value)} times", found.count(check.value) == check.times
+        detail = f"expected {check.value!r} {check.times} times, found it {values.count(check.value)} times"
+        observed, ok = f"{values.count(check.value)} times", values.count(check.value) == check.times
         reading = Reading(check, observed, ok, "" if ok else detail)
     else:
-        found = [check.value] if check.among and check.value in found else found
-        reading = compared(check, joined(found) if found else ABSENT)
-    if len(set(found)) > 1 and check.context is None:
+        values = [check.value] if check.among and check.value in values else values
+        reading = compared(check, joined(values) if values else ABSENT)
+    if len(set(values)) > 1 and check.context is None:
         detail = f"{name} stands in several places with several values: the check needs a context"
         reading = wrong(check, reading.observed, detail)
     if reading.ok:
-        reading = _loaded(system, reading, main, workers)
-    if reading.ok and stated and (said := fault(system, check, " ".join(stated[0]))):
-        return wrong(check, reading.observed, said)
+        reading = _check_loaded(system, reading, main, workers)
+    if reading.ok and stated and (message := fault(system, check, " ".join(stated[0]))):
+        return wrong(check, reading.observed, message)
     return reading
 
 
-def _argument(args: Sequence[str], part: str) -> str:
-    """All arguments, or the one at a place (`1`), or the value of one that is written `part=value`.
+def _select_argument(args: Sequence[str], part: str) -> str:
+    """Return all arguments, or the one at a position (`1`), or the value of one that is written `part=value`.
 
-    >>> _argument(["/dev/stdout", "main", "buffer=8k"], "buffer")
+    >>> _select_argument(["/dev/stdout", "main", "buffer=8k"], "buffer")
     '8k'
     """
     if not part:
@@ -165,8 +187,8 @@ def _argument(args: Sequence[str], part: str) -> str:
     return next((arg.removeprefix(f"{part}=") for arg in args if arg.startswith(f"{part}=")), ABSENT)
 
 
-def _loaded(system: System, reading: Reading, main: str, workers: Sequence[Process]) -> Reading:
-    """The same reading, if what nginx runs is what its file says."""
+def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[Process]) -> Reading:
+    """Return the reading if nginx runs what its main file has, else a failed one."""
     check = reading.check
     written = int(run(system, check, ["stat", "-c", "%Y", main]))
     oldest = min(started(system, check, [worker.pid for worker in workers]))
@@ -187,7 +209,12 @@ def _loaded(system: System, reading: Reading, main: str, workers: Sequence[Proce
 
 
 def dump(text: str) -> dict[str, str]:
-    """`nginx -T` → file → text, the main file first. UnreadableError when there is none."""
+    """Split the output of `nginx -T` into file → text, the main file first.
+
+    Raises:
+        UnreadableError: when it has no configuration file.
+
+    """
     parts = _HEADER.split(text)
     files = dict(zip(parts[1::2], parts[2::2], strict=True))
     if not files:
@@ -197,7 +224,13 @@ def dump(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One that stands in a configuration. `context`: the names of the blocks around it, such as `http/server`; `place`: which blocks these are, `http/server[bench.lab.test]`."""
+    """A directive in a configuration.
+
+    Attributes:
+        context: the names of the blocks around it, such as `http/server`.
+        place: the same blocks with their server names or arguments, such as `http/server[bench.lab.test]`.
+
+    """
 
     context: str
     place: str
@@ -206,15 +239,23 @@ class Directive:
 
 
 def directives(files: Mapping[str, str]) -> Iterator[Directive]:
-    """All of them in order, includes followed."""
+    """Yield all directives in order, with those of included files.
+
+    Args:
+        files: file → text, the main file first.
+
+    Raises:
+        UnreadableError: when a file cannot be parsed.
+
+    """
     main = next(iter(files))
-    parsed = {name: _parsed(text) for name, text in files.items()}
+    parsed = {name: _parse(text) for name, text in files.items()}
     yield from _walk(parsed[main], "", "", parsed, posixpath.dirname(main))
 
 
 @lru_cache(maxsize=32)
-def _parsed(text: str) -> Sequence[dict[str, Any]]:
-    """Of one file. The same from check to check and block to block, and a fifteenth of a second each time."""
+def _parse(text: str) -> Sequence[dict[str, Any]]:
+    """Parse one file. The result is cached, as checks repeat the same text, and parsing takes 1/15 of a second."""
     with tempfile.TemporaryDirectory(prefix="lab-nginx-") as folder:
         file = Path(folder) / "nginx.conf"
         file.write_text(text)
@@ -239,7 +280,7 @@ def _walk(
             continue
         yield Directive(context, place, block["directive"], block["args"])
         if "block" in block:
-            inner, here = (f"{outer}/{block['directive']}".lstrip("/") for outer in (context, place))
-            names = (each["args"] for each in block["block"] if each["directive"] == "server_name")
-            which = " ".join(next(names, ()) if block["directive"] == "server" else block["args"])
-            yield from _walk(block["block"], inner, f"{here}[{which}]" if which else here, files, folder)
+            inner, path = (f"{outer}/{block['directive']}".lstrip("/") for outer in (context, place))
+            names = (item["args"] for item in block["block"] if item["directive"] == "server_name")
+            label = " ".join(next(names, ()) if block["directive"] == "server" else block["args"])
+            yield from _walk(block["block"], inner, f"{path}[{label}]" if label else path, files, folder)

@@ -1,14 +1,19 @@
-"""The official nginx image: its command as it stands, with the nginx on PATH, which the lab's backend runs as well.
+"""The official nginx image, and what all systems share whose proxy is an nginx.
 
-And what all systems share that are an nginx below: its version, the refusal of workers, the configuration of gateways and controllers but ingress-nginx
-(their own directives, handed in by where they stand, for the pinned nginx, which has no status page and no Lua), and what a running one tells of itself on
-the status page that ingress-nginx gives it, in its pod alone: requests it has begun to answer.
+The image's command runs as it stands, with the nginx on PATH, which the lab's backend runs as well. The shared parts are:
+
+- the version of nginx, and the refusal of workers
+- the configuration of gateways and controllers except ingress-nginx: they pass their own directives, sorted by block. The
+  pinned nginx runs it, which has no status page and no Lua.
+- the count of requests that a running nginx has begun to answer, from the status page that ingress-nginx gives it, which
+  listens in its pod only:
 
     server accepts handled requests
      12 12 34                             →  {"requests": 34}
 
-The page asks for itself, so each look at it is a request, too. A reload goes on counting, a restart begins anew. Without a number,
-`worker_processes auto` is the CPUs that are online, limit or not, with glibc; with musl those that it may use.
+The page counts its own requests, so each look at it is a request, too. The count continues over a reload, and begins anew
+after a restart. Without a number, `worker_processes auto` means the CPUs that are online, whatever the limit, with glibc; with
+musl it means the CPUs that nginx may use.
 """
 
 from __future__ import annotations
@@ -43,50 +48,65 @@ from lab.systems.system import (
 FOLDER, VERSION = "/tmp/nginx", "1.31.3"
 CONFIG, PID = f"{FOLDER}/nginx.conf", f"{FOLDER}/nginx.pid"
 PORT, PATH = 10246, "/nginx_status"
-"""StatusPort, and where the controller's template has it (rootfs/etc/nginx/template/nginx.tmpl)."""
+"""The controller's StatusPort, and the path in its template (rootfs/etc/nginx/template/nginx.tmpl)."""
 LOADER = "nginx: cache loader process"
-"""It reads what a cache has on disk and ends by itself, a minute after each start or reload: no process that a proxy must have."""
+"""The title of the process that reads a cache from disk, and ends a minute after each start or reload.
+
+It is no process that a proxy must have.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """Of one controller, without their semicolons. `headers`: name → value of what it sets on requests to a backend; `ready`: the path of its readiness."""
+    """The directives of one controller without their semicolons, by the block that they stand in."""
 
     main: Sequence[str] = ()
     events: Sequence[str] = ()
     http: Sequence[str] = ()
     upstream: Sequence[str] = ()
-    """Before an upstream's servers, where a balancing method must stand; `after`: behind them."""
+    """The directives before an upstream's servers, where a balancing method must stand."""
     after: Sequence[str] = ()
+    """The directives after an upstream's servers."""
     server: Sequence[str] = ()
     location: Sequence[str] = ()
     member: str = ""
-    """Behind each server of an upstream."""
+    """The parameters of each server of an upstream."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The headers that it sets on requests to a backend, name → value."""
     ready: str = "/nginx-ready"
+    """The path of its readiness probe."""
     http2: bool = False
     blocks: Sequence[str] = ()
-    """Of the http block, whole: maps."""
+    """The blocks inside the http block, such as maps."""
 
 
 def started(context: Context, ports: Sequence[Served], directives: Directives, proxy: str) -> Realisation:
-    """The pinned nginx, which serves these ports; their options are directives. `proxy`: its controller's name in what is refused.
+    """Return the pinned nginx with a configuration that serves these ports.
 
-    UsageError for what cannot be written or is not there.
+    Args:
+        context: the container.
+        ports: the ports; their options are directives.
+        directives: the directives of its controller.
+        proxy: the controller's name, for error messages.
+
+    Raises:
+        UsageError: for what cannot be written, or does not exist.
+
     """
-    for served in ports:  # of several of one kind nginx takes the last, whatever the name that is asked for
+    for served in ports:  # of several certificates of one kind nginx uses the last, whatever name is requested
         fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
         several, remedy = len(served.secrets) > 1, "one for all names, or measure another system"
         refuse_if(several, "Gateway: spec.listeners", fault, remedy)
     members, certificates = led_to(context, ports, proxy, never='$"\\')
-    reached = {_name(item): found for item, found in members.items() if found}  # nginx would refuse an empty one
+    # nginx would refuse an upstream without servers
+    upstreams = {_name_upstream(item): endpoints for item, endpoints in members.items() if endpoints}
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
     text = rendered(
         Path(__file__).with_name("served.conf.j2"),
         folder=FOLDER,
         pid=PID,
         of=directives,
-        upstreams=reached,
+        upstreams=upstreams,
         ports=[
             {
                 "port": served.port,
@@ -96,7 +116,7 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
                     {
                         "names": "_" if host == ANY else host,
                         "any": host == ANY,
-                        "locations": [_location(entry, reached) for entry in entries],
+                        "locations": [_render_location(entry, upstreams) for entry in entries],
                     }
                     for host, entries in served.hosts.items()
                 ],
@@ -107,7 +127,7 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
     )
     program = programs.program(context.container.place, "nginx", VERSION)
     command = (program.inside, "-e", "stderr", "-c", CONFIG)
-    pairs = {pems[name]: found["tls.crt"] + found["tls.key"] for name, found in certificates.items()}
+    pairs = {pems[name]: files["tls.crt"] + files["tls.key"] for name, files in certificates.items()}
     return Realisation(
         command=command,
         env=context.container.env,
@@ -120,26 +140,32 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
 
 
 def control(process: Process) -> NginxControl:
-    """These controllers reload as soon as something changed; ten times a second at the most here."""
+    """Return the handle for a controller that reloads as soon as something changed, at most ten times a second."""
     return NginxControl(process, CONFIG, 10.0, process.started.command[0])
 
 
-def _name(backend: Backend) -> str:
+def _name_upstream(backend: Backend) -> str:
     return f"{backend.service}-{backend.port}"
 
 
-def _location(entry: Entry, reached: Mapping[str, object]) -> Mapping[str, object]:
-    """A prefix means whole elements: /a is `= /a` and `/a/`."""
+def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the template's values for a location. A prefix matches whole path segments: /a is `= /a` and `/a/`."""
     path = entry.match.path.replace("\\", "\\\\").replace('"', '\\"')
     matches = [f'= "{path}"']
     if entry.match.path_kind == "PathPrefix":
         matches = [f'"{path}"'] if path.endswith("/") else [f'= "{path}"', f'"{path}/"']
-    to = _name(entry.rule.backend) if entry.rule.backend else ""
-    return {"matches": matches, "to": to, "reached": to in reached, "headers": entry.rule.headers}
+    to = _name_upstream(entry.rule.backend) if entry.rule.backend else ""
+    return {"matches": matches, "to": to, "reached": to in upstreams, "headers": entry.rule.headers}
 
 
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
-    """NotMeasurableError for more workers than CPUs; a UsageError for 0, which nginx takes."""
+    """Refuse more workers than CPUs, and 0, which nginx accepts.
+
+    Raises:
+        NotMeasurableError: for more workers than CPUs.
+        UsageError: for 0.
+
+    """
     fault = "nginx takes 0 and starts no worker: nothing would be served"
     refuse_if(workers == 0, place, fault, "auto, or a number from 1 on")
     refuse_workers(place, workers, context)
@@ -149,9 +175,15 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 
 
 def realise(context: Context) -> Realisation:
-    """Refuses to guess a command: the image's own entry point is not on this machine."""
+    """Return the manifest's command; the entry point of the image is not on this machine.
+
+    Raises:
+        UsageError: when the manifest has no command, or sets 0 workers.
+        NotMeasurableError: for more workers or open files than the container has here.
+
+    """
     container = context.container
-    own = command(container)
+    argv = command(container)
     if context.pod.role == "proxy":
         sources = filter(None, (volume.source for volume in context.pod.volumes.values()))
         for name in (name for kind, name in sources if kind == "ConfigMap"):
@@ -159,33 +191,43 @@ def realise(context: Context) -> Realisation:
                 for directive, refuse in _REFUSED.items():
                     for number in re.findall(rf"^\s*{directive}\s+(\d+)\s*;", text, re.MULTILINE):
                         refuse(f"ConfigMap/{name}: {key}: {directive}", int(number), context)
-    return Realisation(own, container.env, stop_signal=signal.SIGQUIT, checker=(*own, "-t", "-q"))
+    return Realisation(argv, container.env, stop_signal=signal.SIGQUIT, checker=(*argv, "-t", "-q"))
 
 
 def nginx_version() -> tuple[int, ...]:
-    """Of the nginx on PATH. UsageError when it is too old to state what the controller states."""
-    told = programs.version_of("nginx", r"nginx/(\d+\.\d+\.\d+)")
-    refuse_if(not told, "nginx", "not found on PATH", "Debian: apt install nginx-light")
-    refuse_if(told == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
-    version = tuple(map(int, told.split(".")))
-    fault = f"nginx/{told} is too old: keepalive_time needs 1.19.10"
+    """Return the version of the nginx on PATH.
+
+    Raises:
+        UsageError: when there is none, it prints no version, or it lacks directives of the controller's configuration.
+
+    """
+    text = programs.version_of("nginx", r"nginx/(\d+\.\d+\.\d+)")
+    refuse_if(not text, "nginx", "not found on PATH", "Debian: apt install nginx-light")
+    refuse_if(text == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
+    version = tuple(map(int, text.split(".")))
+    fault = f"nginx/{text} is too old: keepalive_time needs 1.19.10"
     refuse_if(version < (1, 19, 10), "nginx", fault, "install a newer one")
     return version
 
 
 def count(process: Process) -> Mapping[str, int]:
-    """Return what the status page counts."""
+    """Return the request count of the status page."""
     return counted(process.ask(PORT, PATH))
 
 
 def counted(page: str) -> Mapping[str, int]:
-    """Empty for anything else than such a page."""
-    found = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
-    return {"requests": int(found[1])} if found else {}
+    """Parse the request count of a status page; return an empty mapping for any other text."""
+    match = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
+    return {"requests": int(match[1])} if match else {}
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count workers by their titles: a master, a cache's manager and workers that shut down are none."""
+    """Count workers by their titles; a master, a cache's manager and workers that shut down are not counted.
+
+    Args:
+        processes: (threads, command line) of processes.
+
+    """
     return sum(title == "nginx: worker process" for _, title in processes)
 
 
@@ -194,7 +236,7 @@ SYSTEM = ProxySystem(
     image="nginx",
     realise=realise,
     # No control: its configuration is a ConfigMap, which a pod reads when it starts.
-    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,
     counters=count,
     count_script=f"if {{ {inside.asked(PORT, PATH)}; }} 2>/dev/null; then exit 0; fi",

@@ -1,1 +1,1 @@
-"""F5's NGINX Ingress Controller."""
+"""F5's NGINX Ingress Controller, whose proxy is an nginx."""

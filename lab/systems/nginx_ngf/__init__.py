@@ -1,1 +1,1 @@
-"""NGINX Gateway Fabric."""
+"""NGINX Gateway Fabric, whose data plane is an nginx."""

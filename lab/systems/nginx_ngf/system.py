@@ -1,9 +1,10 @@
-"""NGINX Gateway Fabric's data plane as the nginx that it carries, with the same directives: *directive-equivalent, not the controller*.
+"""NGINX Gateway Fabric's data plane as a plain nginx: *directive-equivalent, not the controller*.
 
-What is missing: the control plane and its agent, njs, the status page. Which release it is, the image's tag says;
-all of them run the pinned nginx here. Facts: its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch
-of August 2026 (`edge`, e55bfe339), which writes no `keepalive`, so that nginx's own 32 idle connections hold, and `Connection: close` on
-every request unless a policy names a number: of the 32 none is used.
+The directives are the same. The control plane and its agent, njs, and the status page are missing. The tag of the image names the release, but every
+release runs the pinned nginx here. The facts come from its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0,
+v2.6.7 and its main branch of August 2026 (`edge`, e55bfe339). The main branch writes no `keepalive`, so nginx's own 32 idle
+connections would apply. It also writes `Connection: close` on every request unless a policy names a number, so none of the 32
+is used.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from lab.systems.system import (
 
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
-"""Release, as the image's tag has it → idle upstream connections that it asks nginx to keep where no policy says how many; 0 = it has each closed."""
+"""The idle upstream connections that a release keeps open where no policy sets the number; 0 = it has each closed.
+
+The release is written as in the image's tag.
+"""
 TLS: Mapping[str, str] = {
     f"nginx.org/{name.replace('_', '-')}": name
     for name in ("ssl_protocols", "ssl_ciphers", "ssl_prefer_server_ciphers")
 }
-"""Option of a listener's TLS → the directive that it is."""
+"""The directive of each option of a listener's TLS."""
 _METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
 _HEADERS = {
     "Host": "$gw_api_compliant_host",
@@ -55,6 +59,13 @@ _MAPS = (
 
 
 def realise(context: Context) -> Realisation:
+    """Return the pinned nginx with the configuration of a release of NGINX Gateway Fabric.
+
+    Raises:
+        UsageError: for an unknown release, and for fields and routes that are not honoured here.
+        NotMeasurableError: for more workers or open files than the container has here.
+
+    """
     container = context.container
     expect(container, not (container.command or container.args), "neither command nor args", "nginx-ngf")
     release = container.image.split("@")[0].rpartition(":")[2]
@@ -69,42 +80,52 @@ def realise(context: Context) -> Realisation:
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
-    """Of its own objects. UsageError for a field that is not honoured, and for a policy that is not for everything here."""
+    """Return the directives that a release writes for its own objects.
+
+    Args:
+        context: the container.
+        release: the release, which must be one of `KEPT`.
+        services: the Services that the routes lead to.
+
+    Raises:
+        UsageError: for a field that is not honoured, and for a policy that is not for all of its targets.
+
+    """
     objects = context.objects
-    main, http, events, zone = _proxy(context)
-    method, after, kept = "random two least_conn", list[str](), KEPT[release]
-    for place, spec in _of(objects, "UpstreamSettingsPolicy"):
+    main, http, events, zone = _read_proxy(context)
+    method, after, connections = "random two least_conn", list[str](), KEPT[release]
+    for place, spec in _open_specs(objects, "UpstreamSettingsPolicy"):
         with spec:
-            _targets(place, spec, "Service", services)
+            _refuse_partial(place, spec, "Service", services)
             zone = spec.take("zoneSize", zone)
             method = spec.choice("loadBalancingMethod", _METHODS, method)
             with spec.inner("keepAlive") as alive:
-                kept = alive.take("connections", kept)
+                connections = alive.take("connections", connections)
                 after += [f"keepalive_requests {alive.take('requests', 0)}"] if alive.has("requests") else []
                 after += [f"keepalive_{name} {alive.take(name, '')}" for name in ("time", "timeout") if alive.has(name)]
-    asked = [f"keepalive {kept}"] if kept else []
+    keepalive = [f"keepalive {connections}"] if connections else []
     gateways = {gateway.name for gateway in objects.gateways}
     return Directives(
         main=main,
         events=events,
         http=http,
         upstream=[*([method] if method != "round_robin" else []), f"zone {{name}} {zone}"],
-        after=[*asked, *after],
-        location=["proxy_http_version 1.1", *_location(objects, gateways)],
-        headers={**_HEADERS, "Connection": "$connection_keepalive" if kept else "$connection_upgrade"},
+        after=[*keepalive, *after],
+        location=["proxy_http_version 1.1", *_render_location(objects, gateways)],
+        headers={**_HEADERS, "Connection": "$connection_keepalive" if connections else "$connection_upgrade"},
         ready="/readyz",
         http2=True,
         blocks=_MAPS,
     )
 
 
-def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
-    """(main, http, events, size of the zones) from NginxProxy, or as it is without one."""
+def _read_proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
+    """Return (main, http, events, size of the zones) from an NginxProxy, or the defaults without one."""
     main, log, level, http2 = ["worker_processes auto"], "access_log /dev/stdout combined", "info", "http2 on"
     connections, zone, tokens = 1024, "512k", "off"
-    for place, spec in _of(context.objects, "NginxProxy"):
+    for place, spec in _open_specs(context.objects, "NginxProxy"):
         with spec:
-            spec.waive("telemetry", "metrics", "kubernetes", "ipFamily")  # the control plane's, and a cluster's
+            spec.waive("telemetry", "metrics", "kubernetes", "ipFamily")  # for the control plane, or for a cluster
             connections = spec.take("workerConnections", connections)
             if spec.has("workerProcesses"):
                 workers = spec.take("workerProcesses", 0)
@@ -127,34 +148,39 @@ def _proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
     return [f"error_log stderr {level}", *main], http, [f"worker_connections {connections}"], zone
 
 
-def _location(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
-    for place, spec in _of(objects, "ProxySettingsPolicy"):
+def _render_location(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+    for place, spec in _open_specs(objects, "ProxySettingsPolicy"):
         with spec, spec.inner("buffering") as buffering, spec.inner("timeout") as timeout:
-            _targets(place, spec, "Gateway", gateways)
+            _refuse_partial(place, spec, "Gateway", gateways)
             if buffering.has("disable"):
                 yield f"proxy_buffering {'off' if buffering.take('disable', False) else 'on'}"
-            yield from _given(buffering, bufferSize="proxy_buffer_size", busyBuffersSize="proxy_busy_buffers_size")
+            yield from _render_fields(
+                buffering, bufferSize="proxy_buffer_size", busyBuffersSize="proxy_busy_buffers_size"
+            )
             if buffering.has("buffers"):
                 with buffering.inner("buffers") as buffers:
                     yield f"proxy_buffers {buffers.need('number', 0)} {buffers.need('size', '')}"
-            yield from _given(timeout, **{name: f"proxy_{name}_timeout" for name in ("connect", "read", "send")})
-    for place, spec in _of(objects, "ClientSettingsPolicy"):
+            yield from _render_fields(
+                timeout, **{name: f"proxy_{name}_timeout" for name in ("connect", "read", "send")}
+            )
+    for place, spec in _open_specs(objects, "ClientSettingsPolicy"):
         with spec, spec.inner("targetRef") as target, spec.inner("body") as body, spec.inner("keepAlive") as alive:
-            _is(place, target, "Gateway", gateways)
+            _read_target(place, target, "Gateway", gateways)
             sizes = {"maxSize": "client_max_body_size", "bufferSize": "client_body_buffer_size"}
-            yield from _given(body, **sizes, timeout="client_body_timeout")
-            yield from _given(alive, requests="keepalive_requests", time="keepalive_time")
+            yield from _render_fields(body, **sizes, timeout="client_body_timeout")
+            yield from _render_fields(alive, requests="keepalive_requests", time="keepalive_time")
             with alive.inner("timeout") as timeout:
                 if timeout.has("server"):
                     yield f"keepalive_timeout {timeout.take('server', '')} {timeout.take('header', '')}".rstrip()
 
 
-def _given(fields: Fields, **directives: str) -> Iterator[str]:
-    """A directive of each of these fields that is there."""
+def _render_fields(fields: Fields, **directives: str) -> Iterator[str]:
+    """Yield the directive of each of these fields that is there."""
     return (f"{directive} {fields.any(name)}" for name, directive in directives.items() if fields.has(name))
 
 
-def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
+def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
+    """Yield the place and the spec of each object of a kind."""
     for raw in objects.others:
         if raw["kind"] == kind:
             place = f"{kind}/{raw['metadata']['name']}"
@@ -162,19 +188,20 @@ def _of(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
                 yield place, spec
 
 
-def _targets(place: str, spec: Fields, kind: str, wanted: Collection[str]) -> None:
-    """UsageError unless a policy is for all that there is: directives stand once here."""
-    named = {_is(place, item, kind, wanted) for item in spec.each("targetRefs")}
-    for missing in sorted(set(wanted) - named):
-        fault = f"is for {', '.join(sorted(named)) or 'nothing'} alone, not for {missing}"
+def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[str]) -> None:
+    """Refuse (UsageError) a policy that is not for all targets of its kind, as directives stand only once here."""
+    targets = {_read_target(place, item, kind, required) for item in spec.each("targetRefs")}
+    for missing in sorted(set(required) - targets):
+        fault = f"is for {', '.join(sorted(targets)) or 'nothing'} alone, not for {missing}"
         spec.refuse(missing, "targetRefs", fault, f"the local target has one such setting: name {missing}, too")
 
 
-def _is(place: str, item: Fields, kind: str, known: Collection[str]) -> str:
+def _read_target(place: str, item: Fields, kind: str, names: Collection[str]) -> str:
+    """Return the name in a policy's reference to a target, which must be of this kind and among these names."""
     item.choice("kind", (kind,))
     item.waive("group")
     name = item.need("name", "")
-    refuse_unknown(name, known, f"{place}: {item.at('name')}", f"there is no {kind} {name!r}")
+    refuse_unknown(name, names, f"{place}: {item.at('name')}", f"there is no {kind} {name!r}")
     return name
 
 
@@ -186,7 +213,7 @@ SYSTEM = ProxySystem(
     by_tag=True,
     kinds=frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"}),
     control=control,
-    renew=by_signal(signal.SIGHUP),  # as `nginx -s reload` tells it
+    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,
     migrations={"nginx-ngf": "migrate.tsv"},
     workers=Workers(rules={"nginx-gateway-fabric/nginx": all_cpus}, fields={"NginxProxy": "workerProcesses"}),

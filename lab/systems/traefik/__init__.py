@@ -1,1 +1,1 @@
-"""Traefik: by itself with its file provider, and as a controller of Ingresses."""
+"""Traefik: without a controller by its file provider, and as a controller of Ingresses."""

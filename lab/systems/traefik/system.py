@@ -1,11 +1,17 @@
-"""Traefik: the real one, in the version that its image names. With its file provider, its file is written from Gateway API's objects; as a
-controller, on the target `apiserver`, it reads Ingresses by its ingress-nginx provider or its Kubernetes Ingress provider.
+"""Traefik itself, in the version that its image names: with its file provider, and as a controller of Ingresses.
 
-Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`PARTS`), laid over what is written here; where any of
-`serversTransport` is set, every service has one of its own; `tls` is each router's, `options` those of TLS by default.
-Without `GOMAXPROCS` (Go 1.25) it runs as many threads at once as CPUs that it may use, and no more than its limit, rounded up, but two. A
-controller's control plane and proxy are one process, so its watches and configuration are in the proxy's CPU and memory, which those of other
-controllers are not. Check kind `traefik`, of its API and its metrics, which listen on its pod's own loopback alone:
+With its file provider, its file is written from Gateway API's objects. As a controller, on the target `apiserver`, it reads
+Ingresses by its ingress-nginx provider or its Kubernetes Ingress provider.
+
+Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`PARTS`). The ConfigMap changes what
+the lab writes there. If anything of `serversTransport` is set, every service uses a transport with it. `tls` is for each
+router, and `options` are the default options of TLS. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as
+CPUs that it may use, and at most its CPU limit, rounded up, at least 2.
+
+The control plane and the proxy of the controller are one process. So the proxy's CPU and memory include its watches and its
+configuration, which those of other controllers do not.
+
+The check kind `traefik` reads its API and its metrics, which listen only on the loopback of its pod:
 
     name: service.loadBalancer.serversTransport      /api/rawdata, of every service (router) of its provider
     name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those that the load comes to
@@ -13,8 +19,8 @@ controllers are not. Check kind `traefik`, of its API and its metrics, which lis
     name: metrics.go_gc_gogc_percent                 /metrics
     name: version                                    /api/version
 
-What the command line says it tells nobody: that is read off its process, by check kind `argument`. It counts requests only where metrics
-have labels, which cost.
+Traefik does not report its command line: the check kind `argument` reads it from the process. Traefik counts requests only
+where its metrics have labels, and labels cost.
 """
 
 from __future__ import annotations
@@ -56,9 +62,12 @@ from lab.systems.system import (
 FILE = "/srv/traefik/dynamic.yaml"
 PARTS = ("router", "service", "serversTransport", "tls", "options")
 TRANSPORT, MARK = "lab", "lab-"
-"""The name of a service's transport; how that of a middleware begins that nobody uses, whose rest is the version of the file that it lies in."""
-_NOBODY = "nobody"
-"""Of a service without servers, to which a rule without a Service leads."""
+"""The name of the services' transport, and the beginning of the name of an unused middleware.
+
+The rest of that middleware's name is the version of the file that it lies in.
+"""
+_EMPTY_SERVICE = "nobody"
+"""The name of a service without servers, to which a rule without a Service leads."""
 
 
 def render(
@@ -68,25 +77,33 @@ def render(
     entry_points: Mapping[int, str],
     settings: Settings,
 ) -> str:
-    """`entry_points`: port → its name in the command line. UsageError for a port that has none."""
-    services = {_name(backend): _service(found, settings) for backend, found in members.items()}
+    """Return the text of the file.
+
+    Args:
+        entry_points: port → the name of its entry point on the command line.
+
+    Raises:
+        UsageError: for a port that has no entry point.
+
+    """
+    services = {_name_service(backend): _render_service(items, settings) for backend, items in members.items()}
     routers, middlewares = dict[str, Any](), dict[str, Any]()
     for port in ports:
         if port.port not in entry_points:
             fault = f"no entry point has port {port.port}"
             raise UsageError("Deployment/proxy: args", fault, f"--entrypoints.NAME.address=:{port.port}")
-        entries = [(host, entry) for host, found in port.hosts.items() for entry in found]
+        entries = [(host, entry) for host, items in port.hosts.items() for entry in items]
         for number, (host, entry) in enumerate(entries):
             name, rule = f"{port.port}-{number}", entry.rule
             if rule.headers:
                 middlewares[f"{name}-headers"] = {"headers": {"customRequestHeaders": dict(rule.headers)}}
             if rule.backend is None:
-                services[_NOBODY] = _service((), settings)
+                services[_EMPTY_SERVICE] = _render_service((), settings)
             router = {
                 "entryPoints": [entry_points[port.port]],
-                "rule": _rule(host, entry.match),
+                "rule": _render_rule(host, entry.match),
                 "priority": len(entries) - number if host != ANY else 1,
-                "service": _name(rule.backend) if rule.backend else _NOBODY,
+                "service": _name_service(rule.backend) if rule.backend else _EMPTY_SERVICE,
                 **({"middlewares": [f"{name}-headers"]} if rule.headers else {}),
                 **({"tls": merged({}, settings["tls"])} if port.secrets else {}),
             }
@@ -94,7 +111,7 @@ def render(
     http = {"routers": routers, "services": services}
     if settings["serversTransport"]:
         http["serversTransports"] = {TRANSPORT: merged({}, settings["serversTransport"])}
-    pairs = [{"certFile": found["tls.crt"], "keyFile": found["tls.key"]} for found in certificates.values()]
+    pairs = [{"certFile": files["tls.crt"], "keyFile": files["tls.key"]} for files in certificates.values()]
     options = {"options": {"default": merged({}, settings["options"])}} if settings["options"] else {}
     tls = {"tls": {"certificates": pairs, **options}} if pairs else {}
     mark = hashlib.sha256(json.dumps([http, middlewares, tls]).encode()).hexdigest()[:12]
@@ -103,22 +120,22 @@ def render(
 
 
 def version(text: str) -> str:
-    """Of a file."""
+    """Return the version of a file from its text."""
     return next(name.removeprefix(MARK) for name in json.loads(text)["http"]["middlewares"] if name.startswith(MARK))
 
 
-def _name(backend: Backend) -> str:
+def _name_service(backend: Backend) -> str:
     return f"{backend.service}-{backend.port}"
 
 
-def _service(members: Sequence[Member], settings: Settings) -> Mapping[str, Any]:
+def _render_service(members: Sequence[Member], settings: Settings) -> Mapping[str, Any]:
     urls = [{"url": f"http://{member.address}:{member.port}"} for member in members]
-    own = {"serversTransport": TRANSPORT} if settings["serversTransport"] else {}
-    return merged({"loadBalancer": {"servers": urls, **own}}, settings["service"])
+    transport = {"serversTransport": TRANSPORT} if settings["serversTransport"] else {}
+    return merged({"loadBalancer": {"servers": urls, **transport}}, settings["service"])
 
 
-def _rule(host: str, match: Match) -> str:
-    """As Traefik's own Gateway API provider writes them: a prefix is one of whole segments."""
+def _render_rule(host: str, match: Match) -> str:
+    """Return a router's rule like Traefik's own Gateway API provider writes it: a prefix matches whole segments."""
     prefix = match.path.rstrip("/")
     path = f"(Path(`{prefix}`) || PathPrefix(`{prefix}/`))" if prefix else "PathPrefix(`/`)"
     if match.path_kind == "Exact":
@@ -133,7 +150,10 @@ CHECK, _CHECK_INSIDE = Path(__file__).with_name("check.bash"), "/srv/traefik/che
 _HEALTHCHECK = """\
 said=$("$0" healthcheck "$@" 2>&1) ||
 ! printf '%s' "$said" | sed -n 's/.*"error":"command healthcheck error: \\(.*\\)","time".*/\\1/p' | grep . >&2"""
-"""It has no checker; its healthcheck reads the same command line first, and fails for another reason where it takes that."""
+"""The script that checks the command line of a controller.
+
+Traefik has no checker. Its healthcheck reads the same command line first, and fails for another reason if it accepts that.
+"""
 _ADDRESS = re.compile(r"--entrypoints\.(\w+)\.address=[\d.]*:(\d+)", re.IGNORECASE)
 _FILE_PROVIDER = f"--providers.file.filename={FILE}"
 _KUBERNETES_PROVIDER = re.compile(r"--providers\.kubernetesingress(nginx)?(=true|\.\w+=.*)?", re.IGNORECASE)
@@ -141,8 +161,8 @@ _COLOUR = re.compile(r"\x1b\[\d*m")
 _FAULTS = (
     re.compile(
         r"^\S+ (?:ERR|FTL|PNC) (?P<words>.*)$"
-    ),  # its log: when, level, words, and what they are about as NAME=VALUE
-    KLOG_FAULT,  # its Kubernetes client, of what it may not read
+    ),  # its log: time, level, message, and what the message is about as NAME=VALUE
+    KLOG_FAULT,  # its Kubernetes client, about what it may not read
     re.compile(
         r'^\{.*"error":"(?:command traefik error: )?(?P<words>[^"]*)".*$'
     ),  # its command line, before it has a log
@@ -150,24 +170,31 @@ _FAULTS = (
 )
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 _PROVIDER, _INTERNAL = "@file", "@internal"
-"""End the names of what its file has, and of what it has by itself: its API, its ping."""
-_OWN = ("traefik", "ping")
-"""Entry points that the load does not come to."""
+"""The ends of the names of its file's objects, and of its built-in ones: its API, its ping."""
+_UNLOADED = ("traefik", "ping")
+"""The entry points that the load does not use."""
 
 
 def realise(context: Context) -> Realisation:
+    """Return the Traefik with a file that serves the Gateways of its class.
+
+    Raises:
+        UsageError: for what cannot be written for Traefik, other arguments, or a version that is not pinned.
+        NotMeasurableError: for more threads than the container has CPUs.
+
+    """
     container = context.container
     held = not container.command and _FILE_PROVIDER in container.args
     expect(container, held, f"no command, and {_FILE_PROVIDER} among the arguments", "traefik")
-    program = _program(context)
+    program = _provide_program(context)
     ports = context.objects.served("lab.test/traefik")
-    entry_points = {int(found[2]): found[1] for arg in container.args if (found := _ADDRESS.fullmatch(arg))}
-    own = of_configmap(context.objects, "traefik", PARTS)
+    entry_points = {int(match[2]): match[1] for arg in container.args if (match := _ADDRESS.fullmatch(arg))}
+    settings = of_configmap(context.objects, "traefik", PARTS)
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
         files={
-            FILE: render(ports, *led_to(context, ports, "Traefik"), entry_points, own),
+            FILE: render(ports, *led_to(context, ports, "Traefik"), entry_points, settings),
             _CHECK_INSIDE: CHECK.read_text(),
         },
         checker=("bash", _CHECK_INSIDE, program.inside, *container.args),
@@ -177,6 +204,8 @@ def realise(context: Context) -> Realisation:
 
 
 def control(process: Process) -> WatchedFiles:
+    """Return the handle for the file that Traefik watches."""
+
     def served(files: Mapping[str, str]) -> bool:
         return taken(process.ask(PORT, RAW)) == {version(files[FILE])}
 
@@ -184,11 +213,17 @@ def control(process: Process) -> WatchedFiles:
 
 
 def realise_controller(context: Context) -> Realisation:
-    """From the same wheel, on the machine's own files. UsageError without a Kubernetes provider: nobody writes the file of its file provider."""
+    """Return the Traefik as a controller, from the same wheel, on the machine's own files.
+
+    Raises:
+        UsageError: without a Kubernetes provider, because on this target nothing writes the file of its file provider.
+        NotMeasurableError: for more threads than the container has CPUs.
+
+    """
     container = context.container
     held = not container.command and any(map(_KUBERNETES_PROVIDER.fullmatch, container.args))
     expect(container, held, "no command, and a Kubernetes provider among the arguments", "traefik-ingress")
-    program = _program(context)
+    program = _provide_program(context)
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
@@ -198,8 +233,8 @@ def realise_controller(context: Context) -> Realisation:
     )
 
 
-def _program(context: Context) -> programs.Program:
-    """NotMeasurableError for more threads of Go than the container has CPUs here."""
+def _provide_program(context: Context) -> programs.Program:
+    """Return the Traefik that the image names. More Go threads than CPUs are a NotMeasurableError."""
     threads = context.container.env.get("GOMAXPROCS", "")
     if threads.isdigit():
         refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
@@ -207,38 +242,40 @@ def _program(context: Context) -> programs.Program:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """What it says of Ingresses, which it serves without that, or not at all."""
-    return [words for words in complaints(log) if _ABOUT_INGRESS.search(words)]
+    """Return the errors in its log about Ingresses, which it serves without the faulty part, or not at all."""
+    return [text for text in complaints(log) if _ABOUT_INGRESS.search(text)]
 
 
 def complaints(log: Iterable[str]) -> list[str]:
+    """Return the distinct errors in its log."""
     return words_in([_COLOUR.sub("", line) for line in log], *_FAULTS)
 
 
 def taken(raw: str) -> set[str]:
-    """Versions of the files that it serves, from RAW."""
+    """Return the versions of the files that it serves, from the text of `RAW`."""
     names = json.loads(raw).get("middlewares", {})
     return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}
 
 
 def _read(system: System, check: Check) -> Reading:
+    """Perform a check of kind `traefik`."""
     part, _, path = given(check, "name").partition(".")
 
     if part == "metrics":
         return metric(system, check, PORT, METRICS, path)
     pages = {"version": "/api/version", "overview": "/api/overview", "entrypoint": "/api/entrypoints"}
     page = pages.get(part, RAW)
-    found = json.loads(asked(system, check, PORT, page))
+    content = json.loads(asked(system, check, PORT, page))
     match part:
         case "version":
-            return compared(check, found["Version"])
+            return compared(check, content["Version"])
         case "overview":
-            parts = {part: [found]}
+            parts = {part: [content]}
         case "entrypoint":
-            parts = {part: [item for item in found if item["name"] not in _OWN]}
+            parts = {part: [item for item in content if item["name"] not in _UNLOADED]}
         case _:
             parts = {
-                kind: [item for name, item in found.get(f"{kind}s", {}).items() if not name.endswith(_INTERNAL)]
+                kind: [item for name, item in content.get(f"{kind}s", {}).items() if not name.endswith(_INTERNAL)]
                 for kind in ("router", "service")
             }
     return of_parts(check, parts, part, path, page)
@@ -251,9 +288,9 @@ SYSTEM = ProxySystem(
     note="routes and endpoints change by the file that it watches, which it reads every 2 s at most",
     by_tag=True,
     control=control,
-    # No counters: it counts requests only where its metrics have labels, which cost some on every request.
+    # No counters: it counts requests only where its metrics have labels, which cost something on every request.
     controllers=(
-        # It makes no new workers, as routes change in the one process; it never loads a file anew, and tells of no change.
+        # Routes change in the one process, so no reload makes new workers. It loads no file anew, and logs no change.
         Controller(
             image="traefik",
             realise=realise_controller,

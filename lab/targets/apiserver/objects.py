@@ -1,6 +1,6 @@
-"""A variant's manifests → what the API server is given, and what a cluster's own controllers would write there. Pure.
+"""The objects that the API server gets, from a variant's manifests and in place of a cluster's controllers.
 
-A Deployment's pod template, as the pod `proxy-0`:
+The functions are pure. For example, a Deployment's pod template becomes the pod `proxy-0`:
 
     {"kind": "Pod", "metadata": {"name": "proxy-0", "namespace": …, "labels": …}, "spec": {…, "nodeName": "node"}}
 """
@@ -19,46 +19,63 @@ from lab.targets.cluster.objects import pod_template
 from lab.targets.local.sandbox.network import NODE_ADDRESS
 
 DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
+"""The folder of the definitions of kinds that Kubernetes does not have."""
 NODE = "node"
+"""The name of the only node."""
 PROCESSES = frozenset(
     {"Deployment", "PodDisruptionBudget", "Service", "EndpointSlice", "ConfigMap", "Secret", "DaemonSet"}
 )
-"""Kinds that say what processes there are and how they are reached: the lab reads these itself."""
+"""The kinds that describe processes and how they are reached: the lab itself reads them."""
 MANAGED = {"endpointslice.kubernetes.io/managed-by": "ingress-lab"}
+"""The label of an EndpointSlice that the lab writes."""
 
 
 def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that the lab reads for its processes; everything else is the controller's to judge."""
+    """Return the manifests that the lab reads for its processes; the controller judges everything else."""
     return [obj for obj in manifests if obj["kind"] in PROCESSES]
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Of the groups of kinds that no API server knows by itself, those that objects are of."""
+    """Return the definitions of those kinds that no API server has and that the manifests use, by their groups."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
     texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]
 
 
 def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All that objects are in, whether the manifests make them or not."""
+    """Return all namespaces that objects are in, whether the manifests create them or not."""
     return sorted({obj["metadata"]["namespace"] for obj in manifests if "namespace" in obj["metadata"]})
 
 
 def pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
-    """A Deployment's pod, on the node."""
-    made_by = next(obj for obj in manifests if obj["kind"] == "Deployment" and obj["metadata"]["name"] == deployment)
-    template = pod_template(made_by)
+    """Return a Deployment's pod, on the node.
+
+    Args:
+        manifests: The manifests with the Deployment.
+        deployment: The name of the Deployment.
+        name: The name of the pod.
+
+    """
+    owner = next(obj for obj in manifests if obj["kind"] == "Deployment" and obj["metadata"]["name"] == deployment)
+    template = pod_template(owner)
     assert template is not None
     metadata = template.get("metadata") or {}
-    kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-    here = {"name": name, "namespace": made_by["metadata"].get("namespace", "default")}
+    inherited = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+    identity = {"name": name, "namespace": owner["metadata"].get("namespace", "default")}
     spec = {**template["spec"], "nodeName": NODE}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**kept, **here}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**inherited, **identity}, "spec": spec}
 
 
 def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool, int]]) -> Object:
-    """A pod's. `containers`: (name, what its image is here, ready, restarts)."""
-    said = "True" if ready else "False"
+    """Return the status of a pod.
+
+    Args:
+        address: The pod's IP address.
+        ready: Whether the pod is ready.
+        containers: (name, description of the image's substitute, ready, restarts) of each container.
+
+    """
+    ready_text = "True" if ready else "False"
     return {
         "status": {
             "phase": "Running",
@@ -67,26 +84,33 @@ def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool,
             "hostIP": NODE_ADDRESS,
             "conditions": [
                 {"type": kind, "status": value}
-                for kind, value in (("Initialized", "True"), ("ContainersReady", said), ("Ready", said))
+                for kind, value in (("Initialized", "True"), ("ContainersReady", ready_text), ("Ready", ready_text))
             ],
             "containerStatuses": [
                 {
                     "name": name,
                     "image": image,
                     "imageID": image,
-                    "ready": here,
+                    "ready": container_ready,
                     "started": True,
                     "restartCount": restarts,
                     "state": {"running": {}},
                 }
-                for name, image, here, restarts in containers
+                for name, image, container_ready, restarts in containers
             ],
         }
     }
 
 
 def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Member]]) -> Iterator[Object]:
-    """The EndpointSlice of a Service that selects pods. `members`: of each of its ports by number, those that are ready."""
+    """Yield the EndpointSlice of a Service; none if it selects no pods or has no port.
+
+    Args:
+        service: The Service.
+        namespace: Its namespace.
+        members: The ready members of each of its ports, by port number.
+
+    """
     ports = [number for number in service.ports if isinstance(number, int)]
     if not service.selector or not ports:
         return

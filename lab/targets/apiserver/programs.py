@@ -1,14 +1,17 @@
-"""What this target runs: the two servers, etcd and kube-apiserver, and the controllers' files. Where they lie, what they are, and how they come
-here when they are first used: outside the lab's namespaces, in which there is no network.
+"""The programs of this target: the two servers, etcd and kube-apiserver, and the files of the controllers.
 
-The servers come from the folder that KUBEBUILDER_ASSETS names, else from PATH (nix, Debian, or `scripts/controllers`, which builds them from
-pinned Go modules). A controller's files are those of its image: the one that LAB_IMAGES names, else the pinned one where its registry answers.
-Where neither can be had, `scripts/controllers` makes a root of its Go module, once. Refuses to say nothing: what is fetched or made is told on
-stderr, and what was run is a fact of the run.
+They are provided when they are first used, outside the lab's namespaces, inside which there is no network.
 
-An image becomes a folder of its own files, each once: from a folder, an archive (what `docker save` writes, or a plain tar of a root), the Docker
-engine here, or a registry. Files belong to whoever unpacks them; devices are left out, since a container gets the machine's. Refuses what would
-land outside the folder, and contents whose digest is not the one that was asked for.
+The servers come from the folder that KUBEBUILDER_ASSETS names, else from PATH (nix, Debian, or
+`scripts/controllers`, which builds them from pinned Go modules). A controller's files are those of its image: the
+image that LAB_IMAGES names, else the pinned one if its registry answers. If neither can be had,
+`scripts/controllers` makes a root from its Go module, once. Whatever is fetched or made is reported on stderr, and
+the programs of a run are a fact of the run.
+
+An image becomes a folder of its files, and is unpacked once. It comes from a folder, an archive (the output of
+`docker save`, or a plain tar of a root), the local Docker engine, or a registry. The files belong to the user who
+unpacks them. Devices are left out, since a container gets the machine's. Refused are files that would land outside
+the folder, and contents with another digest than the requested one.
 """
 
 from __future__ import annotations
@@ -39,23 +42,41 @@ from lab.targets.cluster import docker
 from lab.targets.cluster import images as references
 
 ASK_S, READ_S = 5.0, 60.0
+"""The timeouts of a registry's answer in seconds: for small ones, and for a layer."""
 KINDS = ", ".join(
     f"application/vnd.{kind}+json"
     for kind in ("oci.image.index.v1", "oci.image.manifest.v1", "docker.distribution.manifest.list.v2",
                  "docker.distribution.manifest.v2")
 )  # fmt: skip
+"""The media types of manifests that are accepted from a registry."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The machine's name of an architecture → the registry's."""
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+"""The prefix of a file that removes another of a lower layer, and the name of one that empties its folder."""
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 ASSETS = "KUBEBUILDER_ASSETS"
+"""The environment variable that names a folder with the servers."""
 SERVERS = ("etcd", "kube-apiserver")
+"""The names of the servers' programs."""
 SCRIPT = SCRIPTS / "controllers"
+"""The script that makes servers and controllers."""
 UNPACKED = MADE / "images"
+"""The folder of unpacked images."""
 SERVERS_ALONE = "servers"
+"""The script's argument to make the servers only."""
 
 
-def unpacked(reference: str, kept: Path) -> Path:
-    """The folder of what LAB_IMAGES or the pinned images name. `kept`: where unpacked images lie. UsageError when it cannot be had."""
+def unpacked(reference: str, cache_folder: Path) -> Path:
+    """Return the folder with the files of an image that LAB_IMAGES or the pinned images name; unpack it if necessary.
+
+    Args:
+        reference: A folder, an absolute path of an archive, or an image reference.
+        cache_folder: The folder of unpacked images.
+
+    Raises:
+        UsageError: The image cannot be had.
+
+    """
     path = Path(reference)
     if path.is_dir():
         return path
@@ -63,26 +84,31 @@ def unpacked(reference: str, kept: Path) -> Path:
         if not path.is_file():
             raise UsageError(f"image {reference}", "there is no such folder or archive", "correct LAB_IMAGES")
         state = path.stat()
-        return _once(kept, f"{path} {state.st_mtime_ns} {state.st_size}", lambda into: _archive(path, into))
+        return _unpack_once(
+            cache_folder,
+            f"{path} {state.st_mtime_ns} {state.st_size}",
+            lambda into: _unpack_archive(path, into),
+        )
     if shutil.which("docker") is not None and (held := docker.held(reference)) is not None:
-        return _once(kept, held, lambda into: _saved(reference, into))
-    return _once(kept, docker.full(reference), lambda into: _pulled(docker.full(reference), into))
+        return _unpack_once(cache_folder, held, lambda into: _unpack_from_docker(reference, into))
+    return _unpack_once(cache_folder, docker.full(reference), lambda into: _pull(docker.full(reference), into))
 
 
-def there(reference: str, kept: Path) -> bool:
-    """Whether a registry's image has been unpacked before."""
-    return _folder(kept, docker.full(reference)).is_dir()
+def there(reference: str, cache_folder: Path) -> bool:
+    """Return whether an image of a registry has been unpacked before."""
+    return _locate_folder(cache_folder, docker.full(reference)).is_dir()
 
 
-def _folder(kept: Path, key: str) -> Path:
-    return kept / hashlib.sha256(key.encode()).hexdigest()[:16]
+def _locate_folder(cache_folder: Path, key: str) -> Path:
+    return cache_folder / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _once(kept: Path, key: str, make: Callable[[Path], None]) -> Path:
-    folder = _folder(kept, key)
+def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> Path:
+    """Return the folder of a key; if it does not exist, have it filled first. Raises UsageError if that fails."""
+    folder = _locate_folder(cache_folder, key)
     if not folder.is_dir():
-        kept.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept, prefix="new-", ignore_cleanup_errors=True) as new:
+        cache_folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_folder, prefix="new-", ignore_cleanup_errors=True) as new:
             into = Path(new) / "root"
             into.mkdir(mode=0o755)
             try:
@@ -95,41 +121,43 @@ def _once(kept: Path, key: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _saved(reference: str, into: Path) -> None:
+def _unpack_from_docker(reference: str, into: Path) -> None:
+    """Unpack an image that the local Docker engine holds."""
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
         argv = ["docker", "image", "save", "--output", str(file), reference]
         docker.output(argv, 600.0, f"image {reference}", "LAB_IMAGES names another")
-        _archive(file, into)
+        _unpack_archive(file, into)
 
 
-def _archive(file: Path, into: Path) -> None:
+def _unpack_archive(file: Path, into: Path) -> None:
+    """Unpack the output of `docker save`, or a plain tar of a root."""
     with tarfile.open(file) as archive:
         if "manifest.json" not in archive.getnames():
-            _extract(archive, into)
+            _unpack_layer(archive, into)
             return
-        (image,) = json.loads(_read(archive, "manifest.json"))
+        (image,) = json.loads(_read_member(archive, "manifest.json"))
         for layer in image["Layers"]:
-            with tarfile.open(fileobj=io.BytesIO(_read(archive, layer))) as packed:
-                _extract(packed, into)
+            with tarfile.open(fileobj=io.BytesIO(_read_member(archive, layer))) as packed:
+                _unpack_layer(packed, into)
 
 
-def _read(archive: tarfile.TarFile, name: str) -> bytes:
+def _read_member(archive: tarfile.TarFile, name: str) -> bytes:
     file = archive.extractfile(name)
     if file is None:
         raise ValueError(f"{name} is no file in it")
     return file.read()
 
 
-def _extract(archive: tarfile.TarFile, into: Path) -> None:
-    """One layer over what is there. ValueError for what would land elsewhere."""
+def _unpack_layer(archive: tarfile.TarFile, into: Path) -> None:
+    """Unpack a layer over the existing files. Raises ValueError for a file that would land elsewhere."""
     root = into.resolve()
-    archive.extraction_filter = lambda member, path: member  # what lands where is judged here
+    archive.extraction_filter = lambda member, path: member  # this function itself checks where a file lands
     for member in archive:
         member.name = member.name.lstrip("/")
         path = root / member.name
         if path == root or member.isdev():
-            continue  # the root's own entry, `.`, or what a container gets of the machine's
+            continue  # the root's own entry, `.`, or a device, which a container gets from the machine
         parent = path.parent.resolve()
         if not parent.is_relative_to(root):
             raise ValueError(f"{member.name} would land outside")
@@ -158,123 +186,159 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _pulled(reference: str, into: Path) -> None:
-    """By the registry's HTTP API (OCI distribution-spec 1.1), anonymously."""
-    host, _, rest = reference.partition("/")
-    name, at, wanted = rest.partition("@")
-    if not at:
-        name, _, wanted = rest.rpartition(":")
+def _pull(reference: str, into: Path) -> None:
+    """Unpack an image from its registry, by its HTTP API (OCI distribution-spec 1.1), anonymously."""
+    host, _, repository = reference.partition("/")
+    name, separator, version = repository.partition("@")
+    if not separator:
+        name, _, version = repository.rpartition(":")
     scheme = "http" if host.split(":")[0] in ("localhost", "127.0.0.1") else "https"
     registry = Registry(f"{scheme}://{'registry-1.docker.io' if host == 'docker.io' else host}/v2/{name}")
-    manifest = registry.manifest(wanted)
+    manifest = registry.manifest(version)
     if "manifests" in manifest:
-        manifest = registry.manifest(_ours(manifest["manifests"]))
+        manifest = registry.manifest(_select_digest(manifest["manifests"]))
     for layer in manifest["layers"]:
         with tempfile.TemporaryFile(dir=into.parent) as file:
             registry.get("blobs", layer["digest"], file)
             with tarfile.open(fileobj=file) as packed:
-                _extract(packed, into)
+                _unpack_layer(packed, into)
 
 
-def _ours(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """The digest of the one for this machine; LookupError."""
+def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
+    """Return the digest of the manifest for this machine. Raises LookupError if there is none."""
     machine = platform.machine()
-    wanted = {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
-    for each in manifests:
-        if len(manifests) == 1 or wanted.items() <= each.get("platform", {}).items():
-            return each["digest"]
-    raise LookupError(f"it has nothing for linux/{wanted['architecture']}")
+    needed = {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
+    for manifest in manifests:
+        if len(manifests) == 1 or needed.items() <= manifest.get("platform", {}).items():
+            return manifest["digest"]
+    raise LookupError(f"it has nothing for linux/{needed['architecture']}")
 
 
 class Registry:
-    """One repository of one registry, by its URL. Every call raises OSError, ValueError for other contents than were asked for."""
+    """A client of one repository in an image registry.
+
+    Every call raises OSError, and ValueError for other contents than the requested ones.
+    """
 
     def __init__(self, url: str) -> None:
+        """Prepare the client.
+
+        Args:
+            url: The URL of the repository.
+
+        """
         self._url, self._token = url, ""
 
     def manifest(self, reference: str) -> dict[str, Any]:
-        """By tag or digest."""
+        """Return a manifest by its tag or digest."""
         body = io.BytesIO()
         self.get("manifests", reference, body)
         return json.load(body)
 
     def get(self, kind: str, reference: str, into: IO[bytes]) -> None:
-        """To a file, which is at its beginning then."""
-        found = hashlib.sha256()
-        with self._ask(f"{kind}/{reference}") as answer:
-            while part := answer.read(1 << 20):
-                found.update(part)
+        """Download a manifest or a blob into a file, and rewind the file.
+
+        Args:
+            kind: `manifests` or `blobs`.
+            reference: The tag or digest; the contents must have the digest.
+            into: The file.
+
+        Raises:
+            OSError: The registry does not answer, or refuses.
+            ValueError: The contents have another digest.
+
+        """
+        digest = hashlib.sha256()
+        with self._request(f"{kind}/{reference}") as response:
+            while part := response.read(1 << 20):
+                digest.update(part)
                 into.write(part)
-        if reference.startswith("sha256:") and reference != f"sha256:{found.hexdigest()}":
-            raise ValueError(f"{reference} has other contents: sha256:{found.hexdigest()}")
+        if reference.startswith("sha256:") and reference != f"sha256:{digest.hexdigest()}":
+            raise ValueError(f"{reference} has other contents: sha256:{digest.hexdigest()}")
         into.seek(0)
 
-    def _ask(self, what: str, again: bool = True) -> Any:
-        asked = urllib.request.Request(f"{self._url}/{what}", headers={"Accept": KINDS})
-        if self._token:  # for the registry alone, not for where it sends us on to
-            asked.add_unredirected_header("Authorization", f"Bearer {self._token}")
+    def _request(self, path: str, again: bool = True) -> Any:
+        """Send a request; if the registry asks for a token, get an anonymous one and repeat the request once."""
+        request = urllib.request.Request(f"{self._url}/{path}", headers={"Accept": KINDS})
+        if self._token:  # for the registry only, not for a server that it redirects to
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
-            return urllib.request.urlopen(asked, timeout=READ_S if what.startswith("blobs") else ASK_S)
+            return urllib.request.urlopen(request, timeout=READ_S if path.startswith("blobs") else ASK_S)
         except urllib.error.HTTPError as error:
             if error.code != 401 or not again:
                 raise
             challenge = dict(_CHALLENGE.findall(error.headers.get("WWW-Authenticate", "")))
             query = "&".join(f"{key}={value}" for key, value in challenge.items() if key != "realm")
-            with urllib.request.urlopen(f"{challenge['realm']}?{query}", timeout=ASK_S) as answer:
-                said = json.loads(answer.read())
-            self._token = str(said.get("token") or said["access_token"])
-            return self._ask(what, again=False)
+            with urllib.request.urlopen(f"{challenge['realm']}?{query}", timeout=ASK_S) as response:
+                grant = json.loads(response.read())
+            self._token = str(grant.get("token") or grant["access_token"])
+            return self._request(path, again=False)
 
 
 def server(name: str) -> str:
-    """The path of etcd or kube-apiserver. UsageError."""
+    """Return the path of a server's program.
+
+    Raises:
+        UsageError: The program is missing.
+
+    """
     folder = os.environ.get(ASSETS)
-    found = shutil.which(name, path=folder) if folder else shutil.which(name)
-    if found is None:
+    path = shutil.which(name, path=folder) if folder else shutil.which(name)
+    if path is None:
         remedy = f"scripts/controllers builds it, or {ASSETS} names a folder that has it"
         raise UsageError("--target apiserver", f"{name} is not {f'in {folder}' if folder else 'there'}", remedy)
-    return found
+    return path
 
 
 @cache
 def version(program: str) -> str:
-    """`v1.34.4`, as etcd or kube-apiserver prints it."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\d+\.\d+\.\d+\S*", said)
-    return f"v{found[0]}" if found else "unknown"
+    """Return the version that a server's program prints, such as `v1.34.4`; `unknown` if it prints none."""
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    number = re.search(r"\d+\.\d+\.\d+\S*", output)
+    return f"v{number[0]}" if number else "unknown"
 
 
 def provide() -> None:
-    """UsageError when something can be neither had nor made."""
-    roots, made = chosen(), list[str]()
-    written = references.written()
+    """Fetch or make the servers and the controllers' files, and name the files in the environment.
+
+    Raises:
+        UsageError: Something can be neither fetched nor made.
+
+    """
+    roots, systems = chosen(), list[str]()
+    pinned = references.written()
     for controller in CONTROLLERS.values():
         if controller.short in roots or not controller.made:
             continue
         if (MADE / controller.system / "root").is_dir():
-            made.append(controller.system)  # again where its pins are others now
+            systems.append(controller.system)  # the script makes it again if its pins have changed
             continue
-        reference = written.named(controller.short)
+        reference = pinned.named(controller.short)
         if not there(reference, UNPACKED):
-            _say(f"for --target apiserver, once: {reference} …")
+            _report(f"for --target apiserver, once: {reference} …")
         try:
             roots[controller.short] = (reference, str(unpacked(reference, UNPACKED)))
         except UsageError as error:
-            _say(f"  ✗ {error.fault}: {controller.system} is made from its Go module")
-            made.append(controller.system)
-    if subprocess.run([SCRIPT, *(made or [SERVERS_ALONE])], check=False).returncode:
+            _report(f"  ✗ {error.fault}: {controller.system} is made from its Go module")
+            systems.append(controller.system)
+    if subprocess.run([SCRIPT, *(systems or [SERVERS_ALONE])], check=False).returncode:
         remedy = f"{SCRIPT.relative_to(ROOT)} --help says what it needs"
         raise UsageError("--target apiserver", "what it runs could not be made (see above)", remedy)
     os.environ[ROOTS] = json.dumps(roots)
 
 
 def chosen() -> dict[str, tuple[str, str]]:
-    """Short name → (reference, folder) of the images that LAB_IMAGES names. UsageError for one that cannot be had."""
-    given = references.written().chosen
-    wanted = [controller.short for controller in CONTROLLERS.values() if controller.short in given]
-    return {short: (given[short], str(unpacked(given[short], UNPACKED))) for short in wanted}
+    """Return short name → (reference, folder) of the controller images that LAB_IMAGES names.
+
+    Raises:
+        UsageError: An image cannot be had.
+
+    """
+    images = references.written().chosen
+    names = [controller.short for controller in CONTROLLERS.values() if controller.short in images]
+    return {short: (images[short], str(unpacked(images[short], UNPACKED))) for short in names}
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

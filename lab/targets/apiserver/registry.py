@@ -1,10 +1,12 @@
-"""What a cluster's own controllers and its kubelet write to the API server: Pods, their status, EndpointSlices, tokens.
+"""The writer of what a cluster's controllers and kubelet write to an API server: Pods, EndpointSlices, tokens.
 
-Stands where `lab.targets.local.control_plane.routing` stands on the local target: the same questions and calls, but what the proxies know they
-hear from the API server, by their own controllers' watches and queues. Pods and endpoints are written in the moment in which
-the lab knows them. Refuses to judge manifests: what the API server refuses is a fault with its words.
+It has the place that `lab.targets.local.control_plane.routing` has on the local target, and the same methods. But
+the proxies learn from the API server what they know, by the watches and queues of their controllers. Pods and
+endpoints are written at the moment in which the lab knows them. Manifests are not judged here: what the API server
+refuses is a fault with its words.
 
-A controller is seen from outside: its configuration, and its reloads, by what it writes to its error output, which a kubelet would keep:
+A controller is observed from outside: its configuration file, and the reloads that it writes to its error output,
+which a kubelet would keep:
 
     I1125 14:20:01.123456      7 controller.go:190] "Configuration changes detected, backend reload required"    →   Reload
 
@@ -39,47 +41,76 @@ from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
 
 LOOK_S = 0.02
+"""The seconds between two looks at a controller's error output."""
 MOST_READ = 1 << 20
-"""Characters of its output: what a controller says of its settings comes first, an access log may follow."""
+"""The most characters of a controller's output that are read.
+
+Its remarks on settings come first; an access log may follow.
+"""
 _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
+"""The beginning of a line of klog: month and day, and the time."""
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+"""The folder of a service account's files in a container."""
 LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
-"""What others than the manifests wrote into a namespace."""
+"""The kinds of objects in a namespace that do not come from the manifests, by API version."""
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
+"""The note of a sample on how changes reach the proxy here."""
 
 
 class Followed:
-    """One controller's container. `left`: it was told to end; `fault`: why its log is not read."""
+    """A controller's container and the reader of its log.
+
+    Attributes:
+        pod: The container's pod.
+        process: The container's process.
+        controller: The controller.
+        left: Whether the pod was ordered to end.
+        fault: The reason why the log is not read; empty if it is.
+
+    """
 
     def __init__(self, pod: Pod, process: Process, controller: Controller, log: EventLog) -> None:
+        """Prepare the reader.
+
+        Args:
+            pod: The container's pod.
+            process: The container's process.
+            controller: The controller.
+            log: The log for events of reloads.
+
+        """
         self.pod, self.process, self.controller, self._log = pod, process, controller, log
         self.left, self.fault = False, ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"log-{pod.name}", daemon=True)
 
     def start(self) -> None:
+        """Start to record reloads as events."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop the recording and wait for its end; it may be called again."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def lines(self) -> list[str]:
-        said = ""
+        """Return the lines of those outputs in which the controller reports on its settings."""
+        text = ""
         for name in self.controller.says:
             file: Path = getattr(self.process, name)
             if file.exists():
                 with file.open(errors="replace") as stream:
-                    said += stream.read(MOST_READ if name == "stdout" else -1)
-        return said.splitlines()
+                    text += stream.read(MOST_READ if name == "stdout" else -1)
+        return text.splitlines()
 
     def config_bytes(self) -> int:
+        """Return the size of the controller's configuration file in bytes; 0 if there is none."""
         file = self.process.inside(self.controller.config) if self.controller.config else None
         return file.stat().st_size if file is not None and file.exists() else 0
 
     def load_s(self) -> float | None:
-        """From the last Reload to the Reloaded after it; None where its log tells none."""
+        """Return the seconds from the last Reload to the Reloaded after it; None if the log shows none."""
         began_s: float | None = None
         took_s: float | None = None
         for line in self.lines():
@@ -91,19 +122,19 @@ class Followed:
         return took_s
 
     def _run(self) -> None:
-        """The thread: every line once, its first configuration's load left out."""
-        at, rest, starting, file = 0, "", True, self.process.stderr
+        """Read every line once and record reloads, except the load of the first configuration: the thread's body."""
+        offset, partial_line, starting, file = 0, "", True, self.process.stderr
         try:
             while not self._over.wait(LOOK_S):
                 if not file.exists():
                     continue
                 with file.open("rb") as stream:
                     size = stream.seek(0, 2)
-                    stream.seek(at if size >= at else 0)  # it was cut
+                    stream.seek(offset if size >= offset else 0)  # a smaller file was cut
                     text = stream.read()
-                    at = stream.tell()
-                *whole, rest = (rest + text.decode(errors="replace")).split("\n")
-                for line in whole:
+                    offset = stream.tell()
+                *lines, partial_line = (partial_line + text.decode(errors="replace")).split("\n")
+                for line in lines:
                     kind = self.controller.event_of(line)
                     if kind is not None and not starting:
                         self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
@@ -114,7 +145,10 @@ class Followed:
 
 
 def stamp(line: str) -> float | None:
-    """When a line of klog's was written, in seconds since 1970: UTC, as in a container, and it has no year."""
+    """Return when a line of klog was written, in seconds since 1970; None if it has no such stamp.
+
+    The stamp is in UTC, as in a container, and has no year: the current one is assumed.
+    """
     if not (match := _STAMP.match(line)):
         return None
     year = datetime.now(UTC).year
@@ -122,90 +156,118 @@ def stamp(line: str) -> float | None:
 
 
 class Registry:
-    """Of one system, on its side of the run's API server. Calls come from any thread."""
+    """The objects of one system in the run's API server, on the system's side; methods may be called from any thread.
+
+    It is the `Routes` of this target.
+    """
 
     def __init__(
         self,
         manifests: Sequence[Object],
         servers: Servers,
         side: Side,
-        wanted: Objects,
+        initial: Objects,
         net: Network,
         kubelet: Kubelet,
         log: EventLog,
         changing: bool,
     ) -> None:
-        """`manifests`: as this side has them, which `wanted` was read from. Reloads are events only where it is `changing`."""
+        """Wait until the API server is ready.
+
+        Args:
+            manifests: The manifests of this side, from which `initial` was read.
+            servers: The servers of the run.
+            side: The side of the system.
+            initial: The objects at the start.
+            net: The network of the system.
+            kubelet: Its pods.
+            log: The log for events.
+            changing: Whether pods and routes may change. Only then reloads are recorded as events.
+
+        Raises:
+            LostError: The API server does not come up.
+
+        """
         self.log = log
         self._servers, self._api = servers, servers.api()
         self._side: Side = side
-        self._manifests, self._objects = list(manifests), wanted
+        self._manifests, self._objects = list(manifests), initial
         self._net, self._kubelet, self._changing = net, kubelet, changing
         self._spaces = objects.namespaces(manifests)
         self._applied: list[Object] = []
         self._pods: dict[str, Reference] = {}
-        self._told: dict[Reference, Object] = {}
+        self._written: dict[Reference, Object] = {}
+        """The last text of each object or status that was written."""
         self._lock = threading.RLock()
         self._faults: list[LabError] = []
         self._followed: list[Followed] = []
-        self._plain: list[Process] = []
-        """Proxies without a controller."""
+        self._without_controller: list[Process] = []
+        """The proxies that have no controller."""
         self._over = False
 
     @property
     def objects(self) -> Objects:
-        """As they are now, which pods are ready included."""
+        """The objects as they are now, with the pods that are ready."""
         return self._objects
 
     @property
     def note(self) -> str:
+        """The note of a sample on how changes reach the proxy here."""
         return NOTE
 
     @property
     def said(self) -> str:
-        """What the controllers do not take of their settings."""
-        return "; ".join(self._says(lambda one: one.controller.ignored(one.lines())))
+        """The settings that the controllers do not accept, in their words; empty if they accept all."""
+        return "; ".join(self._collect_messages(lambda followed: followed.controller.ignored(followed.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """With what the controllers say of it."""
-        said = self._says(lambda one: one.controller.complaints(one.lines()))
-        said = said or self._says(lambda one: one.controller.ignored(one.lines()))
-        return MeasuringError(fault.place, fault.fault, "\n  ".join(said)) if said else fault
+        """Return the error of a system that did not come up, with what its controllers report as its remedy."""
+        messages = self._collect_messages(lambda followed: followed.controller.complaints(followed.lines()))
+        messages = messages or self._collect_messages(lambda followed: followed.controller.ignored(followed.lines()))
+        return MeasuringError(fault.place, fault.fault, "\n  ".join(messages)) if messages else fault
 
-    def _says(self, ask: Callable[[Followed], Sequence[str]]) -> list[str]:
-        """In their own words, each once, three at most."""
-        said = dict.fromkeys(words for followed in self._followed for words in ask(followed))
-        return [f"the controller says: {words}" for words in list(said)[:3]]
+    def _collect_messages(self, ask: Callable[[Followed], Sequence[str]]) -> list[str]:
+        """Return messages of all controllers in their words, without repeats, three at most."""
+        messages = dict.fromkeys(message for followed in self._followed for message in ask(followed))
+        return [f"the controller says: {message}" for message in list(messages)[:3]]
 
     def begin(self) -> None:
-        """Give the API server everything but pods. Raises LabError."""
-        made = {obj["metadata"]["name"] for obj in self._manifests if obj["kind"] == "Namespace"}
-        spaces = [space for space in self._spaces if space not in made]
+        """Give the API server everything except pods.
+
+        Raises:
+            LabError: The API server refuses an object.
+
+        """
+        created = {obj["metadata"]["name"] for obj in self._manifests if obj["kind"] == "Namespace"}
+        spaces = [space for space in self._spaces if space not in created]
         shared = [*(("Namespace", space) for space in spaces), ("Node", objects.NODE)]
         bare = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind, name in shared]
         for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
         for obj in in_order(self._manifests):
-            # A kind that was defined a moment ago; one that is never served, the API refuses in its words.
+            # Wait for a kind that was defined a moment ago. An unknown kind is refused by the API server in its words.
             until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """With what a kubelet puts into a container of a pod that has a service account: a token, and where the API server is."""
+        """Return what to start a container with, extended by a token and the API server's address.
+
+        A kubelet puts both into the containers of a pod that has a service account.
+        """
         spec = objects.pod(self._manifests, context.pod.deployment, context.pod.name)["spec"]
         account = spec.get("serviceAccountName")
         if account is None or spec.get("automountServiceAccountToken") is False:
             return started
         namespace = context.pod.namespace
-        own = {"token": self._api.token(namespace, account, lasts_s=24 * 3600), "ca.crt": self._servers.authority}
-        files = {f"{ACCOUNT}/{name}": text for name, text in {**own, "namespace": namespace}.items()}
-        where = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(PORT)}
-        return replace(started, env={**started.env, **where}, files={**started.files, **files})
+        texts = {"token": self._api.token(namespace, account, lasts_s=24 * 3600), "ca.crt": self._servers.authority}
+        files = {f"{ACCOUNT}/{name}": text for name, text in {**texts, "namespace": namespace}.items()}
+        env = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(PORT)}
+        return replace(started, env={**started.env, **env}, files={**started.files, **files})
 
     def follow(self, pod: Pod, process: Process) -> None:
-        """A container is about to start: its pod is there first."""
+        """Write the Pod of a container that is about to start, and follow its controller."""
         self._write(objects.pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
@@ -213,7 +275,7 @@ class Registry:
             return
         controller = find_controller(process.container.repository)
         if controller is None:
-            self._plain.append(process)
+            self._without_controller.append(process)
             return
         followed = Followed(pod, process, controller, self.log)
         self._followed.append(followed)
@@ -221,35 +283,41 @@ class Registry:
             followed.start()
 
     def leave(self, pod: Pod) -> None:
-        """It was told to end."""
+        """Delete the Pod of a pod that was ordered to end."""
         for followed in self._followed:
             followed.left = followed.left or followed.pod.name == pod.name
-        with self._noting():
+        with self._keep_fault():
             self._api.delete("v1", "Pod", pod.name, pod.namespace, grace_s=pod.grace_s)
 
     def heard(self) -> None:
-        """Some container's readiness became another."""
+        """Write the status of pods after a container's readiness has changed."""
         addresses = self._net.addresses
         ready = [running.pod for running in self._kubelet.pods if running.ready and not running.terminating]
         self.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """These pods (of any role) are ready and do not terminate, and no others."""
-        with self._lock, self._noting():
+        """Write the status of all pods, and the EndpointSlices.
+
+        Args:
+            ready: All pods, of any role, that are ready and do not terminate.
+            addresses: Pod → IP address.
+
+        """
+        with self._lock, self._keep_fault():
             self._objects = replace(self._objects, ready=tuple(ready))
-            everybody = {**self._net.addresses, **addresses}
+            all_addresses = {**self._net.addresses, **addresses}
             for running in self._kubelet.pods:
                 pod, reference = running.pod, self._pods.get(running.pod.name)
                 if reference is None or not running.runners:
                     continue
                 containers = [
-                    (runner.container.name, _what(runner.container), runner.ready, runner.restarts)
+                    (runner.container.name, _describe_image(runner.container), runner.ready, runner.restarts)
                     for runner in running.runners
                 ]
-                body = objects.status(everybody.get(pod.name, ""), running.ready, containers)
-                if self._told.get(reference) != body:
+                body = objects.status(all_addresses.get(pod.name, ""), running.ready, containers)
+                if self._written.get(reference) != body:
                     self._api.change("v1", "Pod", pod.name, pod.namespace, body, "status")
-                    self._told[reference] = body
+                    self._written[reference] = body
             spaces = {
                 obj["metadata"]["name"]: obj["metadata"].get("namespace", "default")
                 for obj in reversed(self._manifests)
@@ -258,46 +326,62 @@ class Registry:
             for service in self._objects.services.values():
                 numbers = [number for number in service.ports if isinstance(number, int)]
                 members = {
-                    number: [item for item in self._objects.members(service.name, number, everybody) if item.pod]
+                    number: [item for item in self._objects.members(service.name, number, all_addresses) if item.pod]
                     for number in numbers
                 }
                 for obj in objects.slices(service, spaces[service.name], members):
                     self._write(obj)
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects by server-side apply. MeasuringError for what the API server refuses."""
-        found = in_order(on_side(manifests, self._side))
+        """Create or change objects by server-side apply.
+
+        Raises:
+            MeasuringError: The API server refuses an object.
+
+        """
+        changed = in_order(on_side(manifests, self._side))
         with self._lock:
-            for obj in found:
+            for obj in changed:
                 self._api.apply(obj)
                 self._applied.append(obj)
-            self._manifests += found
+            self._manifests += changed
 
     @property
-    def _there(self) -> list[Followed]:
+    def _active(self) -> list[Followed]:
         return [followed for followed in self._followed if not followed.left]
 
     def renew(self) -> None:
-        """Of what it has."""
-        for followed in self._there:
+        """Request a reload that makes new workers, of the current configuration, from every proxy.
+
+        Raises:
+            MeasuringError: A proxy makes no new workers.
+
+        """
+        for followed in self._active:
             if followed.controller.renew is None:
                 raise MeasuringError(followed.controller.image, *renewing.NONE)
             followed.controller.renew(followed.process)
-        for process in self._plain:
+        for process in self._without_controller:
             system = find(process.container.repository)
             if system is None or system.renew is None:
                 raise MeasuringError(process.container.place, *renewing.NONE)
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        found = {
-            "proxy/config_bytes": [float(size) for followed in self._there if (size := followed.config_bytes())],
-            "proxy/load_s": [took for followed in self._there if (took := followed.load_s()) is not None],
+        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
+        gauges = {
+            "proxy/config_bytes": [float(size) for followed in self._active if (size := followed.config_bytes())],
+            "proxy/load_s": [took for followed in self._active if (took := followed.load_s()) is not None],
         }
-        return {name: max(values) for name, values in found.items() if values}
+        return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
-        """MeasuringError when something could not be written."""
+        """Raise the first fault of a write, or of reading a controller's log.
+
+        Raises:
+            MeasuringError: There is such a fault.
+
+        """
         for fault in self._faults:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
         for followed in self._followed:
@@ -305,17 +389,17 @@ class Registry:
                 raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
 
     def stop(self) -> None:
-        """Before the processes are ended. Idempotent."""
+        """Stop reading the controllers' logs, before the processes are ended; it may be called again."""
         for followed in self._followed:
             followed.stop()
 
     def apart(self) -> Sequence[int]:
-        """Those in the proxies' containers that are not the proxies themselves, and the API server with its etcd."""
-        own = [pid for followed in self._there for pid in followed.process.processes_but(followed.controller.proxy)]
-        return [*own, *self._servers.processes()]
+        """Return the processes of the control plane: the API server, etcd, and those in proxies' containers."""
+        inside = [pid for followed in self._active for pid in followed.process.processes_but(followed.controller.proxy)]
+        return [*inside, *self._servers.processes()]
 
     def deployed(self) -> Sequence[Object]:
-        """The Pods as the API server has them."""
+        """Return the Pods as the API server has them."""
         return [pod for space in self._spaces for pod in self._api.list("v1", "Pod", space)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -323,37 +407,42 @@ class Registry:
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def close(self) -> None:
-        """Take away what this system brought: after its processes have ended. Idempotent."""
+        """Delete what this system brought, after its processes have ended; it may be called again.
+
+        Namespaces and the node stay.
+        """
         with self._lock:
             if self._over:
                 return
             self._over = True
             references = dict.fromkeys(Reference.of(obj) for obj in self._applied)
-            for each in sorted(references, key=lambda each: each.rank, reverse=True):
-                if each.kind not in ("Namespace", "Node"):
-                    self._api.delete(each.api_version, each.kind, each.name, each.namespace or None, grace_s=0)
+            for reference in sorted(references, key=lambda reference: reference.rank, reverse=True):
+                if reference.kind not in ("Namespace", "Node"):
+                    self._api.delete(
+                        reference.api_version, reference.kind, reference.name, reference.namespace or None, grace_s=0
+                    )
             for api_version, kind in LEFT:
                 for space in self._spaces:
                     self._api.delete_all(api_version, kind, space, "", grace_s=0)
 
     def _write(self, obj: Object) -> None:
-        """Unless it is there so already."""
+        """Apply an object, unless it was written so already."""
         reference = Reference.of(obj)
         with self._lock:
-            if self._told.get(reference) != obj:
+            if self._written.get(reference) != obj:
                 self._api.apply(obj)
-                self._told[reference] = obj
+                self._written[reference] = obj
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """What fails is kept for `check`."""
+    def _keep_fault(self) -> Iterator[None]:
+        """Keep a fault of the block for `check`."""
         try:
             yield
         except LabError as error:
             self._faults.append(error)
 
 
-def _what(container: Container) -> str:
-    """What an image is here."""
+def _describe_image(container: Container) -> str:
+    """Return what stands for a container's image here, or else the image."""
     controller = find_controller(container.repository)
     return (controller.about() if controller is not None else "") or container.image

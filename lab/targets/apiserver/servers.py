@@ -1,8 +1,9 @@
-"""etcd and kube-apiserver as two processes of the run: data in memory, a token drawn each time, nothing left when the run ends.
+"""The two servers of a run, etcd and kube-apiserver: processes with data in memory that leave nothing behind.
 
-They listen in the lab's own network namespace, which is the node: pods reach it at `NODE_ADDRESS`, nobody else at all. RBAC is in
-force, so a controller may do what its manifests' roles let it. There is no controller manager, scheduler or kubelet: what these
-write, `registry` does. Refuses to be waited for longer than it takes: `start` returns at once, `api` waits.
+Each run has a new random token. They listen in the lab's network namespace, which is the node: pods reach them at
+`NODE_ADDRESS`, and nobody outside does. RBAC is in force, so a controller may do only what the roles of its
+manifests allow. There is no controller manager, scheduler or kubelet: `registry` writes what these would write.
+`start` returns at once, and `api` waits until the API server is ready.
 """
 
 from __future__ import annotations
@@ -28,19 +29,27 @@ from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.namespaces import STATE
 
 PORT, ETCD_PORT, ETCD_PEER_PORT = 6443, 2379, 2380
+"""The ports of the API server, of etcd, and of etcd for its peers."""
 CONTEXT = "apiserver"
+"""The name of the cluster, user and context in the kubeconfig."""
 DEADLINE_S = 60.0
+"""The seconds within which each server must answer."""
 LOOK_S = 0.02
+"""The seconds between two attempts to reach a server."""
 ISSUER = "https://kubernetes.default.svc"
+"""The issuer of service account tokens."""
 SERVICES = "10.96.0.0/16"
+"""The range of the Services' cluster IPs, which nobody translates here."""
 FOLDER = STATE / "apiserver"
+"""The folder of the servers' files."""
 NAMES = ("kubernetes", "kubernetes.default.svc", "127.0.0.1", network.NODE_ADDRESS, "10.96.0.1")
+"""The names and addresses of the API server's certificate."""
 PLUGINS_OFF = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseProtection"
-"""Admission that waits for what a controller manager writes."""
+"""The admission plugins that are off, because they wait for what a controller manager writes."""
 
 
 class Servers:
-    """Of one run."""
+    """The two servers of one run."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -49,30 +58,41 @@ class Servers:
 
     @property
     def authority(self) -> str:
-        """The certificate of whom pods trust, as PEM text."""
-        return _issued()["ca.crt"]
+        """The certificate of the authority that pods trust, as PEM text."""
+        return _issue_certificate()["ca.crt"]
 
     def start(self) -> None:
-        """Once; what goes wrong is told by `api`. UsageError when a program is not there."""
+        """Start the servers in a thread, once; `api` raises what goes wrong there.
+
+        Raises:
+            UsageError: A program is missing.
+
+        """
         if self._starting is None:
             for name in programs.SERVERS:
                 programs.server(name)
             self._starting = ThreadPoolExecutor(1, "servers").submit(self._run)
 
     def api(self) -> Api:
-        """The API server, ready. LostError when it does not come up, or has ended."""
+        """Wait until the API server is ready, and return access to it.
+
+        Raises:
+            LostError: The API server does not come up, or a server has ended.
+
+        """
         assert self._starting is not None
         api = self._starting.result()
         for name, process in self._processes.items():
             if process.poll() is not None:
-                raise LostError(f"{name} of this run", f"has ended: {_tail(name)}", "start the command again")
+                raise LostError(f"{name} of this run", f"has ended: {_read_log_tail(name)}", "start the command again")
         return api
 
     def processes(self) -> list[int]:
+        """Return the process ids of the servers that run."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self) -> None:
-        """Idempotent."""
+        """End the servers; it may be called again."""
         self._stopped.set()
         if self._starting is not None:
             wait([self._starting])
@@ -82,23 +102,23 @@ class Servers:
         self._processes.clear()
 
     def _run(self) -> Api:
-        """The thread. Each waits for the one before it."""
+        """Start each server when the one before it answers: the body of the thread."""
         try:
-            token = _prepare()
-            self._started("etcd", *_ETCD)
-            self._until("etcd", _answers)
-            self._started("kube-apiserver", *_KUBE_APISERVER)
+            token = _prepare_files()
+            self._start_process("etcd", *_ETCD)
+            self._wait_until("etcd", _is_etcd_listening)
+            self._start_process("kube-apiserver", *_KUBE_APISERVER)
             for module in ("kubernetes.client", "kubernetes.config"):
-                importlib.import_module(module)  # a second or more: while the server starts
+                importlib.import_module(module)  # this takes a second or more, while the server starts
             pool = urllib3.PoolManager(ca_cert_data=self.authority, headers={"Authorization": f"Bearer {token}"})
-            self._until("kube-apiserver", lambda: _ready(pool))
+            self._wait_until("kube-apiserver", lambda: _is_api_ready(pool))
             return Api(CONTEXT, FOLDER / "kubeconfig")
         except LabError:
             raise
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             raise LostError("the API server of this run", str(error), "`just doctor` tries what it needs") from None
 
-    def _started(self, name: str, *options: str) -> None:
+    def _start_process(self, name: str, *options: str) -> None:
         with (FOLDER / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [programs.server(name), *options],
@@ -110,7 +130,8 @@ class Servers:
                 start_new_session=True,
             )
 
-    def _until(self, name: str, answers: Callable[[], bool]) -> None:
+    def _wait_until(self, name: str, answers: Callable[[], bool]) -> None:
+        """Wait until a server answers. Raises LostError if it ends or the deadline passes."""
         deadline = time.monotonic() + DEADLINE_S
         while not answers():
             if self._stopped.is_set():
@@ -118,7 +139,7 @@ class Servers:
             ended = self._processes[name].poll() is not None
             if ended or time.monotonic() > deadline:
                 fault = "ended" if ended else f"did not answer within {DEADLINE_S:.0f} s"
-                raise LostError(f"{name} of this run", f"{fault}: {_tail(name)}", "start the command again")
+                raise LostError(f"{name} of this run", f"{fault}: {_read_log_tail(name)}", "start the command again")
             time.sleep(LOOK_S)
 
 
@@ -154,8 +175,8 @@ _KUBE_APISERVER = (
 )
 
 
-def _prepare() -> str:
-    """Its files; the token that was drawn."""
+def _prepare_files() -> str:
+    """Write the servers' files and return the token that was generated."""
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
     accounts = certificates.issue(certificates.Request(("service-accounts",), "ecdsa-256"))
@@ -168,7 +189,7 @@ def _prepare() -> str:
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
     }
     texts = {
-        **_issued(),
+        **_issue_certificate(),
         "accounts.crt": accounts["tls.crt"],
         "accounts.key": accounts["tls.key"],
         "tokens.csv": f"{token},lab,lab,system:masters\n",
@@ -180,11 +201,11 @@ def _prepare() -> str:
     return token
 
 
-def _issued() -> dict[str, str]:
+def _issue_certificate() -> dict[str, str]:
     return dict(certificates.issue(certificates.Request(NAMES, "ecdsa-256")))
 
 
-def _answers() -> bool:
+def _is_etcd_listening() -> bool:
     try:
         socket.create_connection(("127.0.0.1", ETCD_PORT), 1.0).close()
     except OSError:
@@ -192,15 +213,15 @@ def _answers() -> bool:
     return True
 
 
-def _ready(pool: urllib3.PoolManager) -> bool:
+def _is_api_ready(pool: urllib3.PoolManager) -> bool:
     try:
         return pool.request("GET", f"https://127.0.0.1:{PORT}/readyz", timeout=2.0, retries=False).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 
 
-def _tail(name: str, lines: int = 3) -> str:
-    """The last of what it logged."""
+def _read_log_tail(name: str, lines: int = 3) -> str:
+    """Return the last lines that a server logged, joined into one."""
     path = FOLDER / f"{name}.log"
     text = path.read_text(errors="replace") if path.is_file() else ""
     return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"

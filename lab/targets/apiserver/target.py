@@ -1,7 +1,8 @@
-"""The apiserver target: the local target's processes, network and small kubelet, and a real API server that real controllers watch.
+"""The apiserver target: the local target's processes and network, with a real API server and real controllers.
 
-The rendered manifests go to kube-apiserver by server-side apply; a proxy's container is the controller's own program in a root of
-its own files. No kubelet, rollouts, CNI or scheduler: what those do is kind's to show.
+The rendered manifests go to kube-apiserver by server-side apply. A proxy's container is the controller's own
+program in a root of the image's files. There is no kubelet, rollout, CNI or scheduler: the kind target shows what
+those do.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from lab.targets.local.target import LocalTarget
 
 
 class ApiserverTarget(LocalTarget):
-    """One API server for a run, from `check` to `close`; both sides of a pair are on it."""
+    """The target with one API server for a run, from `check` to `close`; both sides of a pair use it."""
 
     name = "apiserver"
     bring_up_s = BRING_UP_S["apiserver"]
@@ -44,34 +45,55 @@ class ApiserverTarget(LocalTarget):
         self.servers = Servers()
 
     def enter(self, argv: Sequence[str]) -> int | None:
+        """Provide the programs while there is a network, then enter the namespaces; see `LocalTarget.enter`.
+
+        Raises:
+            UsageError: A program can be neither fetched nor made, or the namespaces are not allowed.
+
+        """
         if INSIDE not in os.environ:
             provide()
         return super().enter(argv)
 
     def check(self) -> None:
+        """Check the prerequisites and start the servers, without waiting for them.
+
+        Raises:
+            UsageError: A prerequisite is missing.
+
+        """
         super().check()
         self.servers.start()
 
     def close(self) -> None:
+        """End the servers; it may be called again."""
         self.servers.stop()
 
     def facts(self) -> Mapping[str, str]:
-        own = {
+        """Return the facts of the local target, and the versions of the servers and controllers."""
+        additions = {
             "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
             **{name: version(server(name)) for name in SERVERS},
-            "controllers": " | ".join(filter(None, map(_about, table.CONTROLLERS.values()))),
+            "controllers": " | ".join(filter(None, map(_describe, table.CONTROLLERS.values()))),
         }
-        kept = {key: value for key, value in super().facts().items() if key != "allocator"}
-        return {**kept, **own}
+        inherited = {key: value for key, value in super().facts().items() if key != "allocator"}
+        return {**inherited, **additions}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
+        """Return the manifests under the names of a side, because both sides are in one API server."""
         return on_side(variant.manifests, side)
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
+        """Read the manifests that the lab needs for its processes into objects; the controller judges the others."""
         return super().read(objects.read(manifests))
 
     def realise(self, context: Context) -> Realisation:
-        """By the controller's own programs, or as on the local target. UsageError for another version than there is."""
+        """Return the controller's program for a controller's image, and for any other what the local target starts.
+
+        Raises:
+            UsageError: The image has another version than the program that stands for it here.
+
+        """
         controller = table.find_controller(context.container.repository)
         if controller is None:
             return bringup.realise(context)
@@ -80,54 +102,71 @@ class ApiserverTarget(LocalTarget):
         return controller.realise(context)
 
     def program_versions(self) -> Mapping[str, str]:
-        """Of what the backend runs: systems' own programs are their controllers'."""
+        """Return the versions of the backend's programs: the controllers bring the proxies'."""
         return table.program_versions(of_backend=True)
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-        found = super().check_variant(variant, points)
+        """Check that this target can run a variant and serve the points; see `LocalTarget.check_variant`.
+
+        Raises:
+            UsageError: As there.
+            NotMeasurableError: As there, or the controller's files lack a program that a read-back needs.
+
+        """
+        endpoints = super().check_variant(variant, points)
         (pod, *_) = self.read(variant.manifests).role("proxy") or [None]
         for check in variant.readback:
-            if pod and check.kind == "disk" and check.value == "sync" and not _has(pod.containers[0], "lsattr"):
+            if pod and check.kind == "disk" and check.value == "sync" and not _has_program(pod.containers[0], "lsattr"):
                 fault = f"the controller's files have no lsattr, which tells whether {check.name} waits for the disk"
                 raise NotMeasurableError("a slow disk", variant.name, fault, "--target local or kind shows it")
-        return found
+        return endpoints
 
-    def order(self, wanted: Objects) -> Sequence[Sequence[Pod]]:
-        """No controller's first look is at less than what it is to serve; a load balancer resolves the proxy when it starts."""
-        return [wanted.role("backend"), wanted.role("proxy"), wanted.role("balancer")]
+    def order(self, objects: Objects) -> Sequence[Sequence[Pod]]:
+        """Return backend, proxy and load balancer as stages.
+
+        So a controller sees all that it is to serve at its first look, and a load balancer can resolve the proxy
+        when it starts.
+        """
+        return [objects.role("backend"), objects.role("proxy"), objects.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
+        """Return whether a proxy keeps the backends of its start: it does without a controller."""
         return table.find_controller(container.repository) is None
 
     def renews(self, container: Container) -> bool:
+        """Return whether a reload of a proxy makes new workers."""
         controller = table.find_controller(container.repository)
         return super().renews(container) if controller is None else controller.renew is not None
 
     def routes(
         self,
         manifests: Sequence[Mapping[str, Any]],
-        wanted: Objects,
+        objects: Objects,
         net: Network,
         kubelet: Kubelet,
         log: EventLog,
         changing: bool,
         side: Side,
     ) -> Routes:
-        return Registry([dict(obj) for obj in manifests], self.servers, side, wanted, net, kubelet, log, changing)
+        """Return the component that writes a system's objects to the API server; see `LocalTarget.routes`."""
+        return Registry([dict(obj) for obj in manifests], self.servers, side, objects, net, kubelet, log, changing)
 
 
-def _about(controller: Controller) -> str:
-    """Return what a controller really is; empty where its files are not here, or where its containers tell."""
+def _describe(controller: Controller) -> str:
+    """Return what a controller really is.
+
+    The result is empty if its files are not here, or if its containers report it.
+    """
     try:
         return controller.about()
     except UsageError:
         return ""
 
 
-def _has(container: Container, program: str) -> bool:
-    """Return whether a program can be run in this container: where it has files of its own, it has none of the machine's."""
+def _has_program(container: Container, program: str) -> bool:
+    """Return whether a program can be run in a container: one with an image's files has none of the machine's."""
     controller = table.find_controller(container.repository)
     if controller is None or controller.system == MACHINE:
         return True
     root = programs.files(controller.system, controller.short).folder
-    return any(os.path.lexists(root / place / program) for place in ("bin", "sbin", "usr/bin", "usr/sbin"))
+    return any(os.path.lexists(root / folder / program) for folder in ("bin", "sbin", "usr/bin", "usr/sbin"))

@@ -1,1 +1,1 @@
-"""A Kubernetes cluster as a place to measure: what `--target kind` and `--target remote` share."""
+"""A Kubernetes cluster as a place to measure: the code that the targets kind and remote share."""

@@ -1,7 +1,7 @@
-"""The API server as one context reaches it: objects as plain dicts, by apiVersion and kind.
+"""The API server of one kubeconfig context: objects as plain dicts, addressed by apiVersion and kind.
 
-The only user of the kubernetes library's REST side (streams have `core`). Which path a kind has is asked of the server
-once per group. Refuses to guess: what the server refuses is an error with its own words.
+No other module uses the kubernetes library's REST side. The server is queried once per group for the path of
+each kind. Nothing is guessed: what the server refuses becomes an error in the server's words.
 """
 
 from __future__ import annotations
@@ -22,34 +22,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Object = dict[str, Any]
 RUN_LABEL = "lab/run"
-"""On everything that the lab makes, namespaces first: what lacks it is somebody else's."""
+"""The label on everything that the lab makes, namespaces first: an object without it belongs to somebody else."""
 BROUGHT_UP = "lab/brought-up"
-"""Annotation of pod templates: another value, another pod."""
+"""The annotation of pod templates that forces new pods: another value makes another pod."""
 MANAGER = "ingress-lab"
-"""Owner of the fields that the lab applies."""
+"""The owner of the fields that the lab applies."""
 CLIENT_NAMESPACE = "ingress-lab-client"
-"""Of the generator's pod, the lease and the inventory. The variants' namespace is the manifests' own."""
+"""The namespace of the generator's pod, the lease and the inventory; the manifests name the variants' namespace."""
 CLIENT_POD = "generator"
 EVICTION_REFUSED = 429
 WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
-"""Of server-side apply, which answers 500 to it, and of what else decodes strictly."""
+"""The messages about an unknown field: from server-side apply, which answers 500, and from other strict decoders."""
 
 
 class ConflictError(LabError):
-    """409: somebody else was faster."""
+    """The conflict of a 409: another client was faster."""
 
     exit_status = 1
 
 
 class DeniedError(UsageError):
-    """401 or 403: the message names verb, resource and who."""
+    """The refusal of a 401 or 403: its message names the verb, the resource and the user."""
 
 
 @contextmanager
 def right() -> Iterator[None]:
-    """A right that is missing says nothing about the variant: LostError instead. Decorates what a disturbance does, too."""
+    """Turn the DeniedError of a missing right into a LostError, because it says nothing about the variant.
+
+    It also works as a decorator, for what a disruption does.
+    """
     try:
         yield
     except DeniedError as error:
@@ -59,7 +62,7 @@ def right() -> Iterator[None]:
 
 
 def until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
-    """What `ask` answers as soon as that is something, else what it answered last when the time was over."""
+    """Call `ask` every `poll_s` seconds until its result is truthy or `limit_s` seconds are over, and return it."""
     deadline = time.monotonic() + limit_s
     while not (answer := ask()) and time.monotonic() <= deadline:
         time.sleep(poll_s)
@@ -67,11 +70,14 @@ def until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
 
 
 class RefusedError(MeasuringError):
-    """The server took the request and will not do it: an invalid field, an admission webhook, a quota."""
+    """The refusal of a request that reached the server: an invalid field, an admission webhook, a quota."""
 
 
 class Api(Connection):
-    """UsageError: no kubeconfig, no such context. LostError from any call: the server does not answer."""
+    """The API server of one context.
+
+    UsageError without a kubeconfig or such a context. Every call raises LostError when the server does not answer.
+    """
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
         super().__init__(context, kubeconfig)
@@ -80,13 +86,13 @@ class Api(Connection):
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
 
     def version(self) -> str:
-        """`v1.34.4`."""
+        """Return the server's version, such as `v1.34.4`."""
         return str(self.raw("/version")["gitVersion"])
 
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        """(plural, namespaced) of a kind; None where the cluster does not know it."""
+        """Return the plural name of a kind and whether it has namespaces; None where the cluster does not know it."""
         if kind not in self._kinds.get(api_version, {}):
-            answer = self._ask("GET", api_version, _root(api_version), missing=(404,))
+            answer = self._send_checked("GET", api_version, _build_root(api_version), accepted=(404,))
             if answer.status == 404:
                 return None
             self._kinds[api_version] = {
@@ -97,79 +103,116 @@ class Api(Connection):
         return self._kinds[api_version].get(kind)
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """None = not there, or the kind is unknown to the cluster."""
-        path = self._path(api_version, kind, namespace, name)
-        answer = self._ask("GET", _said(kind, namespace, name), path, missing=(404,)) if path else None
+        """Return an object; None when it does not exist or the cluster does not know its kind."""
+        path = self._build_path(api_version, kind, namespace, name)
+        answer = self._send_checked("GET", _describe(kind, namespace, name), path, accepted=(404,)) if path else None
         return None if answer is None or answer.status == 404 else answer.json()
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """Of all namespaces without one. Empty where the kind is unknown; every object with its apiVersion and kind."""
+        """Return the objects of a kind, each with its apiVersion and kind; empty where the cluster lacks the kind.
+
+        Args:
+            namespace: The namespace to look in; None means all namespaces.
+            labels: A label selector; empty selects all objects.
+
+        """
         if self.resource(api_version, kind) is None:
             return []
-        found = self.listed(api_version, kind, namespace, labels)[0]
-        return [{"apiVersion": api_version, "kind": kind, **item} for item in found]
+        items = self.listed(api_version, kind, namespace, labels)[0]
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
-        """Every object there of a kind that the cluster knows, and the resourceVersion of the whole: where a `watch` goes on."""
-        path = self._path(api_version, kind, namespace) or ""
-        found = self._ask("GET", _said(kind, namespace), path, {"labelSelector": labels} if labels else None).json()
-        return found["items"], str(found.get("metadata", {}).get("resourceVersion"))
+        """Return the objects of a kind that the cluster knows, and the list's resourceVersion, to start a `watch`."""
+        path = self._build_path(api_version, kind, namespace) or ""
+        answer = self._send_checked(
+            "GET", _describe(kind, namespace), path, {"labelSelector": labels} if labels else None
+        ).json()
+        return answer["items"], str(answer.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
-        """Every change after that resourceVersion, a line of JSON each. OSError when there is no answer."""
+        """Open a stream of all changes after a resourceVersion, one line of JSON each.
+
+        Raises:
+            OSError: No answer came.
+
+        """
         query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
-        return self._stream(self._path(api_version, kind, namespace) or "", query, _said(kind, namespace))
+        return self._open_stream(
+            self._build_path(api_version, kind, namespace) or "", query, _describe(kind, namespace)
+        )
 
     def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream:
-        """What a container writes, each line with its time, from that second on (empty: from its beginning). OSError."""
+        """Open a stream of a container's log, with the time of each line.
+
+        Args:
+            since: The second to start from; empty means the log's beginning.
+
+        Raises:
+            OSError: No answer came.
+
+        """
         query = {"container": container, "follow": "true", "timestamps": "true"} | (
             {"sinceTime": since} if since else {}
         )
-        return self._stream(f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, f"log of pod {namespace}/{pod}")
+        return self._open_stream(
+            f"/api/v1/namespaces/{namespace}/pods/{pod}/log", query, f"log of pod {namespace}/{pod}"
+        )
 
     def change(
         self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
     ) -> Object:
-        """A strategic merge patch of an object or one of its subresources."""
-        path, said = self._path(api_version, kind, namespace, name) or "", _said(kind, namespace, name)
+        """Apply a strategic merge patch to an object or to one of its subresources; return the result."""
+        path, description = (
+            self._build_path(api_version, kind, namespace, name) or "",
+            _describe(kind, namespace, name),
+        )
         if subresource:
-            path, said = f"{path}/{subresource}", f"{subresource} of {said}"
-        return self._ask("PATCH", said, path, WRITTEN, body, "application/strategic-merge-patch+json").json()
+            path, description = f"{path}/{subresource}", f"{subresource} of {description}"
+        return self._send_checked(
+            "PATCH", description, path, WRITTEN, body, "application/strategic-merge-patch+json"
+        ).json()
 
     def token(self, namespace: str, account: str, lasts_s: int) -> str:
-        """One of a service account's, as a kubelet asks for it."""
+        """Request a token of a service account, as a kubelet does, and return it."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": lasts_s},
         }
-        answer = self._ask("POST", _said("token of ServiceAccount", namespace, account), path, None, body)
+        answer = self._send_checked("POST", _describe("token of ServiceAccount", namespace, account), path, None, body)
         return str(answer.json()["status"]["token"])
 
     def evict(self, namespace: str, pod: str) -> str | None:
-        """Ask for a pod's eviction: None, or in whose words a PodDisruptionBudget refused it."""
+        """Request the eviction of a pod; return None, or the message with which a PodDisruptionBudget refused it."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
-        path, said = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", f"eviction of Pod {namespace}/{pod}"
-        answer = self._ask("POST", said, path, body=body, missing=(EVICTION_REFUSED,))
+        path, description = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", f"eviction of Pod {namespace}/{pod}"
+        answer = self._send_checked("POST", description, path, body=body, accepted=(EVICTION_REFUSED,))
         if answer.status != EVICTION_REFUSED:
             return None
         for cause in (answer.json().get("details") or {}).get("causes") or ():
             if cause.get("reason") == "DisruptionBudget":
                 return " ".join(str(cause.get("message")).split())
-        raise self._fault(answer, "POST", said)
+        raise self._parse_fault(answer, "POST", description)
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
-        """Server-side apply: fields that MANAGER applied before and does not now, go. UsageError for a field that the server does not know."""
+        """Apply an object by server-side apply and return the result.
+
+        The server removes fields that MANAGER applied before and omits now.
+
+        Raises:
+            UsageError: The server does not know one of the fields.
+
+        """
         query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict"}
         return self._write("PATCH", obj, query, obj["metadata"]["name"], "application/apply-patch+yaml")
 
     def create(self, obj: Mapping[str, Any]) -> Object:
-        """ConflictError when it exists."""
+        """Create an object and return it; ConflictError when it exists already."""
         return self._write("POST", obj, WRITTEN)
 
     def replace(self, obj: Mapping[str, Any]) -> Object:
-        """ConflictError when it has changed since its resourceVersion."""
+        """Replace an object and return it; ConflictError when it has changed since its resourceVersion."""
         return self._write("PUT", obj, WRITTEN, obj["metadata"]["name"])
 
     def delete(
@@ -181,14 +224,21 @@ class Api(Connection):
         grace_s: int | None = None,
         orphan: bool = False,
     ) -> bool:
-        """Ask for its end; what it owns goes after it, or, `orphan`, stays. Not there = fine.
+        """Request the deletion of an object; return True if it is gone already, False if it is still ending.
 
-        True = it is gone already, False = it is ending.
+        An object that does not exist counts as gone.
+
+        Args:
+            grace_s: The grace period in seconds; None means the object's own.
+            orphan: Whether the objects that it owns stay; otherwise they are deleted after it.
+
         """
-        path, said = self._path(api_version, kind, namespace, name), _said(kind, namespace, name)
+        path, description = self._build_path(api_version, kind, namespace, name), _describe(kind, namespace, name)
         if path is None:
             return True
-        answer = self._ask("DELETE", said, path, body=_options(grace_s, orphan), missing=(404,))
+        answer = self._send_checked(
+            "DELETE", description, path, body=_build_delete_options(grace_s, orphan), accepted=(404,)
+        )
         return answer.status == 404 or answer.json().get("kind") == "Status"
 
     def delete_all(
@@ -200,47 +250,59 @@ class Api(Connection):
         grace_s: int | None = None,
         orphan: bool = False,
     ) -> None:
-        """One request for all that have these labels."""
-        if (path := self._path(api_version, kind, namespace)) is not None:
-            query, said = {"labelSelector": labels}, _said(kind, namespace)
-            self._ask(
-                "DELETE", said, path, query, _options(grace_s, orphan), read_s=60.0
+        """Request the deletion of all objects with these labels, by one request; for the arguments see `delete`."""
+        if (path := self._build_path(api_version, kind, namespace)) is not None:
+            query, description = {"labelSelector": labels}, _describe(kind, namespace)
+            self._send_checked(
+                "DELETE", description, path, query, _build_delete_options(grace_s, orphan), read_s=60.0
             )  # 1000 Routes took 5 s on an idle disk
 
     def log(
         self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
     ) -> str:
-        """The last lines that a container wrote, `times`: each behind its time; empty where it has none (yet)."""
+        """Return the last lines that a container wrote; empty where it has no log, or none yet.
+
+        Args:
+            lines: How many lines.
+            previous: Whether to read the log of the container before its last restart.
+            times: Whether each line starts with its time.
+
+        """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         query = {"container": container, "tailLines": lines, "previous": str(previous).lower()}
         query |= {"timestamps": "true"} if times else {}
-        # A container that has not started, or is gone.
-        answer = self._ask("GET", f"log of pod {namespace}/{pod}", path, query, missing=(400, 404))
+        # 400 and 404: a container that has not started, or is gone.
+        answer = self._send_checked("GET", f"log of pod {namespace}/{pod}", path, query, accepted=(400, 404))
         return answer.data.decode(errors="replace") if answer.status < 300 else ""
 
     def raw(self, path: str) -> Any:
-        """GET → JSON, or the text that is none."""
-        answer = self._ask("GET", path, path)
+        """Send a GET to a path and return the parsed JSON, or the text where it is no JSON."""
+        answer = self._send_checked("GET", path, path)
         try:
             return answer.json()
         except ValueError:
             return answer.data.decode(errors="replace")
 
-    def denied(self, wanted: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
-        """Of (verb, group, resource or resource/subresource, namespace), those that you may not, in words."""
+    def denied(self, rights: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
+        """Return those of the rights that you do not have, in words.
 
-        def may(right: tuple[str, str, str, str | None]) -> bool:
+        Args:
+            rights: (verb, group, resource or resource/subresource, namespace).
+
+        """
+
+        def is_allowed(right: tuple[str, str, str, str | None]) -> bool:
             verb, group, resource, namespace = right
-            what, _, subresource = resource.partition("/")
-            attributes = {"verb": verb, "group": group, "resource": what, "subresource": subresource}
+            resource_name, _, subresource = resource.partition("/")
+            attributes = {"verb": verb, "group": group, "resource": resource_name, "subresource": subresource}
             spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
             review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
             return bool(self.create(review)["status"]["allowed"])
 
         return [
             f"{verb} {resource}{'.' + group if group else ''}{f' in namespace {namespace}' if namespace else ''}"
-            for verb, group, resource, namespace in dict.fromkeys(wanted)
-            if not may((verb, group, resource, namespace))
+            for verb, group, resource, namespace in dict.fromkeys(rights)
+            if not is_allowed((verb, group, resource, namespace))
         ]
 
     def _write(
@@ -252,76 +314,82 @@ class Api(Connection):
         content_type: str = "application/json",
     ) -> Object:
         api_version, kind, namespace = obj["apiVersion"], obj["kind"], obj.get("metadata", {}).get("namespace")
-        said = _said(kind, namespace, obj.get("metadata", {}).get("name"))
-        path = self._path(api_version, kind, namespace, name)
+        description = _describe(kind, namespace, obj.get("metadata", {}).get("name"))
+        path = self._build_path(api_version, kind, namespace, name)
         if path is None:
             fault, remedy = f"the cluster knows no {kind} of {api_version}", "install its CustomResourceDefinition"
-            raise RefusedError(f"{self.place}: {said}", fault, remedy)
-        return self._ask(method, said, path, query, obj, content_type).json()
+            raise RefusedError(f"{self.place}: {description}", fault, remedy)
+        return self._send_checked(method, description, path, query, obj, content_type).json()
 
-    def _ask(
+    def _send_checked(
         self,
         method: str,
-        said: str,
+        description: str,
         path: str,
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        missing: Container[int] = (),
+        accepted: Container[int] = (),
         read_s: float = READ_S,
     ) -> Answer:
-        """The answer, if it is a good one, or of a status that says that it is not there, or not to be had."""
-        answer = self.send(method, path, query, body, content_type, read_s, missing)
-        if answer.status < 300 or answer.status in missing:
+        """Send one request, and return the answer if its status is good or accepted; raise its fault otherwise.
+
+        Args:
+            description: The object that the request is about, for the error's place.
+            accepted: The bad statuses that are an answer, too: the object does not exist, or cannot be had.
+
+        """
+        answer = self.send(method, path, query, body, content_type, read_s, accepted)
+        if answer.status < 300 or answer.status in accepted:
             return answer
-        raise self._fault(answer, method, said)
+        raise self._parse_fault(answer, method, description)
 
-    def _stream(self, path: str, query: Mapping[str, str | int], said: str) -> Stream:
-        found = self.stream(path, query)
-        if not isinstance(found, Stream):
-            raise self._fault(found, "GET", said)
-        return found
+    def _open_stream(self, path: str, query: Mapping[str, str | int], description: str) -> Stream:
+        answer = self.stream(path, query)
+        if not isinstance(answer, Stream):
+            raise self._parse_fault(answer, "GET", description)
+        return answer
 
-    def _path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
-        found = self.resource(api_version, kind)
-        if found is None:
+    def _build_path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
+        resource = self.resource(api_version, kind)
+        if resource is None:
             return None
-        plural, namespaced = found
+        plural, namespaced = resource
         inner = f"/namespaces/{namespace}" if namespaced and namespace else ""
-        return f"{_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
+        return f"{_build_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
 
-    def _fault(self, answer: Answer, method: str, said: str) -> LabError:
-        """What a bad answer says."""
-        place = f"{self.place}: {said}"
+    def _parse_fault(self, answer: Answer, method: str, description: str) -> LabError:
+        """Return the error that a bad answer stands for, with the server's message."""
+        place = f"{self.place}: {description}"
         try:
-            words = str(answer.json().get("message") or "").strip()
+            message = str(answer.json().get("message") or "").strip()
         except ValueError:
-            words = ""
-        words = words or answer.data[:300].decode(errors="replace").strip()
+            message = ""
+        message = message or answer.data[:300].decode(errors="replace").strip()
         if answer.status == 401:
-            fault = f"{method}: the API server does not know you: {words}"
+            fault = f"{method}: the API server does not know you: {message}"
             return DeniedError(place, fault, "log in to the cluster again")
-        if answer.status == 403 and (may_not := _MAY_NOT.search(words)):
+        if answer.status == 403 and (may_not := _MAY_NOT.search(message)):
             fault = f"user {may_not['who']} cannot {may_not['what']}"
             return DeniedError(place, fault, "ask for this right, or name another context")
-        if answer.status == 403 and "attempting to grant RBAC permissions" in words:
-            return DeniedError(place, words, "ask for the rights that this role grants, or name another context")
+        if answer.status == 403 and "attempting to grant RBAC permissions" in message:
+            return DeniedError(place, message, "ask for the rights that this role grants, or name another context")
         if answer.status == 409:
-            return ConflictError(place, words, "try again")
-        fault, remedy = f"{method} refused ({answer.status}): {words}", "correct what it names"
-        return UsageError(place, fault, remedy) if _UNDECLARED.search(words) else RefusedError(place, fault, remedy)
+            return ConflictError(place, message, "try again")
+        fault, remedy = f"{method} refused ({answer.status}): {message}", "correct what it names"
+        return UsageError(place, fault, remedy) if _UNDECLARED.search(message) else RefusedError(place, fault, remedy)
 
 
-def _root(api_version: str) -> str:
+def _build_root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _said(kind: str, namespace: str | None = None, name: str | None = None) -> str:
-    """`Deployment ingress-lab/proxy`."""
+def _describe(kind: str, namespace: str | None = None, name: str | None = None) -> str:
+    """Return an object's name for messages, such as `Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
 
 
-def _options(grace_s: int | None, orphan: bool) -> Object:
+def _build_delete_options(grace_s: int | None, orphan: bool) -> Object:
     policy = "Orphan" if orphan else "Background"
     grace = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
     return {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy, **grace}

@@ -1,4 +1,4 @@
-"""What disturbances do to a variant on a cluster, each by the API server's own means.
+"""The changes that disruptions make to a variant on a cluster, each by the API server's own means.
 
     end_pod     DELETE; the eviction subresource (429 with the cause DisruptionBudget = refused); SIGKILL from the node
     scale       spec.replicas of the role's Deployment
@@ -6,8 +6,8 @@
     squeeze     the pods' resize subresource: in place, the containers run on (Kubernetes 1.33 and later)
     apply       server-side apply; what is new is in the inventory first, so that it goes with everything else
 
-Refuses what does not take: a resize is waited for until the kubelet reports it. Its undoing is not refused: whoever was
-starved may not be able to tell that it took, and that is what is measured.
+A change that does not take effect is an error: a resize is waited for until the kubelet reports it. To undo a squeeze
+never fails for that reason. A starved kubelet or container may be unable to report, and that is what is measured.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from lab.targets.cluster.recorder import ClusterRecorder
 
 RESIZED_S = 10.0
 KILLED_S = 1.0
-"""For a container to end once its processes were killed."""
+"""The seconds that a container may take to end once its processes were killed."""
 CRASHED_S = 30.0
 POLL_S = 0.05
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 CRASHER = "lab-crash"
 CONTAINER_ID = re.compile("[0-9a-f]{64}")
-"""What is looked for in the node's cgroups: anything shorter would be found in those of others."""
+"""The form of the ID that is looked for in the node's cgroups: a shorter one would also match other containers."""
 _KILL = """\
 for one in /proc/[0-9]*; do
   grep -qs "$1" "$one/cgroup" && grep -qs '^NSpid:.*[[:space:]]1$' "$one/status" && exec kill -KILL "${one#/proc/}"
@@ -49,7 +49,10 @@ exit 1
 
 
 class Changes:
-    """Of one variant that is up; its `ClusterSystem` is one. Every method raises MeasuringError in the server's words when it is refused."""
+    """The changes of one variant that is up; its `ClusterSystem` is a subclass.
+
+    Every method raises MeasuringError with the server's message when the server refuses.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,17 @@ class Changes:
         namespace: str,
         run: str,
     ) -> None:
-        """`inventory`: where pods and routes may change, and what is applied meanwhile is listed."""
+        """Prepare the changes of a variant.
+
+        Args:
+            api: The cluster.
+            images: The images to use.
+            inventory: The list for objects that are applied meanwhile; None where pods and routes may not change.
+            manifests: The variant's objects.
+            namespace: The namespace of its pods.
+            run: The name of the run, for labels.
+
+        """
         self._api, self._images, self._inventory = api, images, inventory
         self._manifests, self._namespace, self._run = manifests, namespace, run
         self._changing = inventory is not None
@@ -69,25 +82,26 @@ class Changes:
         self._recorder: ClusterRecorder | None = None
 
     def first(self, role: Role) -> Object:
-        """The role's first pod: the oldest that is ready; where none is, the oldest that is not ending."""
-        there = [pod for pod in self._all(role) if "deletionTimestamp" not in pod["metadata"]]
-        if not there:
+        """Return the role's first pod: the oldest that is ready, or without one the oldest that is not ending."""
+        pods = [pod for pod in self._list_pods(role) if "deletionTimestamp" not in pod["metadata"]]
+        if not pods:
             fault = f"no pod is there in {self._namespace} that is not ending already"
             raise MeasuringError(f"role {role}", fault, "`kubectl get pods` there shows what its Deployment does")
-        by_age = sorted(there, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+        by_age = sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
         return next(filter(ready, by_age), by_age[0])
 
     @right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
+        """End the role's first pod; return False if a PodDisruptionBudget refused an eviction."""
         pod = self.first(role)
         name = pod["metadata"]["name"]
         match how:
             case "delete":
                 self._api.delete("v1", "Pod", name, self._namespace)
             case "evict":
-                if (refused := self._api.evict(self._namespace, name)) is not None:
-                    if self._recorder is not None:  # no watch would tell
-                        self._recorder.say("EvictionRefused", name, refused)
+                if (refusal := self._api.evict(self._namespace, name)) is not None:
+                    if self._recorder is not None:  # no watch would report it
+                        self._recorder.say("EvictionRefused", name, refusal)
                     return False
             case "crash":
                 crash(self._api, self._images.named("loadgen"), pod, self._run)
@@ -95,103 +109,125 @@ class Changes:
 
     @right()
     def scale(self, role: Role, replicas: int) -> None:
-        self._change(role, {"replicas": replicas})
+        """Set the replicas of the role's Deployment."""
+        self._patch_deployment(role, {"replicas": replicas})
 
     @right()
     def roll(self, role: Role) -> None:
-        """The time to a microsecond: two within a second are two."""
-        self._change(role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}})
+        """Start a rolling update of the role's Deployment to the same containers.
+
+        The annotation has the time to a microsecond, so two calls within a second are two updates.
+        """
+        self._patch_deployment(
+            role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}}
+        )
 
     @right()
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Of every pod that is not ending, ready or not: a starved one is not for long. A watch spares it meanwhile.
+        """Limit the CPU of the role's pods while they run, or restore the manifests' limit.
 
-        A limit that was set can be changed and not taken away: as much as its node has is none [tried, 1.34]. Its undoing raises LostError only.
+        Every pod that is not ending is limited, ready or not, because a starved pod soon becomes unready. A watch does
+        not look into the pods meanwhile. A limit can be changed and not taken away again, so no limit is restored as
+        the CPU count of the pod's node [tried, 1.34]. Restoring raises LostError only.
+
+        Args:
+            role: The role of the pods.
+            cpu: The limit in Kubernetes' form (`20m`); None restores the limit.
+
         """
         self._squeezed.add(role)
-        found, ref = self._deployment(role)
-        if ref != Reference.of(found):  # with what its controller adds
-            found = self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or found
-        asked = pod_spec(found)["containers"][0].get("resources") or {}
-        limit, request = (asked.get(key, {}).get("cpu") for key in ("limits", "requests"))
-        pods = [pod for pod in self._all(role) if "deletionTimestamp" not in pod["metadata"]]
+        workload, ref = self._find_deployment(role)
+        if ref != Reference.of(workload):  # with what its controller adds
+            workload = self._api.get(ref.api_version, ref.kind, ref.name, ref.namespace) or workload
+        configured = pod_spec(workload)["containers"][0].get("resources") or {}
+        limit, request = (configured.get(key, {}).get("cpu") for key in ("limits", "requests"))
+        pods = [pod for pod in self._list_pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods and cpu is not None:
             raise MeasuringError(f"role {role}", "no pod is there to be squeezed", "squeeze it while it serves")
-        asked_of: list[tuple[str, str]] = []
+        resized: list[tuple[str, str]] = []
         for pod in pods:
             name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
-            with _unfailing(undoing=cpu is None):
-                wanted = cpu or limit or self._capacity(pod)
-                requested = min((value for value in (request, wanted) if value), key=quantity)
-                resources = {"limits": {"cpu": wanted}, "requests": {"cpu": requested}}
+            with _tolerate_failure(undoing=cpu is None):
+                new_limit = cpu or limit or self._read_capacity(pod)
+                new_request = min((value for value in (request, new_limit) if value), key=quantity)
+                resources = {"limits": {"cpu": new_limit}, "requests": {"cpu": new_request}}
                 body = {"spec": {"containers": [{"name": container, "resources": resources}]}}
                 self._api.change("v1", "Pod", name, self._namespace, body, "resize")
-                asked_of.append((name, wanted))
-        for name, wanted in asked_of:
-            with _unfailing(undoing=cpu is None):
-                self._await_resize(name, wanted)
+                resized.append((name, new_limit))
+        for name, new_limit in resized:
+            with _tolerate_failure(undoing=cpu is None):
+                self._await_resize(name, new_limit)
         if cpu is None:
             self._squeezed.discard(role)
 
     @right()
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """With the variant's namespace, the run's label, and the labels that all objects of the variant share."""
+        """Apply objects in the variant's namespace, with the run's label and the labels that its objects share."""
         assert self._inventory is not None, "up(changing=True) comes first"
-        labels = [set((one["metadata"].get("labels") or {}).items()) for one in self._manifests]
+        labels = [set((obj["metadata"].get("labels") or {}).items()) for obj in self._manifests]
         shared = {**dict(set[tuple[str, str]].intersection(*labels)), RUN_LABEL: self._run}
-        wanted: dict[Reference, Object] = {}
+        completed: dict[Reference, Object] = {}
         for obj in objects:
-            own = obj["metadata"].get("labels") or {}
-            metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, **own}}
-            wanted[Reference.of({**obj, "metadata": metadata})] = {**obj, "metadata": metadata}
-        if new := wanted.keys() - self._listed:
+            own_labels = obj["metadata"].get("labels") or {}
+            metadata = {"namespace": self._namespace, **obj["metadata"], "labels": {**shared, **own_labels}}
+            completed[Reference.of({**obj, "metadata": metadata})] = {**obj, "metadata": metadata}
+        if new := completed.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
-        by_rank(wanted, lambda ref: self._api.apply(wanted[ref]))
+        by_rank(completed, lambda ref: self._api.apply(completed[ref]))
 
     def settle(self, kill: Callable[[Object], object]) -> None:
-        """End at once what is still ending: nobody looks any more, and a router's grace is an hour.
+        """End at once the pods that are still ending: nobody looks any more, and a router's grace period is an hour.
 
-        `kill` a container's processes from inside, LabError when that cannot be done; one that does not end by it is
-        killed from its node. LostError comes out, nothing else: whoever waits for an end says so.
+        A container that does not end by `kill` is killed from its node. Only LostError comes out: waiting for the end of
+        the pods reports all other failures.
+
+        Args:
+            kill: Kills the processes of a pod's container from inside; it raises LabError when that fails.
+
         """
-        for pod in (pod for which in ROLES for pod in self._all(which)):
+        for pod in (pod for pod_role in ROLES for pod in self._list_pods(pod_role)):
             if pod["metadata"].get("deletionGracePeriodSeconds", 0) <= GRACE_S:
                 continue
-            with _unfailing():
+            with _tolerate_failure():
                 kill(pod)
-            with _unfailing():
-                if not until(lambda pod=pod: not self._runs_on(pod), KILLED_S, POLL_S):
+            with _tolerate_failure():
+                if not until(lambda pod=pod: not self._is_running(pod), KILLED_S, POLL_S):
                     crash(self._api, self._images.named("loadgen"), pod, self._run)
 
-    def _all(self, role: Role) -> list[Object]:
+    def _list_pods(self, role: Role) -> list[Object]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
-    def _runs_on(self, pod: Mapping[str, Any]) -> bool:
-        """The very container that is told of runs now."""
-        now = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
-        return now is not None and running(now) and container_id(now) == container_id(pod)
+    def _is_running(self, pod: Mapping[str, Any]) -> bool:
+        """Return whether the very container in this description of a pod runs now."""
+        current = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
+        return current is not None and running(current) and container_id(current) == container_id(pod)
 
-    def _deployment(self, wanted: Role) -> tuple[Mapping[str, Any], Reference]:
-        """(the object that makes its pods, the Deployment that does): one and the same, or what a controller makes the Deployment of."""
-        found = next((obj for obj in self._manifests if role(obj) == wanted), None)
-        ref = None if found is None else made(found)
-        if found is None or ref is None or ref.kind != "Deployment":
-            kind = "nothing" if found is None else found["kind"]
-            raise UsageError(f"role {wanted}", f"{kind} makes its pods, no Deployment", "name another role")
-        return found, ref
+    def _find_deployment(self, wanted_role: Role) -> tuple[Mapping[str, Any], Reference]:
+        """Return the object that makes a role's pods, and the Deployment that does.
 
-    def _change(self, wanted: Role, spec: Object) -> None:
-        _, ref = self._deployment(wanted)
+        They are the same, or a controller makes the Deployment of the object.
+        """
+        workload = next((obj for obj in self._manifests if role(obj) == wanted_role), None)
+        ref = None if workload is None else made(workload)
+        if workload is None or ref is None or ref.kind != "Deployment":
+            kind = "nothing" if workload is None else workload["kind"]
+            raise UsageError(f"role {wanted_role}", f"{kind} makes its pods, no Deployment", "name another role")
+        return workload, ref
+
+    def _patch_deployment(self, role: Role, spec: Object) -> None:
+        _, ref = self._find_deployment(role)
         self._api.change(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": spec})
 
-    def _capacity(self, pod: Mapping[str, Any]) -> str:
+    def _read_capacity(self, pod: Mapping[str, Any]) -> str:
+        """Return the CPU count of a pod's node."""
         node = self._api.get("v1", "Node", pod["spec"]["nodeName"])
         if node is None:
             raise MeasuringError(f"node {pod['spec']['nodeName']}", "is gone", "see `kubectl get nodes`")
         return str(node["status"]["capacity"]["cpu"])
 
     def _await_resize(self, name: str, cpu: str) -> None:
+        """Wait until the kubelet reports a pod's new CPU limit, or the pod's container ends."""
         deadline = time.monotonic() + RESIZED_S
         while True:
             pod = self._api.get("v1", "Pod", name, self._namespace)
@@ -201,19 +237,19 @@ class Changes:
             if limit is not None and quantity(limit) == quantity(cpu):
                 return
             waits = [conditions(pod).get(kind, {}) for kind in ("PodResizePending", "PodResizeInProgress")]
-            if time.monotonic() > deadline or any(one.get("reason") == "Infeasible" for one in waits):
-                words = [reasoned(one.get("reason"), one.get("message")) for one in waits]
+            if time.monotonic() > deadline or any(wait.get("reason") == "Infeasible" for wait in waits):
+                messages = [reasoned(wait.get("reason"), wait.get("message")) for wait in waits]
                 raise MeasuringError(
                     f"pod {self._namespace}/{name}",
-                    f"its CPU limit is not {cpu}: {'; '.join(filter(None, words)) or 'its kubelet says nothing'}",
+                    f"its CPU limit is not {cpu}: {'; '.join(filter(None, messages)) or 'its kubelet says nothing'}",
                     "in-place resizes need Kubernetes 1.33 or later on its node, and a container that may be resized",
                 )
             time.sleep(POLL_S)
 
 
 @contextmanager
-def _unfailing(undoing: bool = True) -> Iterator[None]:
-    """What fails in undoing something is passed over, unless the cluster or a right is gone."""
+def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
+    """Suppress a failure to undo something, unless the cluster or a right is gone."""
     try:
         yield
     except (LostError, DeniedError):
@@ -224,17 +260,27 @@ def _unfailing(undoing: bool = True) -> Iterator[None]:
 
 
 def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
-    """SIGKILL to the first process of the pod's first container, from its node: nothing inside a container can do that to its own PID 1.
+    """Send SIGKILL to the first process of a pod's first container, from its node.
 
-    A pod that sees its node's processes (hostPID, so its namespace must allow privileged pods) finds the one that is number 1
-    in the container, kills it, and is gone again: half a second to two after it was asked for, on a node that has its image.
-    MeasuringError in whose words that failed.
+    Nothing inside a container can do that to the container's PID 1. A pod that sees its node's processes (hostPID, so
+    its namespace must allow privileged pods) looks for the process that is number 1 in the container, kills it, and is
+    removed again. On a node that has the pod's image it takes half a second to two.
+
+    Args:
+        api: The cluster.
+        image: The image of the pod that kills.
+        pod: The pod whose container is killed.
+        run: The name of the run, for labels.
+
+    Raises:
+        MeasuringError: The container was not killed.
+
     """
     namespace, container = pod["metadata"]["namespace"], pod["spec"]["containers"][0]["name"]
-    place, known = f"pod {namespace}/{pod['metadata']['name']}", container_id(pod)
-    number = known.rpartition("/")[2]
+    place, current_id = f"pod {namespace}/{pod['metadata']['name']}", container_id(pod)
+    number = current_id.rpartition("/")[2]
     if not CONTAINER_ID.fullmatch(number):
-        fault = f"container {container} cannot be killed: {f'its ID is {known}' if known else 'none runs'}"
+        fault = f"container {container} cannot be killed: {f'its ID is {current_id}' if current_id else 'none runs'}"
         raise MeasuringError(place, fault, "crash it while it runs; `kubectl describe` tells its state")
     crasher = {
         "name": CRASHER,
@@ -256,13 +302,13 @@ def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
     try:
         deadline = time.monotonic() + CRASHED_S
         while True:
-            found = api.get("v1", "Pod", CRASHER, namespace) or {}
-            phase = found.get("status", {}).get("phase", "gone")
+            crasher_pod = api.get("v1", "Pod", CRASHER, namespace) or {}
+            phase = crasher_pod.get("status", {}).get("phase", "gone")
             if phase == "Succeeded":
                 return
             if phase == "Failed" or time.monotonic() > deadline:
-                said = api.log(namespace, CRASHER, CRASHER, 3).strip()
-                fault = f"its container was not killed: {said or f'pod {CRASHER} is {phase}'}"
+                message = api.log(namespace, CRASHER, CRASHER, 3).strip()
+                fault = f"its container was not killed: {message or f'pod {CRASHER} is {phase}'}"
                 raise MeasuringError(place, fault, "the namespace must allow pods with hostPID on that node")
             time.sleep(POLL_S)
     finally:

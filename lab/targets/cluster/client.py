@@ -1,9 +1,11 @@
 """The client's place on a cluster: one pod that load comes from, kept between runs.
 
 manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.targets.cluster.entrypoint`); generators come and go beside it, each tied to a local process (`lab.targets.cluster.shell`).
+(`lab.targets.cluster.entrypoint`). Generators run as further processes, each tied to a local process
+(`lab.targets.cluster.shell`).
 
-Refuses to go on in another pod than it began in: LostError, since what was measured there is not what will be.
+A run never continues in another pod than the one it began in: that is a LostError, since what was measured in one pod
+does not compare with the other.
 """
 
 from __future__ import annotations
@@ -31,13 +33,16 @@ from lab.targets.cluster.shell import LEFTOVERS, Held, Shell
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
 CONTAINER = "generator"
 SPEC = "lab/spec"
-"""Annotation: hash of the spec that the pod was made from. Another one, another pod."""
+"""The annotation with the hash of the spec that the pod was made from: another spec makes another pod."""
 HOSTS = "/etc/hosts"
 OURS = " # ingress-lab"
 
 
 class ClientPod(Shell):
-    """As it was found or made by `ensure`, and a shell into it. Every method raises LostError when that pod is gone."""
+    """The generator's pod, as `ensure` prepared it, and a shell into it.
+
+    Every method raises LostError when that pod is gone.
+    """
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
         super().__init__(api, CLIENT_NAMESPACE, CLIENT_POD, CONTAINER)
@@ -48,9 +53,20 @@ class ClientPod(Shell):
 
     @classmethod
     def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
-        """The pod, ready, and rid of what a lab that died left running in it; made anew when it is not as it should be.
+        """Return the pod, ready, and without what a crashed lab left running in it.
 
-        `deadline` is monotonic. UsageError when its namespace is somebody else's, MeasuringError when it does not come up.
+        A pod that does not match its manifests is replaced.
+
+        Args:
+            api: The cluster.
+            images: The images to use.
+            run: The name of the run, for labels.
+            deadline: The last moment, by time.monotonic().
+
+        Raises:
+            UsageError: The pod's namespace belongs to somebody else.
+            MeasuringError: The pod does not come up.
+
         """
         rendered = kustomize.objects(kustomize.render([MANIFESTS]))
         namespace, pod = objects.prepare(rendered, images, run, run)
@@ -58,11 +74,15 @@ class ClientPod(Shell):
         pod["metadata"]["annotations"][SPEC] = spec
         inventory.claim_namespace(api, CLIENT_NAMESPACE, run, namespace)
         api.apply(namespace)
-        found = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
-        fits = found is not None and pods.ready(found) and found["metadata"].get("annotations", {}).get(SPEC) == spec
-        if found is not None and not fits:
+        existing = api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
+        fits = (
+            existing is not None
+            and pods.ready(existing)
+            and existing["metadata"].get("annotations", {}).get(SPEC) == spec
+        )
+        if existing is not None and not fits:
             api.delete("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE, grace_s=1)
-            uid, node = found["metadata"]["uid"], found["spec"].get("nodeName", "no node")
+            uid, node = existing["metadata"]["uid"], existing["spec"].get("nodeName", "no node")
             while (ending := api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)) and ending["metadata"]["uid"] == uid:
                 if time.monotonic() > deadline:
                     fault = f"is being deleted and does not end (on {node}): is that node there?"
@@ -78,33 +98,33 @@ class ClientPod(Shell):
 
     @property
     def open_files(self) -> int | None:
-        """How many open files a container may have here; None = no limit."""
-        return self._number("ulimit -Hn")
+        """The number of open files that a container may have here; None = no limit."""
+        return self._read_number("ulimit -Hn")
 
     @cached_property
     def cpus(self) -> int | None:
-        """How many CPUs a generator may run on here; None = it does not say."""
-        return self._number("nproc")
+        """The number of CPUs that a generator may run on here; None = unknown."""
+        return self._read_number("nproc")
 
-    def _number(self, script: str) -> int | None:
-        said = self.script(script).stdout.strip()
-        return int(said) if said.isdigit() else None
+    def _read_number(self, script: str) -> int | None:
+        output = self.script(script).stdout.strip()
+        return int(output) if output.isdigit() else None
 
     def check(self) -> None:
-        """LostError unless the pod is still the one that it was."""
+        """Raise LostError unless the pod is still the one that `ensure` returned."""
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         same = pod is not None and pod["metadata"]["uid"] == self._uid
         pods.check_there(self.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
-        """The generator as the pod's image has it, or None; asked once."""
+        """Return a generator as the pod's image has it; None if it has none. It is looked up once."""
         if generator.name not in self._installed:
             self._installed[generator.name] = None
             for binary in (generator.binary, *generator.aliases):
-                asked = generator.version_flag
-                script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {asked} 2>&1'
-                path, _, said = self.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
-                if path and (version := generator.version(said)) is not None:
+                flag = generator.version_flag
+                script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {flag} 2>&1'
+                path, _, output = self.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
+                if path and (version := generator.version(output)) is not None:
                     self._installed[generator.name] = Installed(generator.name, path, version)
                     break
         return self._installed[generator.name]
@@ -117,17 +137,26 @@ class ClientPod(Shell):
         stderr: IO[bytes] | int = DEVNULL,
         used: str = "",
     ) -> Held:
-        """A generator in the pod, in a fresh folder with these files, that waits to be let go."""
+        """Prepare a generator in the pod, in a fresh folder with these files; see `Shell.held`.
+
+        LostError unless the pod is still the same.
+        """
         self.check()
         return super().held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
-        """CPU seconds of generators that have ended, by what `held` was to leave, which goes; None where one left nothing, as it never
-        began or was killed.
+        """Return the CPU seconds of generators that have ended, and remove the files that have them.
+
+        Args:
+            files: The files that were the argument `used` of `held`.
+
+        Returns:
+            None where a generator left no file, because it never began or was killed, and without files.
+
         """
         if not files:
             return None
-        # `times` says two lines: of the shell, and of what it waited for.
+        # `times` prints two lines: for the shell, and for what it waited for.
         done = self.script(f'cd "${{TMPDIR:-/tmp}}" && cat {shlex.join(files)} && rm -f {shlex.join(files)}')
         lines = done.stdout.splitlines()
         if done.returncode or len(lines) != 2 * len(files):
@@ -136,7 +165,14 @@ class ClientPod(Shell):
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
-        """Host → address, for everything in the pod, till the end, beside what else resolves then. MeasuringError."""
+        """Make hosts resolve to these addresses for everything in the pod, until the end of the block.
+
+        Hosts of other open blocks stay. MeasuringError when /etc/hosts cannot be written.
+
+        Args:
+            addresses: The address of each host.
+
+        """
         self._resolved.append(addresses)
         try:
             self._write_hosts()
@@ -146,87 +182,95 @@ class ClientPod(Shell):
             raise  # it is gone, or another lab's now
         except BaseException:
             self._resolved.remove(addresses)
-            with suppress(LabError):  # the first fault is the one to tell
+            with suppress(LabError):  # the first fault is the one to report
                 self._write_hosts()
             raise
         self._resolved.remove(addresses)
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """The pod's own lines, then ours: its /etc/hosts is a mount, so it is written in place."""
-        kept = [line for line in self.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
-        ours = {host: address for one in self._resolved for host, address in one.items()}
-        text = "".join(f"{line}\n" for line in [*kept, *(f"{ours[host]} {host}{OURS}" for host in ours)])
+        """Write the pod's own lines, then ours, into /etc/hosts, in place because that file is a mount."""
+        pod_lines = [line for line in self.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
+        ours = {host: address for addresses in self._resolved for host, address in addresses.items()}
+        text = "".join(f"{line}\n" for line in [*pod_lines, *(f"{ours[host]} {host}{OURS}" for host in ours)])
         done = self.script(f"printf %s {shlex.quote(text)} >{HOSTS}")
         if done.returncode:
             fault = f"{HOSTS} cannot be written: {done.stderr.strip()}"
             raise MeasuringError(self.place, fault, "it must run as root (manifests/clusters/client)")
 
 
-def seconds(told: str) -> float:
-    """Of one time as `times` writes it: `1m2.340000s`. ValueError for another form."""
-    minutes, separator, rest = told.partition("m")
-    if not (separator and rest.endswith("s")):
-        raise ValueError(f"expected a time as `times` writes it, got {told!r}")
-    return 60 * int(minutes) + float(rest[:-1].replace(",", "."))
+def seconds(text: str) -> float:
+    """Return the seconds of a time as the shell's `times` prints it: `1m2.340000s`. ValueError for another form."""
+    minutes, separator, remainder = text.partition("m")
+    if not (separator and remainder.endswith("s")):
+        raise ValueError(f"expected a time as `times` writes it, got {text!r}")
+    return 60 * int(minutes) + float(remainder[:-1].replace(",", "."))
 
 
 def clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
-    """What a container's clock is ahead of the lab's: date(1) there, between two looks at the clock here.
+    """Return by how much a container's clock is ahead of the lab's: date(1) there, between two readings here.
 
-    The answer was given somewhere in the round trip, so its middle is wrong by half the round trip at most; of several the
-    shortest says it best (Cristian, 1989). Both clocks may drift apart later: to be asked before and after a sample.
-    MeasuringError where date(1) tells no fractions of a second.
+    The answer came at some moment of the round trip, so taking its middle is wrong by half the round trip at most. The
+    shortest of several round trips is the best (Cristian, 1989). The clocks may drift apart later: measure the offset
+    before and after a sample.
+
+    Raises:
+        MeasuringError: The container's date(1) prints no fractions of a second.
+
     """
-    found: list[tuple[float, float]] = []
+    offsets: list[tuple[float, float]] = []
     for _ in range(tries):
         before_s = time.time()
-        said = shell.script("date +%s.%N").stdout.strip()
+        output = shell.script("date +%s.%N").stdout.strip()
         after_s = time.time()
         try:
-            found.append(((after_s - before_s) / 2, float(said) - (before_s + after_s) / 2))
+            offsets.append(((after_s - before_s) / 2, float(output) - (before_s + after_s) / 2))
         except ValueError:
             remedy = "its image needs a date(1) that knows %N (coreutils)"
-            raise MeasuringError(shell.place, f"does not tell its clock: {said!r}", remedy) from None
-    error_s, offset_s = min(found)
+            raise MeasuringError(shell.place, f"does not tell its clock: {output!r}", remedy) from None
+    error_s, offset_s = min(offsets)
     return ClockOffset(offset_s, error_s)
 
 
 def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
-    """A shell in the pod's tools for this container, which are started if they are not there: programs that its own image lacks (ss, lsattr,
-    sockperf), by an ephemeral container of the generators' image.
+    """Return a shell with programs that the image of a pod's container lacks (ss, lsattr, sockperf).
 
-    It has the pod's network, the process namespace of the container it is made for, that container's volumes at the same places, and its
-    securityContext: it may look at what the container's own processes may look at, and nothing more. Links in /proc/PID (root, fd) need the same
-    group as well: where a manifest names a runAsUser and no runAsGroup, they are closed. A pod that was given one keeps it, asleep.
+    The programs come in an ephemeral container of the generators' image, which is started if it is not there. It has
+    the pod's network, the container's process namespace and securityContext, and its volumes at the same places. It
+    may look at what the container's processes may look at, and at nothing more. Links in /proc/PID (root, fd) also
+    need the same group: where a manifest names a runAsUser and no runAsGroup, they are closed. The ephemeral container
+    stays in the pod, asleep.
 
-    LostError when the pod is gone, MeasuringError when they do not start, DeniedError without the right to add them
-    (patch on pods/ephemeralcontainers).
+    Raises:
+        LostError: The pod is gone.
+        MeasuringError: The tools do not start.
+        DeniedError: The right to add them is missing (patch on pods/ephemeralcontainers).
+
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     deadline = time.monotonic() + 60.0
 
-    def shown() -> dict[str, Any]:
-        found = api.get("v1", "Pod", name, namespace)
-        if found is None:
+    def read_pod() -> dict[str, Any]:
+        current = api.get("v1", "Pod", name, namespace)
+        if current is None:
             raise LostError(f"pod {namespace}/{name}", "is gone", "`--resume` goes on when the cluster is well again")
-        return found
+        return current
 
-    found = shown()
-    known = {item["name"] for item in found["spec"].get("ephemeralContainers") or ()}
+    current = read_pod()
+    names = {item["name"] for item in current["spec"].get("ephemeralContainers") or ()}
     tool = f"lab-tools-{container}"[:60]
-    if tool not in known:
-        target = next(item for item in found["spec"]["containers"] if item["name"] == container)
+    if tool not in names:
+        target = next(item for item in current["spec"]["containers"] if item["name"] == container)
         added = {"spec": {"ephemeralContainers": [described(tool, images.named("loadgen"), target)]}}
         api.change("v1", "Pod", name, namespace, added, "ephemeralcontainers")
-    while "running" not in (state := _state(shown(), tool)):
+    while "running" not in (state := _find_state(read_pod(), tool)):
         late = time.monotonic() > deadline
-        why = state.get("waiting") or state.get("terminated") or {}
-        if late or why.get("reason") in rollout.FATAL or "terminated" in state:
-            said = pods.reasoned(why.get("reason"), why.get("message")) or "no state yet"
+        details = state.get("waiting") or state.get("terminated") or {}
+        if late or details.get("reason") in rollout.FATAL or "terminated" in state:
+            message = pods.reasoned(details.get("reason"), details.get("message")) or "no state yet"
             raise MeasuringError(
                 f"pod {namespace}/{name}",
-                f"its tools ({tool}) do not start" + (" in 60 s" if late else "") + f": {said}",
+                f"its tools ({tool}) do not start" + (" in 60 s" if late else "") + f": {message}",
                 "`just up` brings the image loadgen to kind; elsewhere LAB_IMAGES names one that the nodes can pull",
             )
         time.sleep(0.05)
@@ -234,8 +278,15 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
 
 
 def described(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any]:
-    """The ephemeral container for one container of the pod."""
-    # A mount of a subPath is refused there.
+    """Return the ephemeral container that accompanies one container of the pod.
+
+    Args:
+        name: The name of the ephemeral container.
+        image: Its image.
+        target: The container that it accompanies.
+
+    """
+    # An ephemeral container may not mount a subPath.
     mounts = [
         mount for mount in target.get("volumeMounts") or () if "subPath" not in mount and "subPathExpr" not in mount
     ]
@@ -250,7 +301,10 @@ def described(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _state(pod: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """`{"running": …}`, `{"waiting": …}`, `{"terminated": …}`, or empty where the kubelet has not said yet."""
+def _find_state(pod: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return an ephemeral container's state; empty where the kubelet has not reported it yet.
+
+    It has one of the keys `running`, `waiting` and `terminated`.
+    """
     statuses = pod.get("status", {}).get("ephemeralContainerStatuses") or ()
     return next((item.get("state") or {} for item in statuses if item["name"] == name), {})

@@ -1,8 +1,8 @@
-"""One named context of a kubeconfig → HTTPS requests with deadlines. Never the current context.
+"""HTTPS requests with deadlines to the API server of one named context of a kubeconfig, never of the current context.
 
-The kubernetes library reads the kubeconfig, gets credentials (exec plugins too) and makes the TLS connections; what it
-does not do well is done here: timeouts, retries, NO_PROXY (which its 35.0 forgets), and faults in words.
-`import kubernetes` costs 1 to 3 s, so it waits until a context is opened.
+The kubernetes library reads the kubeconfig, gets credentials (exec plugins included) and makes the TLS connections.
+This module does what the library does not do well: timeouts, retries, NO_PROXY (which its release 35.0 forgets), and
+readable faults. `import kubernetes` takes 1 to 3 s, so it waits until a context is opened.
 """
 
 from __future__ import annotations
@@ -27,89 +27,103 @@ if TYPE_CHECKING:
 
 CONNECT_S, READ_S = 5.0, 15.0
 BLIP_S = 5.0
-"""For so long a request that met no answer, or `not now`, is sent again."""
+"""The seconds for which a request is sent again that got no answer, or a status that means `not now`."""
 
 
 class Stream:
-    """An answer that goes on, line by line. Read by one thread, closed by any."""
+    """An answer that continues line by line: one thread reads it, any thread may close it."""
 
     def __init__(self, response: Answer) -> None:
         self._response, self._closed = response, False
 
     def lines(self) -> Iterator[bytes]:
-        """Until the server ends it or `close` was called. OSError when the connection breaks."""
-        left = b""
+        """Yield each line until the server ends the answer or `close` is called.
+
+        Raises:
+            OSError: The connection broke.
+
+        """
+        partial = b""
         try:
             for part in self._response.stream(1 << 16):
-                *whole, left = (left + part).split(b"\n")
-                yield from whole
+                *complete, partial = (partial + part).split(b"\n")
+                yield from complete
         except Exception as error:  # noqa: BLE001  # urllib3's, http.client's and ssl's own kinds
             if not self._closed:
-                raise OSError(_words(error)) from None
+                raise OSError(_find_cause(error)) from None
         finally:
             self._response.close()
 
     def close(self) -> None:
-        """End it, whoever is waiting for the next line; idempotent."""
+        """End the answer, even while another thread waits for its next line. Idempotent."""
         self._closed = True
         with suppress(Exception):  # it has ended already
             self._response.shutdown()
 
 
 def contexts() -> list[str]:
-    """Names in the user's kubeconfig, for complaints; empty where it has none or cannot be read."""
+    """Return the names of the contexts in the user's kubeconfig, for error messages.
+
+    The list is empty where the kubeconfig has no context or cannot be read: opening a context reports that fault.
+    """
     try:
-        return _contexts(_files(None))
-    except Exception:  # noqa: BLE001  # whoever opens a context gets the fault in words
+        return _read_contexts(_kubeconfig_files(None))
+    except Exception:  # noqa: BLE001  # opening a context reports the fault
         return []
 
 
-def _contexts(files: str) -> list[str]:
-    """Also of a kubeconfig without a current context, which the library's own list does not take."""
+def _read_contexts(files: str) -> list[str]:
+    """Return the names of all contexts.
+
+    The library's own list refuses a kubeconfig without a current context.
+    """
     from kubernetes.config.kube_config import KubeConfigMerger  # see the module's docstring
 
     merged: Any = KubeConfigMerger(files).config
     return [] if merged is None else [item.value["name"] for item in merged.value["contexts"]]
 
 
-def _files(kubeconfig: Path | None) -> str:
+def _kubeconfig_files(kubeconfig: Path | None) -> str:
     return str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
 class Connection:
-    """UsageError: no kubeconfig, no such context, no credentials. Nothing is asked of the server yet."""
+    """The connection to the API server of one context; opening it sends nothing to the server yet.
+
+    UsageError when there is no kubeconfig, no such context, or no credentials.
+    """
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
         self.context, self.place = context, f"context {context}"
-        self._files = _files(kubeconfig)
+        self._kubeconfig_files = _kubeconfig_files(kubeconfig)
         self._open()
 
     def _open(self) -> None:
-        """Credentials anew, connections too."""
+        """Load the credentials again, and make a client with new connections."""
         from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
-        # Three watches and a log per proxy hold a connection each, and what is asked beside them comes in threads.
+        # Three watches and one log per proxy hold a connection each; threads send further requests at the same time.
         self._configuration.connection_pool_maxsize = 32
-        # What the library logs instead of raising it: that a credential plugin failed. Without a target all is kept.
+        # The library logs a failed credential plugin instead of raising it. Without a target the handler keeps all logs.
         problems = MemoryHandler(capacity=1)
         problems.setLevel(logging.ERROR)
         logging.getLogger().addHandler(problems)
         try:
-            if self.context not in (known := _contexts(self._files)):
-                raise UsageError(self.place, f"is not in {self._files}", did_you_mean(self.context, known))
-            config.load_kube_config(self._files, self.context, self._configuration, persist_config=False)
+            if self.context not in (names := _read_contexts(self._kubeconfig_files)):
+                raise UsageError(self.place, f"is not in {self._kubeconfig_files}", did_you_mean(self.context, names))
+            config.load_kube_config(self._kubeconfig_files, self.context, self._configuration, persist_config=False)
         except UsageError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever the library makes of a file that somebody else wrote
+        except Exception as error:  # noqa: BLE001  # the library raises all sorts of errors for a file it cannot use
             remedy = "name the file by KUBECONFIG or --kubeconfig; `kubectl config get-contexts` reads it, too"
-            raise UsageError(self.place, f"{self._files}: {_words(error)}", remedy) from None
+            raise UsageError(self.place, f"{self._kubeconfig_files}: {_find_cause(error)}", remedy) from None
         finally:
             logging.getLogger().removeHandler(problems)
         if problems.buffer and not (self._configuration.api_key or self._configuration.cert_file):
-            said = " ".join(problems.buffer[-1].getMessage().split())
-            raise UsageError(self.place, f"no credentials: {said}", "log in to the cluster again")
-        # As kubectl has it: HTTPS_PROXY for https, NO_PROXY honoured, the machine itself never by a proxy.
+            problem = " ".join(problems.buffer[-1].getMessage().split())
+            raise UsageError(self.place, f"no credentials: {problem}", "log in to the cluster again")
+        # As kubectl does it: HTTPS_PROXY for https, NO_PROXY honoured, this machine itself never through a proxy.
         url = urlsplit(self._configuration.host)
         host = url.hostname or ""
         direct = host in ("localhost", "::1") or host.startswith("127.") or urllib.request.proxy_bypass(host)
@@ -125,51 +139,68 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         read_s: float = READ_S,
-        answers: Container[int] = (),
+        accepted: Container[int] = (),
     ) -> Answer:
-        """One request. LostError when there is no answer, again and again for BLIP_S; a bad status is the caller's.
+        """Send one request and return its answer, whatever its status is: the caller handles bad ones.
 
-        401 gets fresh credentials once: a token of a cloud lives for a quarter of an hour. `answers`: statuses that are
-        answers here and not `not now` (an eviction's 429).
+        A request without an answer is sent again for BLIP_S seconds. A 401 gets fresh credentials once, because a
+        cloud's token is valid for a quarter of an hour.
+
+        Args:
+            read_s: The seconds to wait for the answer.
+            accepted: The statuses that count as answers here, and not as `not now` (an eviction's 429).
+
+        Raises:
+            LostError: The server has not answered, or has kept refusing for now, for BLIP_S seconds.
+            UsageError: The TLS handshake failed.
+
         """
-        give_up = time.monotonic() + BLIP_S
+        deadline = time.monotonic() + BLIP_S
         url = path + ("?" + urlencode(query) if query else "")
         delay_s, renewed = 0.1, False
         while True:
             answer: Answer | None = None
             try:
-                answer = self._request(method, url, body, content_type, read_s, whole=True)
+                answer = self._request(method, url, body, content_type, read_s, preload=True)
             except ssl.SSLError as error:
                 remedy = "correct the kubeconfig (certificate-authority-data, client-certificate-data)"
-                raise UsageError(self.place, f"TLS: {_words(error)}", remedy) from None
+                raise UsageError(self.place, f"TLS: {_find_cause(error)}", remedy) from None
             except OSError as error:
-                fault = _words(error)
+                fault = _find_cause(error)
             else:
                 if answer.status == 401 and not renewed:
                     renewed = True
                     self._open()
                     continue
-                if answer.status not in (429, 502, 503, 504) or answer.status in answers:
+                if answer.status not in (429, 502, 503, 504) or answer.status in accepted:
                     return answer
                 fault = f"status {answer.status}: {answer.data[:300].decode(errors='replace').strip()}"
-            if time.monotonic() + delay_s > give_up:
-                where = urlsplit(self._configuration.host).netloc
-                where += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
-                said = f"the API server does not {'answer' if answer is None else 'do it now'}: {where}: {fault}"
+            if time.monotonic() + delay_s > deadline:
+                server = urlsplit(self._configuration.host).netloc
+                server += f", by the proxy {self._configuration.proxy}" if self._configuration.proxy else ""
+                message = f"the API server does not {'answer' if answer is None else 'do it now'}: {server}: {fault}"
                 remedy = "`just doctor` tries it; is the cluster up, and the address in the kubeconfig right?"
-                raise LostError(self.place, said, remedy) from None
+                raise LostError(self.place, message, remedy) from None
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
 
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """A GET whose answer goes on; one as of `send` where its status is bad. OSError: who follows knows what is lost by it."""
-        response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, whole=False)
+        """Send a GET whose answer continues; return its stream, or the plain answer where its status is bad.
+
+        Raises:
+            OSError: No answer came. It is not sent again, because only the caller knows what was missed meanwhile.
+
+        """
+        response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, preload=False)
         return Stream(response) if response.status < 300 else response
 
     def _request(
-        self, method: str, url: str, body: Any, content_type: str, read_s: float | None, whole: bool
+        self, method: str, url: str, body: Any, content_type: str, read_s: float | None, preload: bool
     ) -> Answer:
-        """urllib3's response, read whole or not. OSError for whatever kept it away."""
+        """Send one request, and return urllib3's response, read completely or not (`preload`).
+
+        Every error that prevents an answer comes out as an OSError.
+        """
         import urllib3  # the kubernetes library's own
 
         headers = {"Accept": "application/json", "User-Agent": "ingress-lab"}
@@ -184,16 +215,16 @@ class Connection:
                 headers=headers,
                 timeout=urllib3.Timeout(connect=CONNECT_S, read=read_s),
                 retries=False,
-                preload_content=whole,
+                preload_content=preload,
             )
         except urllib3.exceptions.SSLError as error:
-            raise ssl.SSLError(_words(error)) from None
+            raise ssl.SSLError(_find_cause(error)) from None
         except urllib3.exceptions.HTTPError as error:
-            raise OSError(_words(error)) from None
+            raise OSError(_find_cause(error)) from None
 
 
-def _words(error: BaseException) -> str:
-    """The innermost cause, on one line: `Connection refused` rather than three classes around it."""
+def _find_cause(error: BaseException) -> str:
+    """Return the innermost cause on one line: `Connection refused` rather than three classes around it."""
     chain = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
         chain.append(inner)

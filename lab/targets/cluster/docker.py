@@ -1,8 +1,10 @@
-"""The Docker engine here, and images: which it holds, and which are on the nodes of a kind cluster that it runs. With it what all of other
-people's programs (docker, kind, kubectl …) share: they are brought, run with a deadline, and fail as place, fault, remedy.
+"""The Docker engine on this machine, and the images that it holds and that the nodes of a kind cluster have.
 
 A tag that the local engine holds is loaded from it. What is pinned by digest is pulled on the nodes: an image loaded
-under a tag has no digest, so a manifest that names one would not find it.
+under a tag has no digest, so a manifest that names one would not match it.
+
+The module also has what all foreign programs (docker, kind, kubectl …) need: they are brought, run with a deadline,
+and fail as place, fault, remedy.
 """
 
 from __future__ import annotations
@@ -19,16 +21,21 @@ from lab.base.errors import UsageError
 
 INFO_S = 10.0
 DISK_BYTES = 6 * 2**30
-"""A node image is 1 GB packed and 3 unpacked; the rest is what pods' images and logs take."""
+"""The disk space for a cluster: a node image is 1 GB packed and 3 unpacked, pods' images and logs take the rest."""
 REMEDY = "install Docker and start it (systemctl start docker), or point DOCKER_HOST at an engine"
 DENIED = "add yourself to its group (sudo usermod -aG docker $USER, then log in again), or run the lab as root"
 ROOT = Path(__file__).parents[3]
 
 
 def bring(tool: str) -> None:
-    """It is on PATH afterwards: UsageError where it is not and cannot be brought. What is brought is told on stderr, with its time."""
-    found = shutil.which(tool)
-    if found is not None and not Path(found).parent.resolve().is_relative_to((ROOT / ".cache").resolve()):
+    """Put a program on PATH unless it is there; what is fetched is reported on stderr, with its time.
+
+    Raises:
+        UsageError: The program is not on PATH and cannot be brought.
+
+    """
+    path = shutil.which(tool)
+    if path is not None and not Path(path).parent.resolve().is_relative_to((ROOT / ".cache").resolve()):
         return  # nix's, or the user's own
     brought = subprocess.run([ROOT / "scripts" / "bring", tool], check=False).returncode == 0
     if shutil.which(tool) is None:
@@ -40,7 +47,12 @@ def bring(tool: str) -> None:
 def run(
     argv: Sequence[str], timeout_s: float, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What it said and its exit status, whatever that is. UsageError when it cannot be run or does not end in time."""
+    """Run a program and return its output and exit status, whatever the status is.
+
+    Raises:
+        UsageError: The program cannot be run, or does not end within `timeout_s` seconds.
+
+    """
     try:
         return subprocess.run(
             argv,
@@ -61,7 +73,7 @@ def run(
 
 
 def output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
-    """Its stdout. UsageError at `place` with its own last words when it fails."""
+    """Run a program and return its stdout; UsageError at `place` with the program's last line when it fails."""
     done = run(argv, timeout_s)
     if done.returncode:
         raise UsageError(place, last_words(done), remedy)
@@ -69,20 +81,22 @@ def output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> st
 
 
 def last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The last line that says something, where programs put what went wrong."""
+    """Return the last line of a program's output that is not empty, because programs print their error there."""
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {done.returncode}"
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
+    """The Docker engine that answered."""
+
     version: str
     root: Path
-    """Where it keeps images and containers; may be another machine's (Docker Desktop, DOCKER_HOST)."""
+    """The folder where it keeps images and containers; it may be another machine's (Docker Desktop, DOCKER_HOST)."""
 
 
 def engine() -> Engine:
-    """UsageError with the remedy when none answers, or not to this user."""
+    """Return the Docker engine; UsageError with the remedy when none answers, or none answers this user."""
     try:
         done = run(["docker", "info", "--format", "{{json .}}"], INFO_S)
     except UsageError as error:
@@ -98,7 +112,7 @@ def engine() -> Engine:
 
 
 def free_bytes(engine: Engine) -> int | None:
-    """Free space where it keeps its data; None where that is not this machine's."""
+    """Return the free space where the engine keeps its data; None where that folder is not on this machine."""
     try:
         return shutil.disk_usage(engine.root).free
     except OSError:
@@ -106,7 +120,7 @@ def free_bytes(engine: Engine) -> int | None:
 
 
 def check_disk(engine: Engine) -> None:
-    """UsageError when there is not room for a cluster."""
+    """Raise UsageError when there is too little disk space for a cluster."""
     free = free_bytes(engine)
     if free is not None and free < DISK_BYTES:
         raise UsageError(
@@ -117,19 +131,30 @@ def check_disk(engine: Engine) -> None:
 
 
 def held(reference: str) -> str | None:
-    """The ID of an image that the engine holds under this name; None = it does not."""
+    """Return the ID of an image that the engine holds under this name; None if it holds none."""
     done = run(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Literal["there", "loaded", "pulled"]:
-    """See that every node has it, and say how it came there. UsageError when it is to be had from nowhere."""
-    here = None if "@" in reference else held(reference)
-    lacking = [node for node in nodes if not _has(node, reference, here)]
+    """Make sure that every node has an image, and return how it got there.
+
+    Args:
+        cluster: The name of the kind cluster.
+        nodes: The names of its nodes.
+        short: The image's short name, for messages.
+        reference: The image to have.
+
+    Raises:
+        UsageError: The image cannot be had from anywhere.
+
+    """
+    image_id = None if "@" in reference else held(reference)
+    lacking = [node for node in nodes if not _has_image(node, reference, image_id)]
     if not lacking:
         return "there"
     place = f"image {short}"
-    if here:
+    if image_id:
         argv = ["kind", "load", "docker-image", reference, "--name", cluster, "--nodes", ",".join(lacking)]
         output(argv, 300.0, place, f"`docker image inspect {reference}` here; then `just up kind` again")
         return "loaded"
@@ -142,29 +167,29 @@ def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Li
 
 
 def full(reference: str) -> str:
-    """As a node's containerd lists it.
+    """Return an image reference as a node's containerd lists it.
 
     >>> full("lab/page:1"), full("debian"), full("quay.io/a/b:1@sha256:0f")
     ('docker.io/lab/page:1', 'docker.io/library/debian:latest', 'quay.io/a/b@sha256:0f')
     """
-    name, at, digest = reference.partition("@")
-    head, slash, rest = name.partition("/")
+    name, separator, digest = reference.partition("@")
+    head, slash, tail = name.partition("/")
     if not slash:
         name = f"docker.io/library/{name}"
     elif not ({".", ":"} & set(head)) and head != "localhost":
-        name = f"docker.io/{head}/{rest}"
+        name = f"docker.io/{head}/{tail}"
     folder, slash, last = name.rpartition("/")
-    if at:
+    if separator:
         return f"{folder}{slash}{last.partition(':')[0]}@{digest}"
     return name if ":" in last else f"{name}:latest"
 
 
-def _has(node: str, reference: str, image_id: str | None) -> bool:
-    """Under this name, and with the contents that Docker has here, if it has any."""
+def _has_image(node: str, reference: str, image_id: str | None) -> bool:
+    """Return whether a node has an image under this name, with the ID that Docker has here (None: with any)."""
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
-    said = output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
-    wanted = full(reference)
+    listing = output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
+    full_name = full(reference)
     return any(
-        wanted in {*image.get("repoTags", ()), *image.get("repoDigests", ())} and image_id in (None, image["id"])
-        for image in json.loads(said).get("images", [])
+        full_name in {*image.get("repoTags", ()), *image.get("repoDigests", ())} and image_id in (None, image["id"])
+        for image in json.loads(listing).get("images", [])
     )

@@ -1,8 +1,8 @@
-"""Facts of a cluster, as strings that stay the same while it does, and what came up on it, for the record.
+"""Facts of a cluster, as strings that change only when the cluster does, and the record of the pods that came up.
 
     nodes   1 × 2 CPUs, 23.4 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4
 
-Refuses to guess: what you may not read is `not visible`, what no known name tells `unknown`.
+Nothing is guessed: what you may not read is `not visible`, and what matches no known name is `unknown`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ NETWORKS: Mapping[str, str] = {
     "sdn": "OpenShift SDN",
     "weave-net": "Weave Net",
 }
-"""DaemonSet → the network that it brings to every node: the names that the projects' own manifests give them."""
+"""The pod network that a DaemonSet brings to every node, by the DaemonSet's name in the project's manifests."""
 
 
 def facts(api: Api, images: Images) -> dict[str, str]:
-    """Versions, nodes, modes, and every image by its short name."""
+    """Return a cluster's versions, nodes and modes, and every image by its short name."""
     nodes = api.list("v1", "Node")
     # `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`.
     providers = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes}
@@ -49,20 +49,20 @@ def facts(api: Api, images: Images) -> dict[str, str]:
         "provider": ", ".join(sorted(providers - {""})) or UNKNOWN,
         "nodes": nodes_in_words(nodes),
         "pinning": "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them",
-        "kube_proxy": _visible(lambda: _kube_proxy(api)),
-        "pod_network": _visible(lambda: _network(api)),
+        "kube_proxy": _read_if_allowed(lambda: _read_kube_proxy_mode(api)),
+        "pod_network": _read_if_allowed(lambda: _find_network(api)),
         **{f"image_{short}": images.named(short) for short in sorted(images.pinned)},
     }
 
 
 def nodes_in_words(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Equal ones together, in the order of their description: names and ages are left out."""
-    kinds = Counter(map(_node, nodes))
-    return "; ".join(f"{count} × {words}" for words, count in sorted(kinds.items()))
+    """Describe nodes in sorted order, with equal ones counted together; names and ages are left out."""
+    kinds = Counter(map(_describe_node, nodes))
+    return "; ".join(f"{count} × {description}" for description, count in sorted(kinds.items()))
 
 
 class ImageRecord(BaseModel):
-    """A container's image, as asked for and as it runs."""
+    """A container's image: the requested reference, and the ID of the image that runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,7 +71,7 @@ class ImageRecord(BaseModel):
 
 
 class PodRecord(BaseModel):
-    """A pod that came up, as `deployed/` has it."""
+    """A pod that came up, as the files in `deployed/` record it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,8 +85,8 @@ class PodRecord(BaseModel):
 
 
 def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A `PodRecord` per pod, as plain data."""
-    found: list[dict[str, Any]] = []
+    """Return a `PodRecord` per pod, as plain data."""
+    records: list[dict[str, Any]] = []
     for pod in pods:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
         states = {item["name"]: item for item in status.get("containerStatuses", [])}
@@ -98,16 +98,21 @@ def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             restarts=sum(item.get("restartCount", 0) for item in states.values()),
             qos=status.get("qosClass"),
             images={
-                each["name"]: ImageRecord(image=each["image"], image_id=states.get(each["name"], {}).get("imageID"))
-                for each in spec["containers"]
+                container["name"]: ImageRecord(
+                    image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
+                )
+                for container in spec["containers"]
             },
         )
-        found.append(record.model_dump())
-    return found
+        records.append(record.model_dump())
+    return records
 
 
-def _node(node: Mapping[str, Any]) -> str:
-    """One node's shape. Memory to a tenth of a GiB: the kernel keeps a little more or less of it at every boot."""
+def _describe_node(node: Mapping[str, Any]) -> str:
+    """Describe one node in a line.
+
+    Memory is rounded to a tenth of a GiB, because the kernel keeps a little more or less of it at every boot.
+    """
     info, capacity = node["status"]["nodeInfo"], node["status"]["capacity"]
     parts = [
         node["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type"),
@@ -122,7 +127,7 @@ def _node(node: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _kube_proxy(api: Api) -> str:
+def _read_kube_proxy_mode(api: Api) -> str:
     # kubeadm's and kind's ConfigMap with its key, then EKS's.
     for name, key in (("kube-proxy", "config.conf"), ("kube-proxy-config", "config")):
         settings = api.get("v1", "ConfigMap", name, "kube-system")
@@ -131,12 +136,12 @@ def _kube_proxy(api: Api) -> str:
     return UNKNOWN
 
 
-def _network(api: Api) -> str:
+def _find_network(api: Api) -> str:
     names = {item["metadata"]["name"] for item in api.list("apps/v1", "DaemonSet")}
     return ", ".join(sorted({NETWORKS[name] for name in names & set(NETWORKS)})) or UNKNOWN
 
 
-def _visible(ask: Callable[[], str]) -> str:
+def _read_if_allowed(ask: Callable[[], str]) -> str:
     try:
         return ask()
     except DeniedError:

@@ -1,7 +1,9 @@
-"""Which image stands for which short name (`manifests/images/images.yaml`, and LAB_IMAGES, a file of `short name: reference` lines), and building
-the generators', which no registry has: in a nix shell by the flake (`.#loadgen`), elsewhere by Docker, from
-`lab/targets/provision/images/Dockerfile` and the k6 that scripts/shell has built. Other contents, another tag: an old image is never taken for a
-new one. Refuses short names that the lab does not have. Whether an image is there, registries say.
+"""The image that stands for each short name, and the build of the generators' image, which no registry has.
+
+`manifests/images/images.yaml` pins the references; LAB_IMAGES names a file of `short name: reference` lines that choose
+others. In a nix shell the flake builds the generators' image (`.#loadgen`). Elsewhere Docker builds it, from
+`lab/targets/provision/images/Dockerfile` and the k6 that scripts/shell has built. Other contents get another tag, so an
+old image is never taken for a new one. Unknown short names are refused; registries decide whether an image exists.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from lab.targets.cluster import docker
 
 SETTING = "LAB_IMAGES"
 ONLY_FOR = "lab/only-for"
-"""Annotation of an image without which a cluster is good for all but these variants."""
+"""The annotation of an image that only some variants need: without it a cluster can run all others."""
 NOT_OF_VARIANTS = frozenset({"kind-node", "debian", "loadgen"})
-"""What clusters and generators are made of; every other image is one that some variant runs."""
+"""The images that clusters and generators are made of; every other image is one that some variant runs."""
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = ROOT / "lab" / "targets" / "provision" / "images" / "Dockerfile"
 PROGRAM_DOCKERFILE = DOCKERFILE.with_name("program.Dockerfile")
@@ -38,34 +40,47 @@ _REFERENCE = re.compile(r"/.+|[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Short name → reference: all of them as pinned, and those that are chosen instead."""
+    """The reference of every image by its short name.
+
+    Attributes:
+        pinned: All images, as `images.yaml` pins them.
+        chosen: The references that replace pinned ones.
+
+    """
 
     pinned: Mapping[str, str]
     chosen: Mapping[str, str]
 
     def named(self, short: str) -> str:
-        """The reference to use for a short name."""
+        """Return the reference to use for a short name."""
         return self.chosen.get(short, self.pinned[short])
 
     def resolve(self, reference: str) -> str:
-        """The reference to use for one that kustomize has rendered; what is not the lab's stays as it is."""
+        """Return the reference to use instead of one in rendered manifests; images that are not the lab's stay."""
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
 
 def load() -> Images:
-    """What is pinned, what LAB_IMAGES chooses, and the tag of the generators' image as this checkout builds it. UsageError as `written`."""
-    found = written()
-    chosen = dict(found.chosen)
+    """Return the pinned and chosen images, with the tag of the generators' image as this checkout builds it.
+
+    UsageError as from `written`.
+    """
+    images = written()
+    chosen = dict(images.chosen)
     if "loadgen" not in chosen:
-        base = chosen.get("debian", found.pinned["debian"])
-        chosen["loadgen"] = f"{found.pinned['loadgen'].rpartition(':')[0]}:{loadgen_tag(base)}"
-    return Images(found.pinned, chosen)
+        base = chosen.get("debian", images.pinned["debian"])
+        chosen["loadgen"] = f"{images.pinned['loadgen'].rpartition(':')[0]}:{loadgen_tag(base)}"
+    return Images(images.pinned, chosen)
 
 
 def written() -> Images:
-    """What is pinned, and what LAB_IMAGES chooses instead: a reference, or for the target apiserver a folder or an archive (`/…`).
+    """Return the pinned images and what LAB_IMAGES chooses instead.
 
-    UsageError for a file that cannot be read, an unknown short name, or a reference that is none.
+    It chooses references; for the target apiserver also a folder or an archive (`/…`).
+
+    Raises:
+        UsageError: The file cannot be read, a short name is unknown, or a value is no image reference.
+
     """
     setting = os.environ.get(SETTING)
     if not setting:
@@ -86,8 +101,8 @@ def written() -> Images:
 
 @cache
 def pinned() -> Mapping[str, str]:
-    """Short name → reference."""
-    tags = [document["imageTag"] for document in _documents()]
+    """Return the pinned reference of every image by its short name."""
+    tags = [document["imageTag"] for document in _read_documents()]
     return {
         tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
         for tag in tags
@@ -95,27 +110,38 @@ def pinned() -> Mapping[str, str]:
 
 
 def split(reference: str) -> tuple[str, str]:
-    """Repository and tag, without a digest."""
+    """Return the repository and the tag of an image reference, without its digest."""
     head, slash, tail = reference.partition("@")[0].rpartition("/")
     name, _, tag = tail.partition(":")
     return head + slash + name, tag
 
 
 def of_variants() -> dict[str, str | None]:
-    """Short name of every image that variants run → what alone needs it, as its annotation says; None = a cluster must have it."""
-    found = {each["imageTag"]["name"]: each["metadata"].get("annotations", {}).get(ONLY_FOR) for each in _documents()}
-    return {short: only_for for short, only_for in found.items() if short not in NOT_OF_VARIANTS}
+    """Return the images that variants run, by short name, with the variants that alone need each.
+
+    A value is the text of the image's annotation; None means that every cluster must have the image.
+    """
+    annotations = {
+        document["imageTag"]["name"]: document["metadata"].get("annotations", {}).get(ONLY_FOR)
+        for document in _read_documents()
+    }
+    return {short: only_for for short, only_for in annotations.items() if short not in NOT_OF_VARIANTS}
 
 
-def _documents() -> list[dict[str, Any]]:
+def _read_documents() -> list[dict[str, Any]]:
     return list(yaml.load_all(PINNED.read_text(), Loader=yaml.CSafeLoader))
 
 
 @cache
 def loadgen_tag(base: str) -> str:
-    """Twelve digits of the hash of everything that goes into it. `base` is the Debian it is built on."""
-    parts = (ROOT / "flake.lock", ROOT / "flake.nix") if _nix() else (DOCKERFILE, *_programs().values())
-    digest = hashlib.sha256(b"" if _nix() else base.encode())
+    """Return the tag of the generators' image: twelve digits of the hash of everything that it is built from.
+
+    Args:
+        base: The reference of the Debian image that it is built on.
+
+    """
+    parts = (ROOT / "flake.lock", ROOT / "flake.nix") if _in_nix() else (DOCKERFILE, *_find_programs().values())
+    digest = hashlib.sha256(b"" if _in_nix() else base.encode())
     for part in parts:
         with open(part, "rb") as content:
             digest.update(part.name.encode() + hashlib.file_digest(content, "sha256").digest())
@@ -123,8 +149,11 @@ def loadgen_tag(base: str) -> str:
 
 
 def build_loadgen(reference: str, base: str) -> None:
-    """Make it, so that the local Docker engine holds it under this name. UsageError with the builder's last words."""
-    if not _nix():
+    """Build the generators' image, so that the local Docker engine holds it under this name.
+
+    UsageError with the builder's last line when the build fails.
+    """
+    if not _in_nix():
         build_target("loadgen", reference, base)
         return
     place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
@@ -136,39 +165,45 @@ def build_loadgen(reference: str, base: str) -> None:
 
 
 def build_target(target: str, reference: str, base: str) -> None:
-    """One target of the Dockerfile."""
-    programs_in_it = _programs()
-    if "k6" not in programs_in_it:
+    """Build one target of the generators' Dockerfile on the image `base`, and tag it `reference`.
+
+    UsageError without k6, which the image must have.
+    """
+    programs = _find_programs()
+    if "k6" not in programs:
         raise UsageError("k6", "neither in .cache/bin nor on PATH", "start the lab by scripts/shell, which builds it")
-    _build(target, reference, base, (DOCKERFILE, *programs_in_it.values()), ["--target", target])
+    _build_image(target, reference, base, (DOCKERFILE, *programs.values()), ["--target", target])
 
 
 def build_program(short: str, program: Path, reference: str, base: str) -> None:
-    """An image that is one program."""
-    _build(short, reference, base, (PROGRAM_DOCKERFILE, program), ["--build-arg", f"PROGRAM={program.name}"])
+    """Build an image of one program on the image `base`, and tag it `reference`."""
+    _build_image(short, reference, base, (PROGRAM_DOCKERFILE, program), ["--build-arg", f"PROGRAM={program.name}"])
 
 
-def _build(short: str, reference: str, base: str, context: Sequence[Path], asked: Sequence[str]) -> None:
-    """Of a Dockerfile, which is the context's first file, and what lies beside it. UsageError with the builder's last words."""
+def _build_image(short: str, reference: str, base: str, context: Sequence[Path], options: Sequence[str]) -> None:
+    """Build an image from `context`: its first file is the Dockerfile, the others are copied into the same folder.
+
+    UsageError with the builder's last line when the build fails.
+    """
     dockerfile = context[0]
     with TemporaryDirectory(prefix="lab-image-") as name:
         for path in context:
             shutil.copy(path, Path(name) / path.name)
-        told = [*asked, "--build-arg", f"BASE={base}", "--tag", reference]
-        argv = ["docker", "build", "--file", f"{name}/{dockerfile.name}", *told, name]
+        arguments = [*options, "--build-arg", f"BASE={base}", "--tag", reference]
+        argv = ["docker", "build", "--file", f"{name}/{dockerfile.name}", *arguments, name]
         another = f"LAB_IMAGES chooses another `debian`, or a ready `{short}`"
         remedy = f"it is built from {dockerfile.relative_to(ROOT)} on {base}; {another}"
         docker.output(argv, BUILD_S, f"image {short}", remedy)
 
 
-def _nix() -> bool:
+def _in_nix() -> bool:
     return "IN_NIX_SHELL" in os.environ
 
 
-def _programs() -> dict[str, Path]:
-    """Those of scripts/shell; k6 may also be one's own, as long as it is static."""
-    # What Debian has not; only k6 must be there.
-    found = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}
-    if "k6" not in found and (k6 := shutil.which("k6")):
-        found["k6"] = Path(k6)
-    return found
+def _find_programs() -> dict[str, Path]:
+    """Return the generators that scripts/shell has built; the k6 may be another static one on PATH."""
+    # What Debian does not have; only k6 is required.
+    programs = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}
+    if "k6" not in programs and (k6 := shutil.which("k6")):
+        programs["k6"] = Path(k6)
+    return programs

@@ -1,14 +1,17 @@
-"""Whose a name is that a whole cluster shares (made by the lab, or refused), and what the lab has applied on a cluster: a list kept there, so
-that what a variant leaves is pruned, even after a crash. What goes is asked to end, then waited for with a deadline.
+"""The list, kept on a cluster, of what the lab has applied there, and the ownership of cluster-wide names.
 
-A ConfigMap in CLIENT_NAMESPACE, one object a line:
+The list lets what a variant leaves be pruned, even after a crash. Deletions are requested, then awaited with a
+deadline. A name is the lab's if the lab made the object; otherwise it is refused.
+
+The list is a ConfigMap in CLIENT_NAMESPACE, one object a line:
 
     apps/v1 Deployment ingress-lab proxy
     rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-proxy
 
-An object is listed before it is applied, and struck off after it is gone. Refuses to write into a namespace, or over a cluster-scoped object,
-that does not carry RUN_LABEL, and to delete there; and to act on a list that another run has written, but when it takes the place over
-(`take_over`).
+An object is listed before it is applied, and removed from the list after it is gone. The module refuses
+
+- to write into a namespace, or over a cluster-scoped object, that does not carry RUN_LABEL, and to delete there;
+- to act on a list that another run has written, unless it takes over that run's place (`take_over`).
 """
 
 from __future__ import annotations
@@ -39,19 +42,22 @@ from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, 
 POLL_S = 0.1
 THREADS = 8
 GRACE_S = 1
-"""Of proxies and backends: nobody is served any more (the published router has 3600 s)."""
+"""The grace period of proxies and backends: nobody is served any more (the published router has 3600 s)."""
 PODS_S, REVERTING_S = 30.0, 60.0
-"""Until pods are gone; where node-tuning pods are among them, whose preStop puts the node's settings back."""
+"""The seconds to wait until pods are gone.
+
+The second holds where node-tuning pods are among them, whose preStop hook restores the node's settings.
+"""
 GONE_S = 120.0
 ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
 HELD = ("GatewayClass",)
 NODE_SCOPE = ("lab/scope", "node")
 CONTROLLER_SCOPE = ("lab/scope", "controller")
-"""Of a Deployment and its pods which make other workloads."""
+"""The label of a Deployment and its pods that make other workloads."""
 TERMINATING_S = 90.0
-"""For a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
+"""The seconds to wait for a namespace of the lab's that is still being deleted; 6 to 12 s are usual."""
 KINDS = tuple(CLUSTERS / name for name in DEFINITIONS)
-"""What variants on a cluster need that Kubernetes does not have."""
+"""The files with the kinds that variants on a cluster need and Kubernetes does not have."""
 INVENTORY = "ingress-lab-inventory"
 CLUSTER_KINDS = (
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
@@ -61,73 +67,100 @@ CLUSTER_KINDS = (
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     ("v1", "Namespace"),
 )
-"""The kinds without a namespace that the lab may make, and so looks for when everything is removed."""
+"""The kinds without a namespace that the lab may make, and therefore looks for when everything is removed."""
 WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 def end_all(api: Api, workloads: Collection[Reference]) -> list[str]:
-    """Delete them, and ask what they started to end: in which namespaces to `await_pods`. MeasuringError at the deadline.
+    """Delete workloads, request the end of their pods, and return the namespaces in which to `await_pods`.
 
-    Pods are orphaned first: the garbage collector would grant each its own grace, and a kubelet that has begun to wait
-    for 300 s is not hurried by a second delete with 1 s [tried, 1.34]. Node-tuning pods are waited for: what they put
-    back must not meet what the next ones set. Controllers that make workloads go before all others, and are waited for: they would
-    make them again.
+    Pods are orphaned first. The garbage collector would grant each pod its own grace period, and a kubelet that has
+    begun to wait for 300 s does not hurry for a second delete with 1 s [tried, 1.34].
+
+    Node-tuning pods are waited for: what they restore must not collide with what the next ones set. Controllers that
+    make workloads end before all others and are waited for, because they would make the workloads again.
+
+    Raises:
+        MeasuringError: Something has not ended at the deadline.
+
     """
-    places = sorted({ref.namespace for ref in workloads})
-    making = f"{RUN_LABEL},{'='.join(CONTROLLER_SCOPE)}"
-    found = {Reference.of(obj) for place in places for obj in api.list("apps/v1", "Deployment", place, making)}
-    if makers := found & set(workloads):
-        _end(api, makers, places, making)
-        await_pods(api, places, only=making)
-    _end(api, set(workloads) - makers, places, RUN_LABEL)
-    if any(map(_reverts, _end_pods(api, places))):
-        await_pods(api, places)
+    namespaces = sorted({ref.namespace for ref in workloads})
+    controller_labels = f"{RUN_LABEL},{'='.join(CONTROLLER_SCOPE)}"
+    controllers = {
+        Reference.of(obj)
+        for namespace in namespaces
+        for obj in api.list("apps/v1", "Deployment", namespace, controller_labels)
+    }
+    if makers := controllers & set(workloads):
+        _delete_workloads(api, makers, namespaces, controller_labels)
+        await_pods(api, namespaces, labels=controller_labels)
+    _delete_workloads(api, set(workloads) - makers, namespaces, RUN_LABEL)
+    if any(map(_reverts_node, _end_pods(api, namespaces))):
+        await_pods(api, namespaces)
     for ref in workloads:
         _await_end(api, ref)
-    return places
+    return namespaces
 
 
-def _end(api: Api, workloads: Collection[Reference], places: Collection[str], labels: str) -> None:
-    """Delete them; what they have made, of these labels, is orphaned."""
+def _delete_workloads(api: Api, workloads: Collection[Reference], namespaces: Collection[str], labels: str) -> None:
+    """Delete workloads, and orphan what they have made and labelled with `labels`."""
     for ref in sorted(workloads, key=str):
         grace_s = GRACE_S if ref.kind == "Pod" else None
         api.delete(ref.api_version, ref.kind, ref.name, ref.namespace, grace_s, orphan=ref.kind in ORPHANING)
-    for place in places:
-        api.delete_all("apps/v1", "ReplicaSet", place, labels, orphan=True)
-        api.delete_all("apps/v1", "ControllerRevision", place, labels)
+    for namespace in namespaces:
+        api.delete_all("apps/v1", "ReplicaSet", namespace, labels, orphan=True)
+        api.delete_all("apps/v1", "ControllerRevision", namespace, labels)
 
 
-def await_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> None:
-    """Until the lab's pods there are gone, those with the labels `only`, the generator's excepted and those stamped `but`.
-    MeasuringError at the deadline.
+def await_pods(api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL) -> None:
+    """Wait until the lab's pods in these namespaces are gone, except the generator's; request their end.
+
+    Args:
+        namespaces: The namespaces to look in.
+        spared_stamp: The stamp of pods that may stay; empty means none.
+        labels: The label selector of the pods.
+
+    Raises:
+        MeasuringError: Pods are still there at the deadline.
+
     """
-    started = time.monotonic()
-    while pods := _end_pods(api, places, but, only):
-        limit_s = REVERTING_S if any(map(_reverts, pods)) else PODS_S
-        if time.monotonic() - started > limit_s:
+    start_s = time.monotonic()
+    while pods := _end_pods(api, namespaces, spared_stamp, labels):
+        limit_s = REVERTING_S if any(map(_reverts_node, pods)) else PODS_S
+        if time.monotonic() - start_s > limit_s:
             left = ", ".join(f"{pod['namespace']}/{pod['name']}" for pod in pods[:5])
             fault = f"still there after {limit_s:.0f} s: {left}"
             raise MeasuringError(f"{api.place}: pods", fault, "`kubectl describe pod` says why; is its node up?")
         time.sleep(POLL_S)
 
 
-def _end_pods(api: Api, places: Collection[str], but: str = "", only: str = RUN_LABEL) -> list[Mapping[str, Any]]:
-    """The metadata of the pods that are still there; each has been asked to end."""
-    ours = f"{only},{ROLE_LABEL}!=generator"
-    found = [pod["metadata"] for place in places for pod in api.list("v1", "Pod", place, ours)]
-    pods = [pod for pod in found if not but or (pod.get("annotations") or {}).get(BROUGHT_UP) != but]
+def _end_pods(
+    api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL
+) -> list[Mapping[str, Any]]:
+    """Request the end of pods, and return the metadata of those that still exist."""
+    selector = f"{labels},{ROLE_LABEL}!=generator"
+    listed = [pod["metadata"] for namespace in namespaces for pod in api.list("v1", "Pod", namespace, selector)]
+    pods = [pod for pod in listed if not spared_stamp or (pod.get("annotations") or {}).get(BROUGHT_UP) != spared_stamp]
     for pod in pods:
         if "deletionTimestamp" not in pod:
-            api.delete("v1", "Pod", pod["name"], pod["namespace"], None if _reverts(pod) else GRACE_S)
+            api.delete("v1", "Pod", pod["name"], pod["namespace"], None if _reverts_node(pod) else GRACE_S)
     return pods
 
 
-def _reverts(pod: Mapping[str, Any]) -> bool:
+def _reverts_node(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod is a node-tuning pod, which restores its node's settings when it ends."""
     return pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]
 
 
 def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
-    """`act` of them by several threads, those that others need before those others; or the other way round."""
+    """Call `act` for every reference by several threads, one rank after the other, the needed ones first.
+
+    Args:
+        refs: The references.
+        act: What to call for each.
+        last_first: Whether to go through the ranks in reverse order.
+
+    """
     ranks: dict[int, list[Reference]] = {}
     for ref in refs:
         ranks.setdefault(ref.rank, []).append(ref)
@@ -137,16 +170,19 @@ def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_
 
 
 def delete(api: Api, refs: Iterable[Reference]) -> None:
-    """Delete and wait until they are gone: the last kinds in `objects.ORDER` first. MeasuringError at the deadline."""
+    """Delete objects and wait until they are gone, the last kinds in `objects.ORDER` first.
+
+    MeasuringError at the deadline.
+    """
 
     def end(ref: Reference) -> None:
-        place = ref.api_version, ref.kind, ref.name, ref.namespace or None
-        if api.delete(*place):
+        identity = ref.api_version, ref.kind, ref.name, ref.namespace or None
+        if api.delete(*identity):
             return
-        if ref.kind in HELD and (found := api.get(*place)) is not None and found["metadata"].pop("finalizers", None):
-            # Somebody else writes to it, or it has just gone: the wait for its end tells.
+        if ref.kind in HELD and (obj := api.get(*identity)) is not None and obj["metadata"].pop("finalizers", None):
+            # Somebody else writes to it, or it has just gone: waiting for its end shows which.
             with suppress(ConflictError, RefusedError):
-                api.replace(found)
+                api.replace(obj)
         _await_end(api, ref)
 
     by_rank(refs, end, last_first=True)
@@ -154,93 +190,111 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
 
 def _await_end(api: Api, ref: Reference) -> None:
     deadline = time.monotonic() + GONE_S
-    while (found := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
+    while (obj := api.get(ref.api_version, ref.kind, ref.name, ref.namespace or None)) is not None:
         if time.monotonic() > deadline:
-            finalizers = ", ".join(found["metadata"].get("finalizers") or ["none"])
-            why = (
+            finalizers = ", ".join(obj["metadata"].get("finalizers") or ["none"])
+            reason = (
                 f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}",
                 "whoever set the finalizer must act on it",
             )
-            raise MeasuringError(f"{api.place}: {ref}", *(stuck(found) if ref.kind == "Namespace" else why))
+            raise MeasuringError(f"{api.place}: {ref}", *(stuck(obj) if ref.kind == "Namespace" else reason))
         time.sleep(POLL_S)
 
 
 def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:
-    """(fault, remedy) of a namespace that is being deleted and does not end."""
+    """Return the fault and the remedy for a namespace that is being deleted and does not end."""
     conditions = namespace.get("status", {}).get("conditions") or ()
-    why = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
-    fault = "is being deleted and does not end" + (f": {'; '.join(why)}" if why else "")
+    reasons = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
+    fault = "is being deleted and does not end" + (f": {'; '.join(reasons)}" if reasons else "")
     return fault, f"`kubectl describe namespace {namespace['metadata']['name']}` says more"
 
 
 class Inventory:
-    """Whoever calls holds the lease. LostError where the list is another run's: another lab has begun there.
+    """The list of one run and one side on a cluster; the caller must hold the lease.
 
-    Each side of a pair has a list of its own, so that what one brings up prunes nothing of the other's.
+    Every method raises LostError where the list is another run's: another lab has begun there. Each side of a pair has
+    a separate list, so that bringing up one side prunes nothing of the other.
     """
 
     def __init__(self, api: Api, run: str, side: Side = "left") -> None:
         self._api, self._run = api, run
         self._name = INVENTORY if side == "left" else f"{INVENTORY}-{side}"
         self._ending: list[str] = []
-        """Namespaces with pods that were asked to end."""
+        """The namespaces with pods whose end has been requested."""
 
-    def apply(self, asked: Iterable[Object]) -> None:
-        """These and nothing else: what is listed and not among them goes, workloads of before in any case
-        (`await_pods` says when their pods are gone).
+    def apply(self, objs: Iterable[Object]) -> None:
+        """Apply these objects and remove all other listed ones, earlier workloads in any case.
 
-        The old ones go first, so that no new pod sees them. UsageError before anything is written when a namespace or a
-        cluster-scoped object is somebody else's; RefusedError with the server's words when it will not have one.
+        The old ones are deleted first, so that no new pod sees them; `await_pods` waits for the old workloads' pods.
+
+        Raises:
+            UsageError: A namespace or a cluster-scoped object belongs to somebody else; nothing is written then.
+            RefusedError: The server refuses one of the objects.
+
         """
-        wanted = {Reference.of(obj): obj for obj in asked}
-        rendered = {ref.name: obj for ref, obj in wanted.items() if ref.kind == "Namespace"}
-        places = {ref.namespace for ref in wanted if ref.namespace} | set(rendered)
-        namespaces = {_namespace(place) for place in places}
-        for ref in (*wanted, *namespaces):
+        new = {Reference.of(obj): obj for obj in objs}
+        rendered = {ref.name: obj for ref, obj in new.items() if ref.kind == "Namespace"}
+        names = {ref.namespace for ref in new if ref.namespace} | set(rendered)
+        namespaces = {_namespace_ref(name) for name in names}
+        for ref in (*new, *namespaces):
             if ref.namespace:
                 continue
             if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
                 fault = "has no namespace, and is no kind that the lab would find again to remove it"
                 raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
-            if (found := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
-                refuse_foreign(self._api, found)
+            if (existing := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
+                refuse_foreign(self._api, existing)
         claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.end_workloads()
         listed = self._read()
-        made = {made for obj in wanted.values() if (made := objects.made(obj)) is not None}
-        planned = set(wanted) | made | namespaces - {_namespace(CLIENT_NAMESPACE)}
+        workload = {workload for obj in new.values() if (workload := objects.made(obj)) is not None}
+        planned = set(new) | workload | namespaces - {_namespace_ref(CLIENT_NAMESPACE)}
         self._write(listed | planned)
-        for place in sorted(places):
-            claim_namespace(self._api, place, self._run, rendered.get(place))
+        for name in sorted(names):
+            claim_namespace(self._api, name, self._run, rendered.get(name))
         self._delete(listed - planned)
-        by_rank(wanted, lambda ref: self._apply(ref, wanted[ref], again=ref in listed))
+        by_rank(new, lambda ref: self._apply(ref, new[ref], again=ref in listed))
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
-        """List what is about to be applied beside the rest. UsageError for a kind without a namespace, or another's namespace."""
+        """List objects that are about to be applied in addition to the listed ones.
+
+        Raises:
+            UsageError: A kind has no namespace, or the namespace is none of the variant's.
+
+        """
         listed = self._read()
         for ref in refs:
-            if _namespace(ref.namespace) not in listed:
+            if _namespace_ref(ref.namespace) not in listed:
                 fault = "is in no namespace that the variant has" if ref.namespace else "has no namespace"
                 raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
         self._write(listed | set(refs))
 
     def end_workloads(self) -> None:
-        """Deployments, DaemonSets and so on: their pods take seconds to end, in which what comes next can come up (`await_pods`)."""
+        """Delete the listed workloads without waiting for all their pods: see `await_pods`.
+
+        Pods take seconds to end, in which the next variant can come up.
+        """
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
-            if ours := self._ours(workloads):
+            if ours := self._select_ours(workloads):
                 self._ending = end_all(self._api, ours)
             self._write(listed - workloads)
 
-    def await_pods(self, but: str = "") -> None:
-        """Until those are gone that were asked to end, not those that carry the stamp `but`. MeasuringError when they do not go."""
+    def await_pods(self, spared_stamp: str = "") -> None:
+        """Wait until the pods whose end was requested are gone, except those with the given stamp.
+
+        MeasuringError when they do not end.
+        """
         if self._ending:
-            await_pods(self._api, self._ending, but)
+            await_pods(self._api, self._ending, spared_stamp)
             self._ending = []
 
     def remove(self) -> None:
-        """Everything that is listed, namespaces last; then the list. MeasuringError when something does not end."""
+        """Remove everything that is listed, namespaces last, then the list.
+
+        MeasuringError when something does not end.
+        """
         self.end_workloads()
         self.await_pods()
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
@@ -248,29 +302,39 @@ class Inventory:
             self._api.delete("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
 
     def take_over(self) -> None:
-        """`remove` what a run has left that ended in the middle. Only right after the lease was acquired."""
+        """Remove what an interrupted run has left; only right after the lease was acquired."""
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
-            self._write(self._read(anybodys=True))
+            self._write(self._read(any_run=True))
             self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
-        """`again`: it may be there from the last variant, with fields that cannot be changed. A headless Service stays so without a word
-        where nobody asks for it any more: the API server fills in what was there (k8s.io/kubernetes, pkg/registry/core/service:
-        patchAllocatedValues).
+        """Apply one object; delete it first where it cannot be changed into the new one.
+
+        A Service that was headless stays headless without an error, although the new object does not request it: the
+        API server fills in what was there (k8s.io/kubernetes, pkg/registry/core/service: patchAllocatedValues).
+
+        Args:
+            ref: The object's reference.
+            obj: The object.
+            again: Whether it may exist from the last variant, with fields that cannot be changed.
+
         """
         try:
-            as_asked = headless(self._api.apply(obj)) == headless(obj)
+            as_requested = headless(self._api.apply(obj)) == headless(obj)
         except RefusedError as error:
-            if not (again and any(word in error.fault for word in ("immutable", "cannot change", "may not change"))):
+            if not (again and any(text in error.fault for text in ("immutable", "cannot change", "may not change"))):
                 raise
-            as_asked = False
-        if not as_asked:
+            as_requested = False
+        if not as_requested:
             delete(self._api, [ref])
             self._api.apply(obj)
 
-    def _ours(self, refs: Iterable[Reference]) -> set[Reference]:
-        """Less those that somebody else has made in the lab's absence: they, or their namespaces, lack the label."""
-        holders = {ref: _namespace(ref.namespace) if ref.namespace else ref for ref in refs}
+    def _select_ours(self, refs: Iterable[Reference]) -> set[Reference]:
+        """Return those of the references that are the lab's.
+
+        Somebody else may have made the others in the lab's absence: they, or their namespaces, lack the label.
+        """
+        holders = {ref: _namespace_ref(ref.namespace) if ref.namespace else ref for ref in refs}
         ours = {
             holder
             for holder in set(holders.values())
@@ -279,14 +343,14 @@ class Inventory:
         return {ref for ref, holder in holders.items() if holder in ours}
 
     def _delete(self, refs: Iterable[Reference]) -> None:
-        """What is in a namespace that goes, goes with it."""
-        ours = self._ours(refs)
+        """Delete the lab's objects among these; what is in a deleted namespace goes with it."""
+        ours = self._select_ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
         delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
-    def _read(self, anybodys: bool = False) -> set[Reference]:
+    def _read(self, any_run: bool = False) -> set[Reference]:
         data = (self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}).get("data") or {}
-        if data and data.get("run") != self._run and not anybodys:
+        if data and data.get("run") != self._run and not any_run:
             raise LostError(
                 f"{self._api.place}: ConfigMap {self._name}",
                 f"is of the run {data.get('run', '(unknown)')}: another lab has begun there",
@@ -303,117 +367,133 @@ class Inventory:
 
 
 def remove_all(api: Api) -> list[str]:
-    """Everything on the cluster that carries RUN_LABEL, whichever run it is from; what was removed, in words.
+    """Remove everything on the cluster that carries RUN_LABEL, of any run, and return what was removed, in words.
 
-    Waits until it is gone: MeasuringError when it does not go. Nodes and volumes are never touched.
+    It waits until everything is gone. Nodes and volumes are never touched.
+
+    Raises:
+        MeasuringError: Something does not end.
+
     """
-    said: list[str] = []
+    remarks: list[str] = []
 
-    def labelled(api_version: str, kind: str, namespace: str | None = None) -> list[Reference]:
+    def list_labelled(api_version: str, kind: str, namespace: str | None = None) -> list[Reference]:
         try:
             return [Reference.of(obj) for obj in api.list(api_version, kind, namespace, RUN_LABEL)]
         except DeniedError as error:
-            where = f" in namespace {namespace}" if namespace else ""
-            said.append(f"not looked for: {kind}{where}: {error.fault}")
+            location = f" in namespace {namespace}" if namespace else ""
+            remarks.append(f"not looked for: {kind}{location}: {error.fault}")
             return []
 
-    places = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
+    namespaces = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
     # What may not be listed there goes with its namespace.
     workloads = [
         ref
-        for place in places
+        for namespace in namespaces
         for kind in WORKLOADS
-        for ref in labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, place)
+        for ref in list_labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, namespace)
     ]
     if workloads:
         await_pods(api, end_all(api, workloads))
-    found = [ref for api_version, kind in CLUSTER_KINDS for ref in labelled(api_version, kind)]
-    why = {ref: _of_others(api, ref, places) for ref in found if ref.kind == "CustomResourceDefinition"}
-    # Who uses one kind of a group watches the others, too.
-    groups = {ref: ref.name.partition(".")[2] for ref in why}
-    used = {groups[ref] for ref in why if why[ref]}
-    kept = [ref for ref in why if groups[ref] in used]
-    said += [f"kept: {ref}: {why[ref] or 'others use kinds of its group'}" for ref in kept]
-    found = [ref for ref in found if ref not in kept]
-    delete(api, found)
-    return [str(ref) for ref in sorted(found, key=lambda ref: -ref.rank)] + said
+    labelled = [ref for api_version, kind in CLUSTER_KINDS for ref in list_labelled(api_version, kind)]
+    reasons = {
+        ref: _find_foreign_use(api, ref, namespaces) for ref in labelled if ref.kind == "CustomResourceDefinition"
+    }
+    # A program that uses one kind of a group also watches the group's other kinds.
+    groups = {ref: ref.name.partition(".")[2] for ref in reasons}
+    used = {groups[ref] for ref in reasons if reasons[ref]}
+    spared = [ref for ref in reasons if groups[ref] in used]
+    remarks += [f"kept: {ref}: {reasons[ref] or 'others use kinds of its group'}" for ref in spared]
+    labelled = [ref for ref in labelled if ref not in spared]
+    delete(api, labelled)
+    return [str(ref) for ref in sorted(labelled, key=lambda ref: -ref.rank)] + remarks
 
 
-def _of_others(api: Api, definition: Reference, places: Sequence[str]) -> str:
-    """Why a kind that the lab added must stay for its objects' sake; empty if it need not."""
+def _find_foreign_use(api: Api, definition: Reference, namespaces: Sequence[str]) -> str:
+    """Return why a kind that the lab added must stay for the sake of foreign objects; empty if it need not."""
     spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
     if spec is None:
         return ""
-    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    version = next(version["name"] for version in spec["versions"] if version["storage"])
     try:
         listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
     except DeniedError:
         return "whether objects of others would go with it cannot be seen"
-    count = sum(not is_ours(obj) and obj["metadata"].get("namespace") not in places for obj in listed)
+    count = sum(not is_ours(obj) and obj["metadata"].get("namespace") not in namespaces for obj in listed)
     return f"{count} objects of others would go with it" if count else ""
 
 
-def _namespace(name: str) -> Reference:
+def _namespace_ref(name: str) -> Reference:
     return Reference("v1", "Namespace", "", name)
 
 
-def is_ours(found: Mapping[str, Any] | None) -> bool:
-    """There, and with the lab's label."""
-    return found is not None and RUN_LABEL in (found["metadata"].get("labels") or {})
+def is_ours(obj: Mapping[str, Any] | None) -> bool:
+    """Return whether an object exists (None: it does not) and has the lab's label."""
+    return obj is not None and RUN_LABEL in (obj["metadata"].get("labels") or {})
 
 
 def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = None) -> None:
-    """Make it the lab's: created with RUN_LABEL if it is not there.
+    """Make sure that a namespace is the lab's: create it with RUN_LABEL if it does not exist.
 
-    UsageError when somebody else's is there; MeasuringError when one of ours does not end. A namespace that is already
-    ours is left as it is.
+    A namespace that is already the lab's stays unchanged.
+
+    Args:
+        api: The cluster.
+        name: The name of the namespace.
+        run: The run that the label of a new namespace names.
+        rendered: The object to create; None means a namespace with the label only.
+
+    Raises:
+        UsageError: The namespace belongs to somebody else.
+        MeasuringError: The lab's namespace is being deleted and does not end.
+
     """
     deadline = time.monotonic() + TERMINATING_S
-    made: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {RUN_LABEL: run}}}
+    plain: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {RUN_LABEL: run}}}
     while True:
-        found = api.get("v1", "Namespace", name)
-        if found is None:
+        namespace = api.get("v1", "Namespace", name)
+        if namespace is None:
             try:
-                api.create(rendered or made)
+                api.create(rendered or plain)
             except ConflictError:
                 continue  # another lab was faster: look again
             return
-        refuse_foreign(api, found)
-        if "deletionTimestamp" not in found["metadata"]:
+        refuse_foreign(api, namespace)
+        if "deletionTimestamp" not in namespace["metadata"]:
             return
         if time.monotonic() > deadline:
-            raise MeasuringError(f"{api.place}: Namespace {name}", *stuck(found))
+            raise MeasuringError(f"{api.place}: Namespace {name}", *stuck(namespace))
         time.sleep(0.2)
 
 
-def refuse_foreign(api: Api, found: Object) -> None:
-    """UsageError unless the object carries the lab's label: says whose it seems to be."""
-    if is_ours(found):
+def refuse_foreign(api: Api, obj: Object) -> None:
+    """Raise UsageError unless an object carries the lab's label; the message names its likely owner."""
+    if is_ours(obj):
         return
-    metadata = found["metadata"]
+    metadata = obj["metadata"]
     managers = [field.get("manager", "") for field in metadata.get("managedFields") or ()]
-    whose = f", made by {managers[0]}" if managers else ""
+    maker = f", made by {managers[0]}" if managers else ""
     since = metadata.get("creationTimestamp", "an unknown time")
-    fault = f"is not the lab's: there since {since}{whose}, without the label {RUN_LABEL}"
+    fault = f"is not the lab's: there since {since}{maker}, without the label {RUN_LABEL}"
     remedy = "use another cluster, or remove it if it is nobody's; the lab writes only to what it made"
-    raise UsageError(f"{api.place}: {found['kind']} {metadata['name']}", fault, remedy)
+    raise UsageError(f"{api.place}: {obj['kind']} {metadata['name']}", fault, remedy)
 
 
 def ensure_kinds(api: Api, run: str) -> list[str]:
-    """What variants need that Kubernetes does not have: added to a cluster that lacks them, left alone on one that has them.
+    """Add the kinds that variants need and Kubernetes does not have, and return those that were missing.
 
-    Which had to be added; then they carry its label. What the lab added before is brought up to date: an older one may not know a field that a
-    disturbance sets.
+    Added definitions carry the lab's label. A cluster's own definition stays unchanged. A definition that the lab added
+    before is updated: an older one may not know a field that a disruption sets.
     """
     added: list[str] = []
-    for each in flat(read_yaml(file, str(file)) for file in KINDS):
-        wanted: Object = {**each, "metadata": {**each["metadata"], "labels": {RUN_LABEL: run}}}
-        found = api.get(wanted["apiVersion"], wanted["kind"], wanted["metadata"]["name"])
-        if found is None:
+    for definition in flat(read_yaml(file, str(file)) for file in KINDS):
+        labelled: Object = {**definition, "metadata": {**definition["metadata"], "labels": {RUN_LABEL: run}}}
+        existing = api.get(labelled["apiVersion"], labelled["kind"], labelled["metadata"]["name"])
+        if existing is None:
             with suppress(ConflictError):  # somebody added it just now
-                api.create(wanted)
-                added.append(wanted["spec"]["names"]["kind"])
-        elif is_ours(found):
-            wanted["metadata"]["labels"] = {RUN_LABEL: found["metadata"]["labels"][RUN_LABEL]}
-            api.apply(wanted)
+                api.create(labelled)
+                added.append(labelled["spec"]["names"]["kind"])
+        elif is_ours(existing):
+            labelled["metadata"]["labels"] = {RUN_LABEL: existing["metadata"]["labels"][RUN_LABEL]}
+            api.apply(labelled)
     return added

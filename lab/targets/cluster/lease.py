@@ -1,7 +1,7 @@
-"""One lab per cluster: a Lease in CLIENT_NAMESPACE, renewed by a thread, taken over when nobody has renewed it.
+"""The lease that lets one lab at a time measure on a cluster: a Lease in CLIENT_NAMESPACE, renewed by a thread.
 
-Two machines' clocks differ, so that a lease looks stale is not believed at once: it must stand unchanged for longer than
-a living lab leaves it.
+Another lab takes the lease over when it has not been renewed. Because two machines' clocks differ, a lease that looks
+stale is not believed at once: it must stay unchanged for longer than a running lab leaves it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ DURATION_S = 60
 RENEWED_S, RETRIED_S = 15.0, 1.0
 WATCHED_S = 20.0
 LOST_S = 45.0
-"""Not renewed for so long, it is given up while it is still ours: measuring stops before another lab may begin."""
+"""The seconds without renewal after which the lease is given up, while it is still ours.
+
+So measuring stops before another lab may begin.
+"""
 
 
 def run_id() -> str:
-    """What this process is called on a cluster: its time and number."""
+    """Return the name of this process on a cluster: its start time and process number."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def holder(run: str) -> str:
-    """Who holds a lease, for people: user, machine and run."""
+    """Return the lease holder's name for people: user, machine and run."""
     return f"{getpass.getuser()}@{platform.node()} ({run})"
 
 
 class Lease:
-    """`holder` says who: user@machine and the run; two labs never have the same."""
+    """The lease on a cluster; its holder is user@machine and the run, so two labs never have the same."""
 
     def __init__(self, api: Api, holder: str) -> None:
         self._api, self._holder = api, holder
@@ -46,31 +49,36 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """UsageError: another lab holds it, who and until when. CLIENT_NAMESPACE must be there."""
-        seen = ""
+        """Take the lease and start to renew it. CLIENT_NAMESPACE must exist.
+
+        Raises:
+            UsageError: Another lab holds the lease; the message has its holder and when it expires.
+
+        """
+        watched_version = ""
         while self._thread is None:
-            found = self._get()
-            if found is not None and _holder(found) not in ("", self._holder):
-                spec, version = found["spec"], found["metadata"]["resourceVersion"]
+            lease = self._read()
+            if lease is not None and _holder(lease) not in ("", self._holder):
+                spec, version = lease["spec"], lease["metadata"]["resourceVersion"]
                 renewed = datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
                 left_s = spec.get("leaseDurationSeconds", 0) - (datetime.now(UTC) - renewed).total_seconds()
-                if left_s > 0 or seen not in ("", version):
+                if left_s > 0 or watched_version not in ("", version):
                     left_s = max(left_s, RENEWED_S)
                     until = datetime.now(UTC) + timedelta(seconds=left_s)
-                    fault = f"another lab measures there: {_holder(found)}, until {until:%H:%M:%S} UTC unless it renews"
+                    fault = f"another lab measures there: {_holder(lease)}, until {until:%H:%M:%S} UTC unless it renews"
                     remedy = f"wait until it has ended; if it has crashed, try again in {left_s:.0f} s"
                     raise UsageError(f"{self._api.place}: lease {LEASE}", fault, remedy)
-                if not seen:
-                    seen = version
+                if not watched_version:
+                    watched_version = version
                     self._ended.wait(WATCHED_S)
                     continue
-            with suppress(ConflictError):  # somebody was faster: look again
-                self._write(found)
+            with suppress(ConflictError):  # another lab was faster: look again
+                self._write(lease)
                 self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """LostError once it was lost: another lab may be measuring there now."""
+        """Raise LostError once the lease is lost: another lab may be measuring there now."""
         if not self._lost and self._age_s() > LOST_S:
             self._lost = f"not renewed for {LOST_S:.0f} s"  # the thread waits for an answer, or this machine slept
         if self._lost:
@@ -78,27 +86,33 @@ class Lease:
             raise LostError(f"{self._api.place}: lease {LEASE}", f"lost: {self._lost}", remedy)
 
     def release(self) -> None:
-        """Give it back, if it is still ours. Idempotent; never an error: it ends by itself in DURATION_S."""
+        """Give the lease back if it is still ours. Idempotent.
+
+        It raises no error, because the lease expires after DURATION_S seconds anyway.
+        """
         if self._thread is None:
             return
         self._ended.set()
         self._thread.join(5.0)
         self._thread = None
-        with suppress(LabError):  # the cluster is gone or somebody else has it: nothing of ours is left to give back
-            found = self._get()
-            if found is not None and _holder(found) == self._holder:
-                spec = found["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
-                self._api.replace(found | {"spec": spec})
+        with suppress(LabError):  # the cluster is gone or another lab holds the lease: nothing is left to give back
+            lease = self._read()
+            if lease is not None and _holder(lease) == self._holder:
+                spec = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}
+                self._api.replace(lease | {"spec": spec})
 
     def _keep(self) -> None:
-        """The thread: renews until it is lost, and writes down why. Raises nothing: a traceback would reach the user."""
+        """Renew the lease in the thread until it is lost, and store the reason.
+
+        It raises nothing, because a traceback of a thread would reach the user.
+        """
         while not self._lost and not self._ended.wait(RENEWED_S if self._age_s() < RENEWED_S else RETRIED_S):
             try:
-                found = self._get()
-                if found is None or _holder(found) == self._holder:
-                    self._write(found)
+                lease = self._read()
+                if lease is None or _holder(lease) == self._holder:
+                    self._write(lease)
                 else:
-                    self._lost = f"{_holder(found) or 'nobody'} holds it now"
+                    self._lost = f"{_holder(lease) or 'nobody'} holds it now"
             except ConflictError:
                 continue
             except LabError as error:
@@ -108,26 +122,32 @@ class Lease:
                 self._lost = f"{type(error).__name__}: {error}"
 
     def _age_s(self) -> float:
-        return _now() - self._renewed
+        return _read_clock() - self._renewed
 
-    def _get(self) -> Object | None:
+    def _read(self) -> Object | None:
         return self._api.get("coordination.k8s.io/v1", "Lease", LEASE, CLIENT_NAMESPACE)
 
-    def _write(self, found: Object | None) -> None:
-        """Ours from the moment at which this was begun. ConflictError when it has changed since `found`."""
-        began, now = _now(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    def _write(self, lease: Object | None) -> None:
+        """Create or renew the lease; it counts as ours from the moment at which this call began.
+
+        ConflictError when the lease has changed since it was read.
+        """
+        start_s, now = _read_clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
-        if found is None:
+        if lease is None:
             metadata = {"name": LEASE, "namespace": CLIENT_NAMESPACE, "labels": {RUN_LABEL: "lease"}}
-            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            self._api.create({**made, "spec": spec})
+            created = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            self._api.create({**created, "spec": spec})
         else:
-            self._api.replace(found | {"spec": spec})
-        self._renewed = began
+            self._api.replace(lease | {"spec": spec})
+        self._renewed = start_s
 
 
-def _now() -> float:
-    """Seconds that go on while the machine sleeps, where it has such a clock: another lab may begin meanwhile."""
+def _read_clock() -> float:
+    """Return the seconds of a clock that also counts while the machine sleeps, where there is one.
+
+    Another lab may begin while this machine sleeps.
+    """
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

@@ -1,6 +1,7 @@
-"""Rendered manifests → what is applied to a cluster. Pure but for certificates, which are made here (each once).
+"""The objects that are applied to a cluster, made from rendered manifests.
 
-Refuses nothing that the API server judges itself.
+The functions are pure, except that certificates are issued here (each once). Nothing is refused that the API server
+judges itself.
 """
 
 from __future__ import annotations
@@ -26,28 +27,31 @@ from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api
 from lab.targets.cluster.images import Images
 
 ON_CLUSTERS = "lab/on-clusters"
-"""Annotation of a base's Deployment: the component of manifests/clusters that is laid over the variant on a cluster."""
+"""The annotation of a base's Deployment that names the component of manifests/clusters to lay over the variant."""
 CLUSTERS = Path(__file__).parents[3] / "manifests" / "clusters"
 ORDER = (
     "Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "IngressClass",
     "ConfigMap", "Secret", "Service", "Ingress", "Route",
 )  # fmt: skip
-"""What must be there before what: any other kind comes after these, and WORKLOADS last. Removed in reverse."""
+"""The order in which kinds are applied: other kinds come after these, WORKLOADS last. Removal reverses the order."""
 WORKLOADS = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob", "Pod")
 ROLES: Sequence[Role] = ("proxy", "backend")
-"""Of a variant's pods; away from the generator, where there is a second node."""
+"""The roles of a variant's pods; they keep away from the generator where there is a second node."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 NO_BALANCER = "lab/none"
-"""loadBalancerClass of Services of type LoadBalancer: no cloud buys one, and their node ports are there all the same."""
+"""The loadBalancerClass of Services of type LoadBalancer: no cloud buys a balancer, and node ports exist anyway."""
 OWN = "ingress-lab"
-"""Of the variants' namespace, their IngressClass and its controller: what two systems on one API server must not share."""
+"""The name of the variants' namespace, their IngressClass and its controller.
+
+Two systems on one API server must not share it.
+"""
 DOMAIN = "lab.test"
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One object on the cluster; `namespace` is empty where the kind has none."""
+    """The identity of one object on the cluster; `namespace` is empty where the kind has none."""
 
     api_version: str
     kind: str
@@ -56,25 +60,29 @@ class Reference:
 
     @staticmethod
     def of(obj: Mapping[str, Any]) -> Reference:
+        """Return the reference to an object."""
         metadata = obj["metadata"]
         return Reference(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
     @property
     def rank(self) -> int:
-        """The smaller, the earlier it is applied and the later it is removed."""
+        """The position of the kind in the order: a smaller rank is applied earlier and removed later."""
         if self.kind in WORKLOADS:
             return len(ORDER) + 1
         return ORDER.index(self.kind) if self.kind in ORDER else len(ORDER)
 
     def __str__(self) -> str:
-        """`Deployment ingress-lab/proxy`."""
+        """Return the name for messages, such as `Deployment ingress-lab/proxy`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """As they are there: with what their objects say is to be laid over them. UsageError in kustomize's words."""
-    told = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flat(manifests)}
-    for name, obj in told.items():
+    """Return the manifests as a cluster gets them: with the components laid over them that their annotations name.
+
+    UsageError with kustomize's message when a component does not fit.
+    """
+    annotated = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flat(manifests)}
+    for name, obj in annotated.items():
         if name is not None:
             place = f"{obj['kind']}/{obj['metadata']['name']}: {ON_CLUSTERS}: {name}"
             try:
@@ -85,12 +93,12 @@ def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
 
 
 def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """The objects as they are on the left; on the right whatever is called `ingress-lab` is called otherwise."""
+    """Return the objects of one side of a pair: unchanged on the left, with `ingress-lab` renamed on the right."""
     return [dict(obj) if side == "left" else renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
 
 
 def renamed(value: Any, old: str, new: str) -> Any:
-    """With another word in the place of one, wherever an object says it."""
+    """Return a copy of an object in which one word is replaced by another, in all its strings but the keys."""
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
@@ -103,7 +111,7 @@ def renamed(value: Any, old: str, new: str) -> Any:
 
 
 def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The objects, those inside a List too."""
+    """Yield the objects; instead of a List, the objects inside it."""
     for obj in manifests:
         if obj["kind"] == "List":
             yield from flat(obj.get("items") or ())
@@ -112,11 +120,16 @@ def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, stamp: str) -> list[Object]:
-    """Copies, in the order in which they are applied.
+    """Return copies of the objects, completed for the cluster and in the order in which they are applied.
 
-    RUN_LABEL on every object and pod template, `stamp` on every pod template (another one, other pods), images
-    resolved, Secrets filled that ask for a certificate, Services of type LoadBalancer kept from any cloud's balancer,
-    proxies and backends away from the generator. UsageError for a certificate that cannot be made.
+    - Every object and pod template gets RUN_LABEL with the run's name.
+    - Every pod template gets the stamp: another stamp makes other pods.
+    - Images are resolved.
+    - Secrets that request a certificate are filled.
+    - Services of type LoadBalancer are kept from any cloud's balancer.
+    - Proxies and backends keep away from the generator.
+
+    UsageError for a certificate that cannot be made.
     """
     prepared = in_order(manifests)
     for obj in prepared:
@@ -132,23 +145,26 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
             for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
                 container["image"] = images.resolve(container["image"])
             if metadata["labels"].get(ROLE_LABEL) in ROLES:
-                _place(spec, metadata["labels"][ROLE_LABEL])
+                _set_affinity(spec, metadata["labels"][ROLE_LABEL])
         elif obj["kind"] == "Service" and obj["spec"].get("type") == "LoadBalancer":
             obj["spec"].setdefault("loadBalancerClass", NO_BALANCER)
     return prepared
 
 
 def in_order(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Copies of all objects, in the order in which they are applied; Secrets filled that ask for a certificate. UsageError for one that cannot be made."""
-    found = sorted((copy.deepcopy(dict(obj)) for obj in flat(manifests)), key=lambda obj: Reference.of(obj).rank)
-    for obj in found:
+    """Return copies of all objects in the order in which they are applied, with requested certificates filled in.
+
+    UsageError for a certificate that cannot be made.
+    """
+    objects = sorted((copy.deepcopy(dict(obj)) for obj in flat(manifests)), key=lambda obj: Reference.of(obj).rank)
+    for obj in objects:
         if obj["kind"] == "Secret":
             certify(obj)
-    return found
+    return objects
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
-    """UsageError for a kind that the cluster does not know."""
+    """Raise UsageError for a kind that the cluster does not know."""
     for obj in flat(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
@@ -156,7 +172,10 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
-    """The object that has `metadata` and `spec` of the pods; None for a kind that makes none. Of one that a controller makes a Deployment of, what it lays over that."""
+    """Return the part of an object that has the pods' `metadata` and `spec`; None for a kind that makes no pods.
+
+    Where a controller makes a Deployment of the object, it is the patch of that Deployment's template.
+    """
     match obj["kind"]:
         case "Pod":
             return dict(obj)
@@ -171,7 +190,10 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
 
 
 def made(obj: Mapping[str, Any]) -> Reference | None:
-    """The workload that makes an object's pods: itself, or the Deployment that a controller makes of it; None where it makes none."""
+    """Return the workload that makes an object's pods; None where the object leads to no pods.
+
+    The workload is the object itself, or the Deployment that a controller makes of it.
+    """
     ref = Reference.of(obj)
     name = at(obj, f"{MADE[ref.kind]}.name") if ref.kind in MADE else None
     if name is not None:
@@ -180,36 +202,42 @@ def made(obj: Mapping[str, Any]) -> Reference | None:
 
 
 def pod_spec(obj: Mapping[str, Any]) -> Object:
-    """Of the pods that an object with a role makes, or is."""
+    """Return the `spec` of the pods that an object with a role makes, or is."""
     template = pod_template(obj)
     assert template is not None
     return template["spec"]
 
 
 def headless(obj: Mapping[str, Any]) -> bool:
-    """A Service that has no address of its own: clients are told its pods'."""
+    """Return whether an object is a Service without an address: clients get the addresses of its pods."""
     return obj["kind"] == "Service" and obj["spec"].get("clusterIP") == "None"
 
 
 def role(obj: Mapping[str, Any]) -> str | None:
-    """Of the pods that the object makes, or is: the only rule for it. None where they have none."""
+    """Return the role of the pods that an object makes, or is; None where they have no role.
+
+    This is the only rule for roles.
+    """
     return pod_labels(obj).get(ROLE_LABEL)
 
 
 def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
-    """Empty for a kind that makes no pods."""
+    """Return the labels of an object's pods; empty for a kind that makes no pods."""
     return (pod_template(obj) or {}).get("metadata", {}).get("labels") or {}
 
 
 def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
-    """Seconds from the proxy's readiness until no load is due; 0 where the proxy has no such interval.
+    """Return the seconds from the proxy's readiness until it has finished its second load of the configuration.
 
-    A router that has one loads its first configuration as soon as it has seen every Route, and handles what arrives meanwhile (the
-    same Routes again, the backend's endpoints when they are ready) in one more load, a reload interval later. That one
-    closes idle keep-alive connections, which a generator counts as errors. Seen with openshift/router release-4.22: with
-    5 s, 15 s and 120 s exactly two loads, and a backend that was not ready at the first is not answered for until the second.
+    The result is 0 where the proxy has no reload interval. A router that has one loads its first configuration as soon
+    as it has seen every Route. What arrives meanwhile (the same Routes again, the backend's endpoints when they are
+    ready) it handles in one more load, a reload interval later. That load closes idle keep-alive connections, which a
+    generator counts as errors.
+
+    Seen with openshift/router release-4.22: with 5 s, 15 s and 120 s there were exactly two loads. Requests to a backend
+    that was not ready at the first load fail until the second.
     """
-    found = [
+    intervals_s = [
         seconds
         for obj in manifests
         if role(obj) == "proxy"
@@ -217,7 +245,7 @@ def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
         for item in container.get("env", [])
         if item["name"] in INTERVALS and (seconds := quantities.seconds(str(item.get("value", "")))) is not None
     ]
-    return max(found) + 1.0 if found else 0.0  # one second for a load itself
+    return max(intervals_s) + 1.0 if intervals_s else 0.0  # one second for a load itself
 
 
 def _label(holder: Object, run: str) -> None:
@@ -225,39 +253,56 @@ def _label(holder: Object, run: str) -> None:
     metadata["labels"] = (metadata.get("labels") or {}) | {RUN_LABEL: run}
 
 
-def _place(spec: Object, role: str) -> None:
-    """Where a node is marked for the role, there; not beside the generator, nor proxy beside backend, if nodes allow."""
+def _set_affinity(spec: Object, role: str) -> None:
+    """Prefer nodes that are marked for the role, without the generator and without the other role's pods."""
 
-    def beside(role: str, **where: Any) -> Object:
-        return {"labelSelector": {"matchLabels": {ROLE_LABEL: role}}, "topologyKey": "kubernetes.io/hostname", **where}
+    def near(role: str, **options: Any) -> Object:
+        return {
+            "labelSelector": {"matchLabels": {ROLE_LABEL: role}},
+            "topologyKey": "kubernetes.io/hostname",
+            **options,
+        }
 
     affinity = spec.setdefault("affinity", {})
     marked = {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": [role]}]}
     affinity.setdefault("nodeAffinity", {}).setdefault(PREFERRED, []).append({"weight": 100, "preference": marked})
     affinity.setdefault("podAntiAffinity", {}).setdefault(PREFERRED, []).extend(
         [
-            {"weight": 100, "podAffinityTerm": beside("generator", namespaces=[CLIENT_NAMESPACE])},
-            {"weight": 50, "podAffinityTerm": beside(_OTHER[role])},
+            {"weight": 100, "podAffinityTerm": near("generator", namespaces=[CLIENT_NAMESPACE])},
+            {"weight": 50, "podAffinityTerm": near(_OTHER[role])},
         ]
     )
 
 
 def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
-    """Pods of a role go where the other side's are, so that both have the same machine's noise. `nodes`: role → nodes that have some."""
+    """Bind the pods of each role to the node of the other side's pods, so that both have the same machine's noise.
+
+    A role whose pods on the other side are spread over several nodes is not bound.
+
+    Args:
+        manifests: The objects; they are changed.
+        nodes: The nodes where the other side has pods, by role.
+
+    """
     for obj in manifests:
-        if len(where := set(nodes.get(role(obj) or "", ()))) == 1:
+        if len(role_nodes := set(nodes.get(role(obj) or "", ()))) == 1:
             spec = pod_spec(obj)
-            spec["nodeSelector"] = (spec.get("nodeSelector") or {}) | {"kubernetes.io/hostname": where.pop()}
+            spec["nodeSelector"] = (spec.get("nodeSelector") or {}) | {"kubernetes.io/hostname": role_nodes.pop()}
 
 
 def certify(secret: Object) -> None:
-    """Fill in the certificate that its annotations ask for, if they do. UsageError for one that cannot be made, and a key that it does not fill."""
+    """Fill the certificate into a Secret whose annotations request one.
+
+    Raises:
+        UsageError: The certificate cannot be made, or the Secret has an empty key that is no part of a certificate.
+
+    """
     metadata = secret["metadata"]
     place = f"Secret {metadata.get('namespace', '')}/{metadata['name']}"
     request = certificates.requested(place, metadata.get("annotations") or {})
     if request is not None:
-        made = {key: base64.b64encode(text.encode()).decode() for key, text in certificates.issue(request).items()}
+        parts = {key: base64.b64encode(text.encode()).decode() for key, text in certificates.issue(request).items()}
         for key, value in (secret.get("data") or {}).items():
             if not value:
-                refuse_unknown(key, made, f"{place}: data", f"'{key}' is empty, and no part of a certificate")
-        secret["data"] = (secret.get("data") or {}) | made
+                refuse_unknown(key, parts, f"{place}: data", f"'{key}' is empty, and no part of a certificate")
+        secret["data"] = (secret.get("data") or {}) | parts

@@ -1,4 +1,6 @@
-"""What the API server says of a pod (or node): its conditions, its first container, and of one that did not come up its events and the end of
+"""Readers of what the API server reports about a pod or node, and an explanation for one that did not come up.
+
+The reports are conditions and the state of the first container. The explanation is the object's events and the end of
 its containers' logs.
 """
 
@@ -12,41 +14,50 @@ from lab.targets.cluster.api import Api
 
 EVENTS = 6
 LOG = "log of "
-"""Begins a line that is of a container's log."""
+"""The beginning of a line that comes from a container's log."""
 LOG_LINES = 5
 LINE = 300
-"""Characters of a line that are shown; the end says more than the middle."""
+"""The characters that are shown of a line: its first third and its end, which matters more than the middle."""
 
 
 def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """By their types, as they are: `status`, and where there is one `reason`, `message`. Empty where nothing is said yet."""
+    """Return an object's conditions by type, unchanged: `status`, and `reason` and `message` where it has them.
+
+    The result is empty where nothing is reported yet.
+    """
     return {item["type"]: item for item in obj.get("status", {}).get("conditions") or ()}
 
 
 def ready(obj: Mapping[str, Any]) -> bool:
-    """Ready, and not being deleted."""
+    """Return whether the object is ready and is not being deleted."""
     return "deletionTimestamp" not in obj["metadata"] and conditions(obj).get("Ready", {}).get("status") == "True"
 
 
 def container_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of its first container, the lab's own; empty where nothing is said yet."""
+    """Return the status of a pod's first container, which is the lab's; empty where nothing is reported yet."""
     first = pod["spec"]["containers"][0]["name"]
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return next((item for item in statuses if item["name"] == first), {})
 
 
 def container_id(pod: Mapping[str, Any]) -> str:
-    """Of its first container; empty while it has none."""
+    """Return the ID of a pod's first container; empty while it has none."""
     return container_status(pod).get("containerID") or ""
 
 
 def running(pod: Mapping[str, Any]) -> bool:
-    """Its first container runs now."""
+    """Return whether a pod's first container runs now."""
     return "running" in (container_status(pod).get("state") or {})
 
 
 def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
-    """LostError unless the pod (None = there is none) runs and is to go on running."""
+    """Raise LostError unless the pod runs and is not being deleted.
+
+    Args:
+        place: The pod's name for the error.
+        pod: The pod; None means that there is none.
+
+    """
     remedy = "`--resume` goes on when the cluster is well again"
     if pod is None:
         raise LostError(place, "is gone", remedy)
@@ -57,37 +68,44 @@ def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
 
 
 def reasoned(reason: str | None, message: str | None) -> str:
-    """`reason: message`, on one line."""
+    """Return `reason: message` on one line, or the part that is not empty."""
     return ": ".join(filter(None, (reason, " ".join((message or "").split()))))
 
 
 def exited(terminated: Mapping[str, Any]) -> str:
-    """`exited with 1 (Error)`, `exited with 137 (OOMKilled): message`."""
+    """Return how a container ended: `exited with 1 (Error)`, `exited with 137 (OOMKilled): message`."""
     reason, message = terminated.get("reason"), terminated.get("message")
-    words = f"exited with {terminated.get('exitCode', '?')}" + (f" ({reason})" if reason else "")
-    return _short(f"{words}: {message}" if message else words)
+    text = f"exited with {terminated.get('exitCode', '?')}" + (f" ({reason})" if reason else "")
+    return _shorten(f"{text}: {message}" if message else text)
 
 
 def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
-    """Its latest events, the newest last, and of a pod the log of each container that is not ready.
+    """Return an object's latest events, the newest last, and the log of each of its containers that is not ready.
 
-    `event FailedScheduling (3×): 0/1 nodes …`. What cannot be had is said.
+    An event looks like `event FailedScheduling (3×): 0/1 nodes …`. Where events or a log cannot be read, a line gives
+    the reason.
     """
     metadata, status = obj["metadata"], obj.get("status", {})
 
     def events() -> list[str]:
-        def last(event: Mapping[str, Any]) -> Mapping[str, Any]:
+        def merge_series(event: Mapping[str, Any]) -> Mapping[str, Any]:
             return {**event, **(event.get("series") or {})}
 
         listed = api.list("v1", "Event", metadata.get("namespace", "default"))
-        # A kubelet names its node in the place of the node's uid.
-        ours = [
-            last(one) for one in listed if one["involvedObject"].get("uid") in (metadata.get("uid"), metadata["name"])
+        # In an event about a node, the kubelet gives the node's name instead of its uid.
+        matches = [
+            merge_series(event)
+            for event in listed
+            if event["involvedObject"].get("uid") in (metadata.get("uid"), metadata["name"])
         ]
-        ours.sort(key=lambda one: one.get("lastObservedTime") or one.get("lastTimestamp") or one.get("eventTime") or "")
+        matches.sort(
+            key=lambda event: (
+                event.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
+            )
+        )
         return [
-            f"event {one.get('reason', '?')}{f' ({times}×)' if (times := one.get('count') or 1) > 1 else ''}: {one.get('message', '')}"
-            for one in ours[-EVENTS:]
+            f"event {event.get('reason', '?')}{f' ({times}×)' if (times := event.get('count') or 1) > 1 else ''}: {event.get('message', '')}"
+            for event in matches[-EVENTS:]
         ]
 
     def log(container: Mapping[str, Any]) -> list[str]:
@@ -97,24 +115,27 @@ def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
             text = api.log(*place, LOG_LINES, previous=True)
         return [f"{LOG}{container['name']}: {line}" for line in text.splitlines() if line.strip()]
 
-    found = or_why("events", events)
+    explanation = or_why("events", events)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        done = (container.get("state") or {}).get("terminated") or {}
-        if not container.get("ready") and done.get("exitCode") != 0:
-            found += or_why(f"{LOG}{container['name']}", lambda one=container: log(one))
-    return list(map(_short, found))
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        if not container.get("ready") and terminated.get("exitCode") != 0:
+            explanation += or_why(f"{LOG}{container['name']}", lambda container=container: log(container))
+    return list(map(_shorten, explanation))
 
 
-def or_why(what: str, ask: Callable[[], list[str]]) -> list[str]:
-    """The lines that are asked for, or one that says why they cannot be had: what they explain is the fault to tell."""
+def or_why(title: str, ask: Callable[[], list[str]]) -> list[str]:
+    """Return the lines that `ask` returns, or one line with the reason why they cannot be had.
+
+    They only explain another fault, so an error of their own must not hide it; only LostError comes out.
+    """
     try:
         return ask()
     except LostError:
         raise
     except LabError as error:
-        return [f"{what}: {error.fault}"]
+        return [f"{title}: {error.fault}"]
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= LINE else f"{line[: LINE // 3]} … {line[-LINE // 3 * 2 :]}"

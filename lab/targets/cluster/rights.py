@@ -1,6 +1,7 @@
-"""What the lab does on a cluster, as rights: (verb, group, resource, namespace).
+"""The rights that the lab needs on a cluster: (verb, group, resource, namespace).
 
-`up remote` asks beforehand which of them you have. A run asks nothing: what you may not, the API server's 403 says in its own words.
+`up remote` checks beforehand which of them you have. A run checks nothing: where a right is missing, the API server's
+403 names it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from lab.targets.cluster.api import CLIENT_NAMESPACE
 
 NAMESPACE = "ingress-lab"
-"""Of every variant, as `manifests/` has it."""
+"""The namespace of every variant, as `manifests/` names it."""
 Right = tuple[str, str, str, str | None]
 VERBS = ("create", "get", "list", "patch", "delete")
 EVERY_RUN: tuple[Right, ...] = (
@@ -25,12 +26,18 @@ EVERY_RUN: tuple[Right, ...] = (
     ("create", "", "pods/exec", NAMESPACE),
     ("get", "", "pods/log", NAMESPACE),
 )
-"""A websocket is opened by GET: a port-forward by one needs `get` [lab.targets.cluster.entrypoint], from Kubernetes 1.35 `create`, too."""
+"""The rights that every run needs.
+
+A websocket is opened by GET, so a port-forward over one needs `get` [lab.targets.cluster.entrypoint]; from Kubernetes
+1.35 it needs `create` as well.
+"""
 KINDS: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
-"""To add the kinds that Kubernetes does not have."""
+"""The right to add the kinds that Kubernetes does not have."""
 SOME_RUNS: dict[str, tuple[Right, ...]] = {
     "pairs": tuple(
-        (verb, group, what, f"{NAMESPACE}-right") for verb, group, what, where in EVERY_RUN if where == NAMESPACE
+        (verb, group, resource, f"{NAMESPACE}-right")
+        for verb, group, resource, namespace in EVERY_RUN
+        if namespace == NAMESPACE
     ),
     "disturbances": (
         *((verb, "", "events", NAMESPACE) for verb in ("list", "watch")),
@@ -43,8 +50,8 @@ SOME_RUNS: dict[str, tuple[Right, ...]] = {
     ),
     "points of many generators": (
         *((verb, "k6.io", "testruns", CLIENT_NAMESPACE) for verb in ("create", "get", "list", "delete")),
-        *(("deletecollection", *what, CLIENT_NAMESPACE) for what in (("batch", "jobs"), ("", "pods"))),
+        *(("deletecollection", *resource, CLIENT_NAMESPACE) for resource in (("batch", "jobs"), ("", "pods"))),
         ("get", "", "pods/log", CLIENT_NAMESPACE),
     ),
 }
-"""What needs them → those beside EVERY_RUN."""
+"""The rights that only some runs need, in addition to EVERY_RUN, by what needs them."""

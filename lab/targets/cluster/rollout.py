@@ -1,7 +1,8 @@
-"""Is what was applied ready, and if not, why: pods, their containers' states, their events and last words.
+"""The wait until applied objects are ready, and the reason where they are not.
 
-Refuses to wait for what will not come right by itself (an image that is not there); gives what may (no room on the
-nodes yet, a Route not admitted yet) PATIENCE_S.
+The reason comes from pods, their containers' states, their events and the end of their logs. A fault that waiting does
+not mend (an image that does not exist) ends the wait at once. A fault that may pass (no room on the nodes yet, a Route
+that is not admitted yet) ends it after PATIENCE_S seconds.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ POLL_S = 0.2
 ROUTES_POLL_S = 0.5
 PATIENCE_S = 10.0
 MAKING_S = 20.0
-"""For a controller that is up to make a workload: 1 to 3 s are usual."""
+"""The seconds in which a controller that is up must make a workload: 1 to 3 s are usual."""
 CRASHES = 3
 NODE_REFUSES = "refused by the node"
-"""What manifests/clusters/node-tuning/tune.sh says at last of a setting that the node does not take."""
+"""The last words of manifests/clusters/node-tuning/tune.sh about a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
 RETRIED = {"CrashLoopBackOff", "RunContainerError"}
-"""The kubelet tries again: it may only have been faster than what it needs, or the container runtime too busy to start it."""
+"""The reasons after which the kubelet tries again.
+
+The container may only have been faster than what it needs, or the container runtime too busy to start it.
+"""
 FATAL: Mapping[str, str] = {
     "ErrImagePull": IMAGES,
     "ImagePullBackOff": IMAGES,
@@ -38,13 +42,16 @@ FATAL: Mapping[str, str] = {
     "CreateContainerError": "correct what it names in the manifests",
     "RunContainerError": "correct what it names in the manifests; has the image that program?",
 }
-"""Reason of a waiting container, or of a failed pod → remedy."""
+"""The remedy for each reason of a waiting container, or of a failed pod."""
 GONE = ("is gone", "who removed it?")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why something is not ready. `final`: waiting longer does not help, once it has been so for `patience_s`."""
+    """The reason why something is not ready.
+
+    `final`: waiting longer does not help, once the fault has lasted for `patience_s` seconds.
+    """
 
     place: str
     words: str
@@ -52,164 +59,197 @@ class Fault:
     final: bool = False
     patience_s: float = 0.0
     refused: bool = False
-    """A program does not take what it is told: it ends whenever it is started, or does not make what it is to make."""
+    """The refusal of a program: it ends whenever it is started, or does not make what it is configured to make."""
     about: Mapping[str, Any] | None = None
-    """The object as it was found; None where there is none."""
+    """The object in its last state; None where it does not exist."""
     image: str = ""
-    """Of the container."""
+    """The image of the container."""
 
 
 def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
-    """Until every Deployment, DaemonSet, StatefulSet and Pod is ready, those that a controller makes of an object, too, and every Route
-    admitted; `deadline` of time.monotonic().
+    """Wait until every Deployment, DaemonSet, StatefulSet and Pod is ready and every Route admitted.
 
-    MeasuringError that names the object, its condition and the container's state; its remedy has events and log.
+    Workloads that a controller makes of one of the objects count, too.
+
+    Args:
+        api: The cluster.
+        objects: The objects that were applied.
+        deadline: The last moment, by time.monotonic().
+
+    Raises:
+        MeasuringError: An object is not ready. The message has the object, its condition and the container's state; the
+            remedy has events and log.
+
     """
-    wanted = list(objects)
-    refs = [Reference.of(obj) for obj in wanted]
-    to_come = {ref for obj in wanted if (ref := made(obj)) is not None} - set(refs)
-    _wait(api, deadline, POLL_S, lambda: _workload_faults(api, [*refs, *to_come], to_come))
-    _wait(api, deadline, ROUTES_POLL_S, lambda: _route_faults(api, refs))
+    applied = list(objects)
+    refs = [Reference.of(obj) for obj in applied]
+    expected = {ref for obj in applied if (ref := made(obj)) is not None} - set(refs)
+    _wait_without_faults(api, deadline, POLL_S, lambda: _find_workload_faults(api, [*refs, *expected], expected))
+    _wait_without_faults(api, deadline, ROUTES_POLL_S, lambda: _find_route_faults(api, refs))
 
 
-def _wait(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Fault]]) -> None:
+def _wait_without_faults(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Fault]]) -> None:
+    """Call `look` until it returns no faults; raise the error of a final one, or of the main one at the deadline."""
     since: dict[tuple[str, str], float] = {}
     while faults := look():
         now = time.monotonic()
         since = {(fault.place, fault.words): since.get((fault.place, fault.words), now) for fault in faults}
         for fault in faults:
             if fault.final and now - since[fault.place, fault.words] >= fault.patience_s:
-                raise _error(api, fault, "")
+                raise _build_error(api, fault, "")
         if now > deadline:
-            # A pod says more than the Deployment that waits for it.
+            # A pod explains more than the Deployment that waits for it.
             faults.sort(key=lambda fault: (not fault.final, fault.about is None or fault.about["kind"] != "Pod"))
-            raise _error(api, faults[0], "not in time: ")
+            raise _build_error(api, faults[0], "not in time: ")
         time.sleep(max(0.0, min(poll_s, deadline - now)))
 
 
-def _error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
-    """ImageError for an image that cannot be had, StartError for a program that does not take what it is told, NodeRefusesError where
-    that is the node itself.
+def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
+    """Return the error for a fault, with events and log.
+
+    It is an ImageError for an image that cannot be had, a StartError for a program that refuses its configuration, and
+    a NodeRefusesError where the node itself refuses a setting.
     """
-    said = lines(api, fault.about) if fault.about else []
-    log = [line for line in said if line.startswith(LOG)]
-    place, words = f"{api.place}: {fault.place}", prefix + fault.words
-    remedy = "\n  ".join(filter(None, (fault.remedy, *said))) or "nothing else is known of it"
+    explanation = lines(api, fault.about) if fault.about else []
+    log = [line for line in explanation if line.startswith(LOG)]
+    place, message = f"{api.place}: {fault.place}", prefix + fault.words
+    remedy = "\n  ".join(filter(None, (fault.remedy, *explanation))) or "nothing else is known of it"
     if fault.remedy == IMAGES:
-        return ImageError(fault.image, place, words, remedy)
+        return ImageError(fault.image, place, message, remedy)
     if not fault.refused:
-        return MeasuringError(place, words, remedy)
+        return MeasuringError(place, message, remedy)
     if any(line.endswith(NODE_REFUSES) for line in log):
         return NodeRefusesError(place, "; ".join(line.removeprefix(LOG) for line in log), remedy)
-    return StartError(place, "; ".join([words, *log[-1:]]), remedy)
+    return StartError(place, "; ".join([message, *log[-1:]]), remedy)
 
 
-def _workload_faults(api: Api, refs: Sequence[Reference], to_come: Collection[Reference]) -> list[Fault]:
-    """Of the workloads, then of the pods of those that are not ready. `to_come`: those that a controller is to make."""
+def _find_workload_faults(api: Api, refs: Sequence[Reference], expected: Collection[Reference]) -> list[Fault]:
+    """Return the faults of the workloads, then those of the pods in the namespaces of workloads that are not ready.
+
+    Args:
+        api: The cluster.
+        refs: All objects, the expected workloads included.
+        expected: The workloads that a controller is to make.
+
+    """
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
-    found = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
-    unmade = [ref for ref in to_come if found[ref] is None]
+    objs = {ref: api.get(ref.api_version, ref.kind, ref.name, ref.namespace) for ref in workloads}
+    unmade = [ref for ref in expected if objs[ref] is None]
     faults = {
-        ref: fault for ref, obj in found.items() if ref not in unmade and (fault := _unready(ref, obj)) is not None
+        ref: fault for ref, obj in objs.items() if ref not in unmade and (fault := _find_fault(ref, obj)) is not None
     }
-    faults |= {ref: _unmade(api, ref, up=not faults) for ref in unmade}
-    places = sorted({ref.namespace for ref in faults})
-    pods = [pod for namespace in places for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
+    faults |= {ref: _explain_unmade(api, ref, up=not faults) for ref in unmade}
+    namespaces = sorted({ref.namespace for ref in faults})
+    pods = [pod for namespace in namespaces for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
     return [*faults.values(), *filter(None, map(pod_fault, pods))]
 
 
-def _place(ref: Reference) -> str:
+def _format_place(ref: Reference) -> str:
     return f"{ref.kind.lower()} {ref.namespace}/{ref.name}"
 
 
-def _unmade(api: Api, ref: Reference, up: bool) -> Fault:
-    """In the words in which its Gateway's conditions, if any, tell why. `up`: its controller, and all else; then it refuses what it is told."""
+def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
+    """Return the fault of a workload that its controller has not made, with the failing conditions of its Gateways.
+
+    Args:
+        api: The cluster.
+        ref: The workload.
+        up: Whether the controller and everything else is ready; then the controller refuses its configuration.
+
+    """
     gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
-    failing = [one for gateway in gateways for one in conditions(gateway).values() if one.get("status") == "False"]
-    said = "".join(f"; {reasoned(one.get('reason'), one.get('message'))}" for one in failing)
+    failing = [
+        condition
+        for gateway in gateways
+        for condition in conditions(gateway).values()
+        if condition.get("status") == "False"
+    ]
+    reasons = "".join(f"; {reasoned(condition.get('reason'), condition.get('message'))}" for condition in failing)
     remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
-    words = f"its controller {'has not made it' if up else 'is not up'}{said}"  # other words: its patience begins then
-    return Fault(_place(ref), words, remedy, final=up, patience_s=MAKING_S, refused=True)
+    message = f"its controller {'has not made it' if up else 'is not up'}{reasons}"  # a new text restarts the patience
+    return Fault(_format_place(ref), message, remedy, final=up, patience_s=MAKING_S, refused=True)
 
 
-def _route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
-    """The first, and how many there are."""
+def _find_route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
+    """Return the first Route's fault in a list, with the number of Routes that have one; empty without any."""
     routes = [ref for ref in refs if ref.kind == "Route"]
-    places = sorted({(ref.api_version, ref.namespace) for ref in routes})
-    listed = [obj for version, namespace in places for obj in api.list(version, "Route", namespace, RUN_LABEL)]
-    found = {Reference.of(obj): obj for obj in listed}
+    sources = sorted({(ref.api_version, ref.namespace) for ref in routes})
+    listed = [obj for version, namespace in sources for obj in api.list(version, "Route", namespace, RUN_LABEL)]
+    by_ref = {Reference.of(obj): obj for obj in listed}
     faults: list[Fault] = []
     for ref in routes:
-        place, ingresses = _place(ref), found.get(ref, {}).get("status", {}).get("ingress") or ()
-        conditions = (one for ingress in ingresses for one in ingress.get("conditions") or ())
-        said = [one for one in conditions if one.get("type") == "Admitted"]
-        if ref not in found:
+        place, ingresses = _format_place(ref), by_ref.get(ref, {}).get("status", {}).get("ingress") or ()
+        conditions = (condition for ingress in ingresses for condition in ingress.get("conditions") or ())
+        admitted = [condition for condition in conditions if condition.get("type") == "Admitted"]
+        if ref not in by_ref:
             faults.append(Fault(place, *GONE, final=True))
-        elif not said:
-            words = "not admitted yet: no router has said anything"
-            faults.append(Fault(place, words, "the router's log says what it does"))
-        elif not any(one["status"] == "True" for one in said):
-            words = f"not admitted: {reasoned(said[0].get('reason'), said[0].get('message'))}"
-            faults.append(Fault(place, words, "correct what it names", final=True, patience_s=PATIENCE_S))
+        elif not admitted:
+            message = "not admitted yet: no router has said anything"
+            faults.append(Fault(place, message, "the router's log says what it does"))
+        elif not any(condition["status"] == "True" for condition in admitted):
+            message = f"not admitted: {reasoned(admitted[0].get('reason'), admitted[0].get('message'))}"
+            faults.append(Fault(place, message, "correct what it names", final=True, patience_s=PATIENCE_S))
     if len(faults) > 1 and not faults[0].final:
-        words = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
-        return [replace(faults[0], words=words)]
+        message = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
+        return [replace(faults[0], words=message)]
     return faults[:1]
 
 
-def _unready(ref: Reference, found: Object | None) -> Fault | None:
-    if found is None:
-        return Fault(_place(ref), *GONE, final=True)
+def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
+    """Return why a workload (None: it does not exist) is not ready; None when it is ready."""
+    if obj is None:
+        return Fault(_format_place(ref), *GONE, final=True)
     if ref.kind == "Pod":
-        return pod_fault(found)
-    known = Fault(_place(ref), "", about=found)
-    status, failure = found.get("status", {}), conditions(found).get("ReplicaFailure", {})
+        return pod_fault(obj)
+    blank = Fault(_format_place(ref), "", about=obj)
+    status, failure = obj.get("status", {}), conditions(obj).get("ReplicaFailure", {})
     if failure.get("status") == "True":
-        words = f"{failure.get('reason', 'ReplicaFailure')}: {failure.get('message', '')}"
-        return replace(known, words=words, remedy="correct what it names", final=True, patience_s=PATIENCE_S)
-    if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
-        words = "its controller has not looked at it yet"
-        return replace(known, words=words, remedy="is the controller manager up?")
-    if found["kind"] == "DaemonSet":
-        wanted = status.get("desiredNumberScheduled", 0)
+        message = f"{failure.get('reason', 'ReplicaFailure')}: {failure.get('message', '')}"
+        return replace(blank, words=message, remedy="correct what it names", final=True, patience_s=PATIENCE_S)
+    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+        message = "its controller has not looked at it yet"
+        return replace(blank, words=message, remedy="is the controller manager up?")
+    if obj["kind"] == "DaemonSet":
+        replicas = status.get("desiredNumberScheduled", 0)
         keys = {"made": "updatedNumberScheduled", "ready": "numberReady"}
-        if wanted == 0:
-            return replace(known, words="no node is its", remedy="see its nodeSelector and the nodes' labels")
+        if replicas == 0:
+            return replace(blank, words="no node is its", remedy="see its nodeSelector and the nodes' labels")
     else:
-        wanted = found["spec"].get("replicas", 1)
+        replicas = obj["spec"].get("replicas", 1)
         keys = {"made": "updatedReplicas", "ready": "readyReplicas", "there": "replicas"}
     counts = {name: status.get(key, 0) for name, key in keys.items()}
-    if all(count == wanted for count in counts.values()):
+    if all(count == replicas for count in counts.values()):
         return None
-    return replace(known, words=f"{wanted} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    return replace(blank, words=f"{replicas} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
 def pod_fault(pod: Object) -> Fault | None:
-    """None for a pod that is ready, is being deleted, or has done what it was to do."""
+    """Return why a pod is not ready; None for one that is ready, is being deleted, or has completed its work."""
     metadata, status = pod["metadata"], pod.get("status", {})
     if "deletionTimestamp" in metadata or ready(pod) or status.get("phase") == "Succeeded":
         return None
-    known = Fault(f"pod {metadata['namespace']}/{metadata['name']}", "", about=pod)
+    blank = Fault(f"pod {metadata['namespace']}/{metadata['name']}", "", about=pod)
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         remedy = FATAL.get(reason, "see its events")
-        return replace(known, words=reasoned(reason, status.get("message")), remedy=remedy, final=True)
+        return replace(blank, words=reasoned(reason, status.get("message")), remedy=remedy, final=True)
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
-        words = f"not scheduled: {reasoned(scheduled.get('reason', ''), scheduled.get('message'))}"
+        message = f"not scheduled: {reasoned(scheduled.get('reason', ''), scheduled.get('message'))}"
         remedy = "a node with room, or smaller requests"
-        return replace(known, words=words, remedy=remedy, final=True, patience_s=PATIENCE_S)
+        return replace(blank, words=message, remedy=remedy, final=True, patience_s=PATIENCE_S)
     faults = [
         fault
         for key, noun in (("initContainerStatuses", "init container"), ("containerStatuses", "container"))
         for container in status.get(key) or ()
-        if (fault := _container_fault(known, noun, container)) is not None
+        if (fault := _find_container_fault(blank, noun, container)) is not None
     ]
     # The first that is final; else the first: an init container holds up all after it.
-    return min(faults, key=lambda fault: not fault.final, default=replace(known, words="not started"))
+    return min(faults, key=lambda fault: not fault.final, default=replace(blank, words="not started"))
 
 
-def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
+def _find_container_fault(blank: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
+    """Return why a container is not ready, as a copy of its pod's `blank` fault; None when it is ready or done."""
     state, last = container.get("state") or {}, container.get("lastState") or {}
     waiting, ended, before = state.get("waiting"), state.get("terminated"), ""
     if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
@@ -221,14 +261,14 @@ def _container_fault(known: Fault, noun: str, container: Mapping[str, Any]) -> F
         reason = waiting.get("reason", "waiting")
         often = container.get("restartCount", 0) + 1 >= CRASHES
         crashed = often and reason == "CrashLoopBackOff"
-        words = f"{reasoned(reason, waiting.get('message'))}{before}"
+        message = f"{reasoned(reason, waiting.get('message'))}{before}"
         final = often if reason in RETRIED else reason in FATAL
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        words = exited(ended)
+        message = exited(ended)
     elif noun == "init container":
-        words = f"running{before}"
+        message = f"running{before}"
     else:
-        words, remedy = f"running, not ready{before}", "its readiness or startup probe does not succeed"
-    told = f"not ready: {noun} {container['name']}: {words}"
-    return replace(known, words=told, remedy=remedy, final=final, refused=crashed, image=container.get("image", ""))
+        message, remedy = f"running, not ready{before}", "its readiness or startup probe does not succeed"
+    text = f"not ready: {noun} {container['name']}: {message}"
+    return replace(blank, words=text, remedy=remedy, final=final, refused=crashed, image=container.get("image", ""))

@@ -1,11 +1,15 @@
-"""CPU, memory and counters of pods while a sample is measured: snapshots of each container at both ends and every second; and how full the
-machines under them were, and by how much of that was the lab's. A machine is a kernel: several nodes of kind see the same CPUs and are one.
+"""CPU, memory and counters of pods while a sample is measured, and how full the machines under them were.
 
-A role's CPU seconds are its containers' own cgroups', read first and last, so processes that come and go are all in them. Who else used the nodes is
-asked of `Others`. What the CPUs did and nobody claims is the cluster's own (its pods, kubelet, runtime, kernel; on kind the lab itself, too):
-`cluster/cpu_ms` among the counters, not held against a sample. On a node that is full a generator has nothing to spare, whoever filled it, and a
-proxy is only called full for work that is its own. Refuses to hide a pod that it lost: `<role>/lost_pods`; nothing is said of a machine whose
-container was lost before the end. When the generator's is lost, or looking itself failed, leaving the watch raises why.
+Each container has a snapshot at both ends and every second. A machine is a kernel: several nodes of kind see the same
+CPUs and are one machine.
+
+The CPU seconds of a role come from its containers' own cgroups, read first and last, so processes that come and go are
+all in them. `Others` reports who else used the nodes. CPU time that nobody claims is the cluster's own (its pods,
+kubelet, runtime, kernel; on kind the lab itself, too): the counter `cluster/cpu_ms`, which invalidates no sample. On a
+full node a generator has nothing to spare, no matter what fills it; a proxy is only called full for its own work.
+
+A lost pod is never hidden: `<role>/lost_pods` counts it. A machine whose container was lost before the end is not
+reported. When the generator's container is lost, or the look itself failed, leaving the watch raises the error.
 """
 
 from __future__ import annotations
@@ -32,16 +36,22 @@ from lab.targets.common.cgroup import CONTROLLERS
 from lab.targets.common.sampler import THREADED, CpuTimes, ProcessTimes, parse_cpus, parse_network, parse_sent, spans
 
 POD_STRIDE = 10_000_000
-"""Added to process numbers per further pod of a role: each pod counts from 1, and no kernel beyond 4,194,304."""
+"""The number added to process numbers per further pod of a role.
+
+Each pod counts from 1, and no kernel counts beyond 4,194,304.
+"""
 FEW_THREADS = 8
-"""So many are looked at every second, more only at both ends: each costs a shell 60 µs [measured: dash]."""
+"""The number of threads up to which they are looked at every second, and more only at both ends.
+
+Each thread costs a shell 60 µs [measured: dash].
+"""
 CONTROL = "control"
-"""Of a controller in a pod of its own: its CPU and memory are told, nothing else of it."""
-_TELLING = ("generator", "proxy", "backend", CONTROL)
+"""The role of a controller in a separate pod: its CPU and memory are reported, and nothing else of it."""
+_CPU_READER_ORDER = ("generator", "proxy", "backend", CONTROL)
 WORKING = 0.2
-"""Share of a CPU from which on a thread counts as one that serves: a controller's own are far below."""
+"""The share of a CPU from which on a thread counts as one that serves: a controller's own threads are far below."""
 MACHINE_STRIDE = 10_000
-"""Added to CPU numbers per further machine; those of the first, which is the proxy's, stay as they are."""
+"""The number added to CPU numbers per further machine; those of the first, the proxy's, stay unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +59,36 @@ class Place:
     """A container to look into."""
 
     role: str
-    """A `Role`, or CONTROL."""
+    """The container's `Role`, or CONTROL."""
     namespace: str
     pod: str
     node: str
     shell: Shell
     container_id: str = ""
-    """Tells a container that was restarted from the one before."""
+    """The ID that distinguishes a restarted container from the one before."""
 
     @property
     def key(self) -> tuple[str, str]:
+        """The identity of the container: its pod and its ID."""
         return self.pod, self.container_id
 
 
 @dataclass(slots=True)
 class ContainerSampler:
-    """`offset` is added to its process numbers; `tells_…` is what it is asked for others that see the same, too.
+    """The snapshots of one container during a sample.
 
-    `since_s`: of a container that came while a sample was made, when it was first looked at; all that it used until
-    then is of this sample. None = it was there before.
+    Attributes:
+        place: The container.
+        offset: The number that is added to its process numbers.
+        container: The properties of the container.
+        tells_cpus: Whether it reads the machine's CPUs, for all containers on the machine.
+        tells_network: Whether it reads the network's counters, for all containers in the network.
+        since_s: The time of the first look, for a container that came during the sample: all that it used until then
+            belongs to this sample. None = it existed before.
+        snapshots: The snapshots so far.
+        lost: The error that ended the looks.
+        ended: Whether `end` was called.
+
     """
 
     place: Place
@@ -79,18 +100,23 @@ class ContainerSampler:
     snapshots: list[Snapshot] = field(default_factory=list[Snapshot])
     lost: LabError | None = None
     ended: bool = False
-    _seconds: int = 0
-    _sure: int = 1
-    """So many of the snapshots were of this very container: it was there afterwards."""
+    _looks: int = 0
+    _confirmed: int = 1
+    """The number of snapshots that are surely of this container, because it still existed afterwards."""
 
     def look(self, when: When) -> None:
-        """LabError at the opening only: what is lost later is kept as `lost`, and not asked again.
+        """Take a snapshot, unless the container is lost or ended.
 
-        Between the ends a container of many processes is looked at every other second, a generator's threads always.
+        Between the ends a container with many processes is looked at every other second. A generator's threads are
+        always read.
+
+        Raises:
+            LabError: Only at the opening; later the error is stored as `lost`, and ends the looks.
+
         """
         if when == "meanwhile":
-            self._seconds += 1
-            if self._seconds % 2 == 0 and len(self.snapshots[-1].processes) > MANY:
+            self._looks += 1
+            if self._looks % 2 == 0 and len(self.snapshots[-1].processes) > MANY:
                 return
         if self.lost is not None or self.ended:
             return
@@ -113,248 +139,294 @@ class ContainerSampler:
             self.lost = error
 
     def end(self) -> None:
-        """Look for the last time: the container may end before the sample does."""
+        """Take the last snapshot, because the container may end before the sample does."""
         self.look("closing")
         self.ended = True
 
     def there(self) -> None:
-        """The container was seen by its ID, after the last snapshot: that was one of it."""
-        self._sure = len(self.snapshots)
+        """Record that the container still exists by its ID, so that all snapshots so far are of it."""
+        self._confirmed = len(self.snapshots)
 
     def restarted(self, error: LabError) -> None:
-        """Another container runs in its place: what was seen since it was last sure to be this one may be the other."""
-        del self.snapshots[self._sure :]
+        """Record that another container runs now, and drop the snapshots that may be of that one."""
+        del self.snapshots[self._confirmed :]
         self.lost = self.lost or error
 
     def used_s(self) -> float:
-        """CPU seconds of the container between the ends; of one that was lost, of the processes that were seen."""
+        """Return the container's CPU seconds between the ends; of a lost one, those of the processes that were seen."""
         late = self.since_s is not None
         if self.lost is None:
             path, version = self.container.usage_file, self.container.groups["cpuacct"].version
             start, end = (cgroup.used_s(version, self.snapshots[index].text(path)) for index in (0, -1))
             return max(0.0, end - (0.0 if late else start))
         began = {} if late else {pid: times.cpu_s for pid, times in self.snapshots[0].processes.items()}
-        ended = {pid: times.cpu_s for one in self.snapshots for pid, times in one.processes.items()}
+        ended = {pid: times.cpu_s for snap in self.snapshots for pid, times in snap.processes.items()}
         return sum(max(0.0, cpu_s - began.get(pid, 0.0)) for pid, cpu_s in ended.items())
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Of a usage table, on the machine's own clock: that an answer took its time does not matter."""
-        role, offset = self.place.role, self.offset
-        for one in self.snapshots:
-            at = (self.since_s or 0.0) + one.uptime_s - self.snapshots[0].uptime_s
-            sent = {min(one.processes, default=0): parse_sent(one.files.get(SENT, ()))}
-            for pid, times in one.processes.items():
-                yield at, role, offset + pid, None, *astuple(times), sent.get(pid)
-            threads = one.threads.items() if role in THREADED else ()
-            yield from ((at, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
+        """Yield the rows of a usage table.
 
-    def counts(self, at: Snapshot) -> dict[str, int]:
-        """`<role>/<count>` so far, of those limits that the container has, and of its network if it tells that."""
-        found: dict[str, int] = {}
+        Their times come from the machine's own clock, so that a slow answer does not matter.
+        """
+        role, offset = self.place.role, self.offset
+        for snap in self.snapshots:
+            t_s = (self.since_s or 0.0) + snap.uptime_s - self.snapshots[0].uptime_s
+            sent = {min(snap.processes, default=0): parse_sent(snap.files.get(SENT, ()))}
+            for pid, times in snap.processes.items():
+                yield t_s, role, offset + pid, None, *astuple(times), sent.get(pid)
+            threads = snap.threads.items() if role in THREADED else ()
+            yield from ((t_s, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
+
+    def counts(self, snap: Snapshot) -> dict[str, int]:
+        """Return the counts at a snapshot, by `<role>/<count>`.
+
+        They are the counts of the limits that the container has, and of its network if it reads those.
+        """
+        counts: dict[str, int] = {}
         for controller in CONTROLLERS:
             group = self.container.groups[controller]
-            limit = [at.text(path) for path in self.container.files(controller, cgroup.LIMIT_FILES)]
+            limit = [snap.text(path) for path in self.container.files(controller, cgroup.LIMIT_FILES)]
             if all(limit) and cgroup.limit(controller, " ".join(limit)) is not None:
-                found |= cgroup.counted(
-                    group.version, controller, lambda name, folder=group.folder: at.text(f"{folder}/{name}")
+                counts |= cgroup.counted(
+                    group.version, controller, lambda name, folder=group.folder: snap.text(f"{folder}/{name}")
                 )
         if self.tells_network:
-            found |= parse_network(*(at.files.get(path, ()) for path in NETWORK))
-        return {f"{self.place.role}/{name}": count for name, count in found.items() if name != "oom_kills"}
+            counts |= parse_network(*(snap.files.get(path, ()) for path in NETWORK))
+        return {f"{self.place.role}/{name}": count for name, count in counts.items() if name != "oom_kills"}
 
 
 def beside(
-    place: Place, container: Container, known: Sequence[ContainerSampler], since_s: float | None = None
+    place: Place, container: Container, existing: Sequence[ContainerSampler], since_s: float | None = None
 ) -> ContainerSampler:
-    """Of a container beside those that are known.
+    """Return the sampler of a container in addition to existing ones.
 
-    One container tells the CPUs of each machine, and of proxy and backend one the counters of each network.
+    One container of each machine reads the CPUs. One of the proxy's, and one of the backend's, containers in each
+    network reads its counters.
     """
-    same = [one.container for one in known if one.place.role == place.role]
+    of_role = [sampler.container for sampler in existing if sampler.place.role == place.role]
     shared = container.network and (container.boot_id, container.network) in {
-        (one.boot_id, one.network) for one in same
+        (other.boot_id, other.network) for other in of_role
     }
     return ContainerSampler(
         place,
-        POD_STRIDE * len(same),
+        POD_STRIDE * len(of_role),
         container,
-        tells_cpus=all(one.container.boot_id != container.boot_id for one in known),
+        tells_cpus=all(sampler.container.boot_id != container.boot_id for sampler in existing),
         tells_network=place.role not in ("generator", CONTROL) and not shared,
         since_s=since_s,
     )
 
 
 def samplers(places: Sequence[Place], containers: Sequence[Container]) -> list[ContainerSampler]:
-    """Proxies first. Of a machine the generator's tells the CPUs: what is lost with that one ends the sample anyway."""
-    found: list[ContainerSampler] = []
+    """Return the samplers of containers, proxies first.
+
+    On a machine with the generator its container reads the CPUs, because its loss ends the sample anyway.
+    """
+    created: list[ContainerSampler] = []
     pairs = zip(places, containers, strict=True)
-    for place, container in sorted(pairs, key=lambda pair: _TELLING.index(pair[0].role)):
-        found.append(beside(place, container, found))
-    return sorted(found, key=lambda one: one.place.role != "proxy")
+    for place, container in sorted(pairs, key=lambda pair: _CPU_READER_ORDER.index(pair[0].role)):
+        created.append(beside(place, container, created))
+    return sorted(created, key=lambda sampler: sampler.place.role != "proxy")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What each of its CPUs did between the ends, by number, and the lab's containers on it."""
+    """A machine under the nodes.
+
+    Attributes:
+        spans: The times of each of its CPUs between the ends, by number.
+        samplers: The lab's containers on it.
+
+    """
 
     spans: Mapping[int, CpuTimes]
     samplers: Sequence[ContainerSampler]
 
     @property
     def unclaimed_s(self) -> float:
-        """CPU seconds that were none of the lab's containers'. Clock ticks may count a little less than cgroups do."""
-        return sum(span.busy_s for span in self.spans.values()) - sum(one.used_s() for one in self.samplers)
+        """The CPU seconds that no container of the lab used; clock ticks may count a little less than cgroups do."""
+        return sum(span.busy_s for span in self.spans.values()) - sum(sampler.used_s() for sampler in self.samplers)
 
     @property
     def steal(self) -> float:
+        """The fraction of the time that the hypervisor took from the CPUs."""
         total_s = sum(span.total_s for span in self.spans.values())
         return sum(span.steal_s for span in self.spans.values()) / total_s if total_s else 0.0
 
-    def share(self, of: ContainerSampler, elapsed_s: float) -> float:
-        """How full the CPUs were that a container may use. What cgroups counted for the lab's own is the least."""
-        usable = [span for cpu, span in self.spans.items() if cpu in of.container.cpus] or list(self.spans.values())
+    def share(self, target: ContainerSampler, elapsed_s: float) -> float:
+        """Return how full the CPUs were that a container may use, as a fraction.
+
+        The cgroups' count of the lab's own containers is the lower bound.
+        """
+        usable = [span for cpu, span in self.spans.items() if cpu in target.container.cpus] or list(self.spans.values())
         ticked = sum(span.busy_s for span in usable) / (sum(span.total_s for span in usable) or 1.0)
-        own_s = sum(one.used_s() for one in self.samplers if one.container.cpus <= of.container.cpus)
-        return min(1.0, max(ticked, own_s / elapsed_s / len(usable)))
+        lab_s = sum(sampler.used_s() for sampler in self.samplers if sampler.container.cpus <= target.container.cpus)
+        return min(1.0, max(ticked, lab_s / elapsed_s / len(usable)))
 
 
 def machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
-    """In the order of their first containers."""
-    found: list[Machine] = []
-    for boot_id in dict.fromkeys(one.container.boot_id for one in samplers):
-        mine = [one for one in samplers if one.container.boot_id == boot_id]
-        (told,) = (one for one in mine if one.tells_cpus)
-        cpus = (parse_cpus(told.snapshots[index].files.get("/proc/stat", ())) for index in (0, -1))
-        found.append(Machine(spans(*cpus), mine))
-    return [machine for machine in found if machine.spans]
+    """Return the machines under the containers, in the order of their first containers."""
+    by_boot: list[Machine] = []
+    for boot_id in dict.fromkeys(sampler.container.boot_id for sampler in samplers):
+        on_machine = [sampler for sampler in samplers if sampler.container.boot_id == boot_id]
+        (reader,) = (sampler for sampler in on_machine if sampler.tells_cpus)
+        cpus = (parse_cpus(reader.snapshots[index].files.get("/proc/stat", ())) for index in (0, -1))
+        by_boot.append(Machine(spans(*cpus), on_machine))
+    return [machine for machine in by_boot if machine.spans]
 
 
-def busy(of: Sequence[Machine]) -> dict[int, float]:
-    """CPU → busy fraction, of all machines, numbered with `MACHINE_STRIDE`."""
+def busy(machines: Sequence[Machine]) -> dict[int, float]:
+    """Return the busy fraction of each CPU of all machines, numbered with `MACHINE_STRIDE`."""
     return {
         MACHINE_STRIDE * number + cpu: span.busy_s / span.total_s if span.total_s else 0.0
-        for number, machine in enumerate(of)
+        for number, machine in enumerate(machines)
         for cpu, span in machine.spans.items()
     }
 
 
-def cores(of: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
-    """How full the proxy was (its least full pod), and the fullest node of the generator.
+def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
+    """Return how full the proxy (its least full pod) and the generator's fullest node were, as fractions by role.
 
     A proxy is as full as its node, if half of that work is its own, or as its workers (the least busy of the threads that
-    work at all), whichever is more: one worker that fills one CPU of many is its limit.
+    work at all), whichever is more. A worker that fills one CPU of many is the proxy's limit.
     """
     proxies: list[float] = []
     generators: list[float] = []
-    for machine in of:
-        for one in machine.samplers:
-            share = machine.share(one, elapsed_s)
-            if one.place.role == "generator":
+    for machine in machines:
+        for sampler in machine.samplers:
+            share = machine.share(sampler, elapsed_s)
+            if sampler.place.role == "generator":
                 generators.append(share)
-            elif one.place.role == "proxy":
-                usable = len(machine.spans.keys() & one.container.cpus) or len(machine.spans)
-                own = min(1.0, one.used_s() / elapsed_s / usable)
-                working = [part for part in _thread_shares([one]) if part >= WORKING]
-                proxies.append(max(share if own >= share / 2 else own, min(working, default=0.0)))
-    found = {"proxy": min(proxies, default=None), "generator": max(generators, default=None)}
-    return {role: value for role, value in found.items() if value is not None}
+            elif sampler.place.role == "proxy":
+                usable = len(machine.spans.keys() & sampler.container.cpus) or len(machine.spans)
+                proxy_share = min(1.0, sampler.used_s() / elapsed_s / usable)
+                working = [part for part in _compute_thread_shares([sampler]) if part >= WORKING]
+                proxies.append(max(share if proxy_share >= share / 2 else proxy_share, min(working, default=0.0)))
+    by_role = {"proxy": min(proxies, default=None), "generator": max(generators, default=None)}
+    return {role: value for role, value in by_role.items() if value is not None}
 
 
 def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
-    """Of the generator's, over the time between its first and its last sight, in which it is known to have run."""
-    return max(_thread_shares([one for one in samplers if one.place.role == "generator"]), default=None)
+    """Return the share of one CPU that the generator's busiest thread had while it ran; None without any.
+
+    It is known to have run between its first and its last snapshot.
+    """
+    return max(
+        _compute_thread_shares([sampler for sampler in samplers if sampler.place.role == "generator"]), default=None
+    )
 
 
-def _thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
-    """Of one CPU, by every thread that was seen twice."""
+def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
+    """Return the share of one CPU of every thread that is in two snapshots."""
     shares: list[float] = []
     for sampler in samplers:
-        seen: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
-        for one in sampler.snapshots:
-            single = {(pid, pid): times for pid, times in one.processes.items() if times.threads == 1}
-            for key, times in {**single, **one.threads}.items():
-                seen.setdefault(key, []).append((one.uptime_s, times))
-        for (first_s, first), *_, (last_s, last) in (sights for sights in seen.values() if len(sights) > 1):
+        by_thread: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
+        for snap in sampler.snapshots:
+            single = {(pid, pid): times for pid, times in snap.processes.items() if times.threads == 1}
+            for key, times in {**single, **snap.threads}.items():
+                by_thread.setdefault(key, []).append((snap.uptime_s, times))
+        for (first_s, first), *_, (last_s, last) in (sights for sights in by_thread.values() if len(sights) > 1):
             if last_s > first_s:
                 shares.append(min(1.0, (last.cpu_s - first.cpu_s) / (last_s - first_s)))
     return shares
 
 
-def clock_step_s(samplers: Sequence[ContainerSampler], here_s: float) -> float:
-    """Of the generator's wall clock, which its latencies may come from; `here_s`, this machine's, where a date(1) tells no fractions."""
-    for sampler in (one for one in samplers if one.place.role == "generator"):
+def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> float:
+    """Return by how many seconds the generator's wall clock was set during the sample.
+
+    Its latencies may come from that clock.
+
+    Args:
+        samplers: The samplers of all containers.
+        fallback_s: The result where the generator's date(1) prints no fractions of a second: this machine's step.
+
+    """
+    for sampler in (sampler for sampler in samplers if sampler.place.role == "generator"):
         ahead_s: list[float] = []
-        for one in (sampler.snapshots[0], sampler.snapshots[-1]):
+        for snap in (sampler.snapshots[0], sampler.snapshots[-1]):
             with suppress(ValueError):
-                uptime, wall = one.files.get("clock", ())
+                uptime, wall = snap.files.get("clock", ())
                 ahead_s.append(float(wall) - float(uptime.split()[0]))
         if len(ahead_s) == 2:
             return ahead_s[1] - ahead_s[0]
-    return here_s
+    return fallback_s
 
 
 class ClusterWatch:
-    """See `lab.targets.base.Watch`. `counters` are the target's own; they and `others` are asked outside of the ends.
-
-    `places_now`: where pods may come and go, who is there, asked every second; None = who is there stays. The CPU
-    seconds of those that came count from their beginning, of those that went as far as they were seen. `spared`: whose
-    containers are not looked into between the ends now, since they have little CPU and a look takes a millisecond of it.
-    `generator_s`: what the system's own generators used meanwhile, asked at the end: another system's may run in the same container.
-    None: its container tells.
-    """
+    """The watch of a cluster's containers during a sample; see `lab.targets.base.Watch`."""
 
     def __init__(
         self,
         places: Sequence[Place],
         counters: Callable[[], Mapping[str, int]],
-        others: Others,
+        other_usage: Others,
         interval_s: float = 1.0,
         places_now: Callable[[], Sequence[Place]] | None = None,
         spared: Callable[[str], bool] = lambda role: False,
         generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
+        """Prepare the watch; it begins when it is entered.
+
+        Args:
+            places: The containers to look into.
+            counters: The target's own counters; called outside of the ends.
+            other_usage: The source of what others use; called outside of the ends.
+            interval_s: The seconds between two looks.
+            places_now: The containers that exist now, where pods may come and go; called every second. None = those at
+                the beginning stay. The CPU seconds of those that came count from their start; of those that ended, as
+                far as they were seen.
+            spared: Whether a role's containers are not looked into between the ends now, because they have little CPU
+                and a look takes a millisecond of it.
+            generator_s: The CPU seconds of the system's own generators, called at the end: another system's may run in
+                the same container. None: the container's figure counts.
+
+        """
         self._places, self._places_now, self._spared = places, places_now, spared
         self._generator_s = generator_s
-        self._used_s: float | None = None
-        self._counters, self._others, self._interval_s = counters, others, interval_s
+        self._generator_used_s: float | None = None
+        self._counters, self._other_usage, self._interval_s = counters, other_usage, interval_s
         self._samplers: list[ContainerSampler] = []
-        self._coming: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
+        self._pending: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
         self._done = threading.Event()
-        # Six pods may be looked at beside those of the beginning, at once; of more, one waits for the other.
+        # At once with those of the beginning, six pods may be looked at; of more, one waits for the other.
         self._pool = ThreadPoolExecutor(1 + len(self._places) + 6, "looks")
-        self._looking = threading.Lock()
+        self._look_lock = threading.Lock()
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
         self._elsewhere = Elsewhere(None)
 
     def __enter__(self) -> ClusterWatch:
         try:
-            self._open(self._places)
+            self._begin(self._places)
         except BaseException:
             self._pool.shutdown()
             raise
-        self._meanwhile = self._pool.submit(self._run)
+        self._meanwhile = self._pool.submit(self._look_repeatedly)
         return self
 
-    def _open(self, places: Sequence[Place]) -> None:
+    def _begin(self, places: Sequence[Place]) -> None:
+        """Take the opening snapshots of these containers; everything seen before is dropped."""
         containers = list(self._pool.map(lambda place: about(place.shell), places))
         self._samplers = samplers(places, containers)
-        self._ask_others = self._others(list(dict.fromkeys(place.node for place in places)))
+        self._end_other_usage = self._other_usage(list(dict.fromkeys(place.node for place in places)))
         self._counted = [self._counters()]
-        self._look("opening")
+        self._look_at_all("opening")
         self._ends_s = [(time.time(), time.monotonic())]
 
     @contextmanager
     def beginning_anew(self, places: Sequence[Place]) -> Iterator[None]:
-        """Only what is seen from now on counts, and these are looked at, too, until they may end: with this."""
-        with self._looking:
-            self._open([*self._places, *places])
+        """Begin again, with further containers, which may end when the block does.
+
+        Only what is seen from now on counts.
+        """
+        with self._look_lock:
+            self._begin([*self._places, *places])
         try:
             yield
         finally:
-            with self._looking:
-                ending = [one for one in self._samplers if one.place in places]
-                list(self._pool.map(lambda one: one.end(), ending))
+            with self._look_lock:
+                ending = [sampler for sampler in self._samplers if sampler.place in places]
+                list(self._pool.map(lambda sampler: sampler.end(), ending))
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -362,101 +434,111 @@ class ClusterWatch:
         self._done.set()
         with self._pool:
             if kind is not None:
-                return  # what happened says more than what can still be seen
+                return  # the error matters more than what can still be seen
             self._meanwhile.result()
-            self._look_for_others(last=True)
+            self._find_new_containers(last=True)
             self._ends_s.append((time.time(), time.monotonic()))
-            self._look("closing")
+            self._look_at_all("closing")
         for sampler in self._samplers:
             if sampler.lost is not None and sampler.place.role == "generator" and not sampler.ended:
                 raise sampler.lost
         self._counted.append(self._counters())
-        self._elsewhere = self._ask_others()
-        self._used_s = self._generator_s()
+        self._elsewhere = self._end_other_usage()
+        self._generator_used_s = self._generator_s()
 
-    def _run(self) -> None:
-        """What fails here is raised where the watch is left."""
-        began = time.monotonic()
-        while not self._done.wait(self._interval_s - (time.monotonic() - began) % self._interval_s):
-            with self._looking:
-                self._look_for_others()
-                self._look("meanwhile")
+    def _look_repeatedly(self) -> None:
+        """Look at all containers every interval, in the thread; an error is raised where the watch is left."""
+        start_s = time.monotonic()
+        while not self._done.wait(self._interval_s - (time.monotonic() - start_s) % self._interval_s):
+            with self._look_lock:
+                self._find_new_containers()
+                self._look_at_all("meanwhile")
 
-    def _look_for_others(self, last: bool = False) -> None:
-        """Containers that have come, before any is looked into: a shell finds its way into a restarted one by itself.
+    def _find_new_containers(self, last: bool = False) -> None:
+        """Start to look at containers that have come, before any other look.
 
-        The first question to one waits for a connection, so it is asked beside the looks; what cannot be looked into yet
-        is asked again a second later. `last`: those that are still waited for are waited for now.
+        A shell also reaches a restarted container, so its snapshot could be taken for the old one's. The first question
+        to a container waits for a connection, so a thread of the pool asks it. A container that cannot be looked into
+        yet is tried again a second later.
+
+        Args:
+            last: Whether to wait now for those that have not answered yet.
+
         """
         if self._places_now is None:
             return
-        known = {one.place.key: one for one in self._samplers}
+        by_key = {sampler.place.key: sampler for sampler in self._samplers}
         for place in self._places_now():
-            if (sampler := known.get(place.key)) is not None:
+            if (sampler := by_key.get(place.key)) is not None:
                 sampler.there()
                 continue
-            for one in self._samplers:
-                if (one.place.namespace, one.place.pod) == (place.namespace, place.pod):
-                    one.restarted(MeasuringError(place.shell.place, "its container was restarted", "see its events"))
-            if place.key not in self._coming and (last or not self._spared(place.role)):
-                self._coming[place.key] = place, self._pool.submit(about, place.shell)
-        for key, (place, asked) in list(self._coming.items()):
-            if not last and not asked.done():
+            for other in self._samplers:
+                if (other.place.namespace, other.place.pod) == (place.namespace, place.pod):
+                    other.restarted(MeasuringError(place.shell.place, "its container was restarted", "see its events"))
+            if place.key not in self._pending and (last or not self._spared(place.role)):
+                self._pending[place.key] = place, self._pool.submit(about, place.shell)
+        for key, (place, future) in list(self._pending.items()):
+            if not last and not future.done():
                 continue
-            del self._coming[key]
+            del self._pending[key]
             with suppress(LabError):
                 since_s = time.monotonic() - self._ends_s[0][1]
-                late = beside(place, asked.result(), self._samplers, since_s)
+                late = beside(place, future.result(), self._samplers, since_s)
                 late.look("opening")
                 self._samplers.append(late)
 
-    def _look(self, when: When) -> None:
-        asked = [one for one in self._samplers if when != "meanwhile" or not self._spared(one.place.role)]
-        list(self._pool.map(lambda one: one.look(when), asked))
+    def _look_at_all(self, when: When) -> None:
+        targets = [sampler for sampler in self._samplers if when != "meanwhile" or not self._spared(sampler.place.role)]
+        list(self._pool.map(lambda sampler: sampler.look(when), targets))
 
     def observation(self) -> Observation:
+        """Return what was seen between both ends; only after the watch was left."""
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
-        rows = sorted((row for one in self._samplers for row in one.rows()), key=lambda row: row[0])
+        rows = sorted((row for sampler in self._samplers for row in sampler.rows()), key=lambda row: row[0])
         frame = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row")
-        # Of each process the most memory that it was seen with.
+        # The peak memory of each process in all snapshots.
         peaks = frame.filter(pl.col("tid").is_null()).group_by("role", "pid").agg(pl.col("rss_bytes").max())
-        used: dict[str, Usage] = {}
-        for role in dict.fromkeys(one.place.role for one in self._samplers):
-            mine = peaks.filter(pl.col("role") == role)
-            cpu_s = sum(one.used_s() for one in self._samplers if one.place.role == role)
-            used[role] = Usage(cpu_s=cpu_s, rss_bytes=int(mine["rss_bytes"].sum()), processes=mine.height)
-        if "generator" in used and self._used_s is not None:
-            used["generator"] = used["generator"].model_copy(update={"cpu_s": self._used_s})
-        seen = machines(self._samplers)
-        unclaimed = max(0.0, sum(machine.unclaimed_s for machine in seen) / elapsed_s)
-        others = self._elsewhere.cores
-        if others is not None and len(seen) == sum(one.tells_cpus for one in self._samplers):
-            others = min(others, unclaimed)  # what it is told of may cover more than the sample
+        usage: dict[str, Usage] = {}
+        for role in dict.fromkeys(sampler.place.role for sampler in self._samplers):
+            role_peaks = peaks.filter(pl.col("role") == role)
+            cpu_s = sum(sampler.used_s() for sampler in self._samplers if sampler.place.role == role)
+            usage[role] = Usage(cpu_s=cpu_s, rss_bytes=int(role_peaks["rss_bytes"].sum()), processes=role_peaks.height)
+        if "generator" in usage and self._generator_used_s is not None:
+            usage["generator"] = usage["generator"].model_copy(update={"cpu_s": self._generator_used_s})
+        visible = machines(self._samplers)
+        unclaimed = max(0.0, sum(machine.unclaimed_s for machine in visible) / elapsed_s)
+        other_cores = self._elsewhere.cores
+        if other_cores is not None and len(visible) == sum(sampler.tells_cpus for sampler in self._samplers):
+            other_cores = min(other_cores, unclaimed)  # the reported figure may cover more time than the sample
         return Observation(
             elapsed_s=elapsed_s,
-            usage=used,
+            usage=usage,
             rows=frame,
-            busy=busy(seen),
-            steal=max((machine.steal for machine in seen), default=0.0),
-            others=others,
-            counters=self._increase() | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (others or 0.0)) * elapsed_s)},
+            busy=busy(visible),
+            steal=max((machine.steal for machine in visible), default=0.0),
+            others=other_cores,
+            counters=self._compute_increase()
+            | {UNCLAIMED: round(1000 * max(0.0, unclaimed - (other_cores or 0.0)) * elapsed_s)},
             clock_step_s=clock_step_s(self._samplers, end_wall_s - wall_s - elapsed_s),
-            generator_cpu_s=used["generator"].cpu_s if "generator" in used else None,
-            cores=cores(seen, elapsed_s),
+            generator_cpu_s=usage["generator"].cpu_s if "generator" in usage else None,
+            cores=cores(visible, elapsed_s),
             busiest_thread=busiest_thread(self._samplers),
         )
 
-    def _increase(self) -> dict[str, int]:
-        found, lost = Counter(_grown(*self._counted)), Counter[str]()
-        for one in self._samplers:
-            if one.lost is None:
-                found.update(_grown(one.counts(one.snapshots[0]), one.counts(one.snapshots[-1])))
+    def _compute_increase(self) -> dict[str, int]:
+        """Return by how much all counters grew, and how many pods of each role were lost."""
+        increase, lost = Counter(_subtract_counts(*self._counted)), Counter[str]()
+        for sampler in self._samplers:
+            if sampler.lost is None:
+                increase.update(
+                    _subtract_counts(sampler.counts(sampler.snapshots[0]), sampler.counts(sampler.snapshots[-1]))
+                )
             else:
-                lost[f"{one.place.role}/lost_pods"] += 1
-        return {**found, **lost, **self._elsewhere.counters}
+                lost[f"{sampler.place.role}/lost_pods"] += 1
+        return {**increase, **lost, **self._elsewhere.counters}
 
 
-def _grown(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """What was not there at the opening has no increase: nobody knows since when it counts."""
+def _subtract_counts(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """Return the increase of each counter that existed at the opening; the start of the others is unknown."""
     return {name: count - was[name] for name, count in now.items() if name in was}

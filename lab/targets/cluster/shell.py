@@ -1,17 +1,23 @@
-r"""One container's `sh`, kept open: many questions over one `kubectl exec`, milliseconds each; and processes beside it, over connections of their
-own. What goes over the wire for `run(["sysctl", "-n", "net.core.somaxconn"])`, and what comes back:
+r"""A container's `sh`, kept open for many questions over one `kubectl exec`, and separate processes in the container.
+
+A question takes milliseconds. The bytes that `run(["sysctl", "-n", "net.core.somaxconn"])` sends, and those that come
+back:
 
     ( exec 'sysctl' '-n' 'net.core.somaxconn' ) </dev/null; printf '%s %d\n' 5f2c… $?; printf '%s\n' 5f2c… >&2
     4096\n5f2c… 0\n     →  CompletedProcess(argv, 0, "4096\n", "")
 
-The mark is random and made for this question, and output is all that stands before it, whatever it ends with. Refuses to lose the shell to a
-question: it is asked in a subshell, with nothing to read. Works with dash, bash and busybox's ash. The remote `sh` ends with its stdin.
+The mark is random and made for this question. The output is everything before it, whatever it ends with. A question
+cannot end the shell, because it runs in a subshell with empty stdin. This works with dash, bash and busybox's ash. The
+remote `sh` ends with its stdin.
 
-A process there lives no longer than the local one which stands for it: a watcher reads its stdin, which ends when the local kubectl or the lab does;
-then the process and all that it started are killed, as is what it leaves running, and what LEFTOVERS finds (an API server before 1.30 does not tell
-the pod that a kubectl was killed). Files go there as a tar archive at the beginning of stdin. To the error output of one that failed kubectl adds
-`command terminated with exit code N`. It begins when it is let go (`Held`), by a line on that stdin: to connect takes a tenth of a second, which
-can be had before. Needs sh, setsid, and for files mktemp, head, tar and rm.
+A separate process has a connection to itself, and lives no longer than the local process that stands for it. A watcher
+reads its stdin, which ends when the local kubectl or the lab ends. Then the process and everything that it started are
+killed, as is everything that it leaves running, and what LEFTOVERS matches (an API server before 1.30 does not notify
+the pod that a kubectl was killed).
+
+Files reach the process as a tar archive at the beginning of stdin. If it fails, kubectl adds `command terminated with
+exit code N` to the error output. A line on stdin starts the process (`Held`), so that the connection, which takes a
+tenth of a second, can be made before. The container needs sh and setsid, and for files mktemp, head, tar and rm.
 """
 
 from __future__ import annotations
@@ -39,11 +45,11 @@ T = TypeVar("T")
 
 CONNECT_S = 15.0
 ENDING_S = 5.0
-"""What the connection may take to end once it is closed."""
+"""The seconds that the connection may take to end once it is closed."""
 _HELLO = "trap : HUP INT TERM\nprintf '%s %d\\n' {mark} $$; printf '%s\\n' {mark} >&2\n"
-_ASKED = "( {question} ) </dev/null; printf '%s %d\\n' {mark} $?; printf '%s\\n' {mark} >&2\n"
+_QUESTION = "( {question} ) </dev/null; printf '%s %d\\n' {mark} $?; printf '%s\\n' {mark} >&2\n"
 MARK = "LAB_TETHERED"
-"""Environment variable of what runs there, so that it is known again."""
+"""The environment variable that identifies the lab's processes in a container."""
 _REMOTE = f"""\
 size=$1 used=$2 folder=
 shift 2
@@ -71,24 +77,30 @@ for one in /proc/[0-9]*/environ; do
   kill -KILL "${{one#/proc/}}"
 done 2>/dev/null
 """
-"""Script that kills what a lab which died left behind in a container."""
+"""The script that kills what a crashed lab has left running in a container."""
 
 
 @dataclass(slots=True)
 class Held:
-    """A process whose connection is made, or is being made. One that was not let go ends with this."""
+    """A process whose connection is made, or is being made, and which starts when `go` is called.
+
+    As a context manager it ends the process at exit, if `go` was not called.
+    """
 
     process: subprocess.Popen[bytes]
     said: bytes
-    """What it waits for."""
+    """The bytes on stdin that the process waits for."""
     gone: bool = False
 
     def go(self) -> subprocess.Popen[bytes]:
-        """Its stdin stays open as long as the process object lives: its end is the remote one's."""
+        """Start the remote process and return the local one.
+
+        Its stdin stays open as long as the process object lives, because the end of stdin ends the remote process.
+        """
 
         def send() -> None:
             assert self.process.stdin is not None
-            with suppress(OSError, ValueError):  # kubectl has ended, or its stdin is closed, already: its status tells
+            with suppress(OSError, ValueError):  # kubectl has ended or its stdin is closed: its exit status shows it
                 self.process.stdin.write(self.said)
                 self.process.stdin.flush()
 
@@ -108,34 +120,43 @@ class Held:
 
 
 class Shell:
-    """Asked by several threads, it answers one after the other. Connects with the first question.
+    """An open `sh` in a container, which answers the questions of several threads one after the other.
 
-    Every method raises LostError when the pod is gone, MeasuringError when its container does not answer, and UsageError
-    without a kubectl. A connection that breaks is made again, once: what was asked then is asked again.
+    It connects with the first question. Every method raises LostError when the pod is gone, MeasuringError when its
+    container does not answer, and UsageError without a kubectl. A broken connection is made again once, and the open
+    question is repeated.
     """
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
         self._api, self._namespace, self._pod, self._container = api, namespace, pod, container
-        where = [f"--namespace={namespace}", f"--container={container}", pod, "--", "sh"]
-        self._kubectl_exec = [*api.kubectl, "exec", "--stdin", "--quiet", *where]
+        target = [f"--namespace={namespace}", f"--container={container}", pod, "--", "sh"]
+        self._kubectl_exec = [*api.kubectl, "exec", "--stdin", "--quiet", *target]
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
 
     @property
     def place(self) -> str:
+        """The pod's name for messages."""
         return f"pod {self._namespace}/{self._pod}"
 
     @property
     def pid(self) -> int:
-        """Of the `sh`, in the container's own numbering."""
-        return self._reconnecting(lambda connection: connection.pid)
+        """The process number of the `sh`, as the container counts processes."""
+        return self._retry_broken(lambda connection: connection.pid)
 
     def run(self, argv: Sequence[str], timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """A command, as subprocess.run would; 127 = no such program. One that is late is given up: status 124, and said so."""
+        """Run a command in the container and return the result, like subprocess.run.
+
+        The status 127 means that there is no such program. A command that takes longer than `timeout_s` seconds is
+        abandoned: it gets the status 124, and a note in stderr.
+        """
         return self._ask(list(argv), f"exec {shlex.join(argv)}", timeout_s)
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """`text` by the `sh` itself, in a subshell: no program is started unless it says so. Late as `run`."""
+        """Run a script in a subshell of the `sh`, which starts no program unless the script does.
+
+        The result and the timeout are those of `run`.
+        """
         return self._ask([text], f"eval {shlex.quote(text)}", timeout_s)
 
     def held(
@@ -146,46 +167,53 @@ class Shell:
         stderr: IO[bytes] | int = subprocess.DEVNULL,
         used: str = "",
     ) -> Held:
-        """A process beside this shell that waits to be let go; in a fresh folder with these files (None: where the container's sh is).
+        """Prepare a separate process in the container, which starts when `Held.go` is called.
 
-        `used`: a file in its TMPDIR that gets what sh's `times` says when it has ended; empty = none.
+        Args:
+            argv: The command.
+            files: The files, by name, in a fresh folder where the process starts; None means the folder of the `sh`.
+            stdout: The destination of its output.
+            stderr: The destination of its error output.
+            used: A file in the container's TMPDIR that gets the output of the shell's `times` at the end; empty = none.
+
         """
-        archive = b"" if files is None else _archive(files)
+        archive = b"" if files is None else _pack(files)
         command = [*self._kubectl_exec, "-c", _REMOTE, "sh", str(len(archive)), used, *argv]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)
         return Held(process, b"\n" + archive)
 
     def close(self) -> None:
-        """End the remote `sh`; idempotent, and the next question opens another."""
+        """End the remote `sh`; idempotent, and the next question opens a new one."""
         with self._lock:
-            self._drop()
+            self._disconnect()
 
     def _ask(self, argv: list[str], question: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         def answer(connection: _Connection) -> subprocess.CompletedProcess[str]:
-            answered = connection.ask(_ASKED, question, timeout_s)
-            if answered is not None:
-                return subprocess.CompletedProcess(argv, *answered)
-            said, complained = connection.so_far()
-            self._drop()
+            result = connection.ask(_QUESTION, question, timeout_s)
+            if result is not None:
+                return subprocess.CompletedProcess(argv, *result)
+            stdout, stderr = connection.so_far()
+            self._disconnect()
             note = f"given up: it took longer than {timeout_s:g} s\n"
-            return subprocess.CompletedProcess(argv, 124, said, complained + note)  # as timeout(1) has it
+            return subprocess.CompletedProcess(argv, 124, stdout, stderr + note)  # as timeout(1) has it
 
-        return self._reconnecting(answer)
+        return self._retry_broken(answer)
 
-    def _reconnecting(self, ask: Callable[[_Connection], T]) -> T:
-        """What `ask` returns; tried again, once, when the connection has broken but the pod is there: else LostError."""
+    def _retry_broken(self, ask: Callable[[_Connection], T]) -> T:
+        """Return the result of `ask`; try it once more when the connection breaks while the pod still runs."""
         fault = ""
         with self._lock:
             for _ in range(2):
                 try:
-                    return ask(self._connected())
+                    return ask(self._connect())
                 except _BrokenError as error:
-                    self._drop()
+                    self._disconnect()
                     pods.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
                     fault = f"container {self._container} does not answer: {error}"
         raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state")
 
-    def _connected(self) -> _Connection:
+    def _connect(self) -> _Connection:
+        """Return the open connection, made if there is none."""
         if self._connection is None:
             try:
                 self._connection = _Connection(self._kubectl_exec)
@@ -199,18 +227,18 @@ class Shell:
             self._connection.pid = answer[0]
         return self._connection
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 class _BrokenError(Exception):
-    """The connection ended, in kubectl's words."""
+    """The end of the connection, with kubectl's message."""
 
 
 class _Connection:
-    """A `kubectl exec -i … sh` and what it has said of the question that is open."""
+    """A `kubectl exec -i … sh` and its output so far for the open question."""
 
     def __init__(self, command: list[str]) -> None:
         pipe = subprocess.PIPE
@@ -224,44 +252,51 @@ class _Connection:
             self._selector.register(stream, selectors.EVENT_READ, number)
         for stream in (self._stdin, *self._streams):
             os.set_blocking(stream.fileno(), False)
-        self._said = (bytearray(), bytearray())
-        self._ends = [-1, -1]  # where in these the mark is, once it has come
+        self._received = (bytearray(), bytearray())
+        self._ends = [-1, -1]  # the position of the mark in each of these, once it has arrived
         self._unsent, self._mark = b"", b""
-        """The mark: of the question that is open; empty without one."""
+        """The mark of the open question; empty without a question."""
         self.pid = 0
 
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
-        """(the number behind the mark, stdout, stderr); None when it is late: nothing else can be asked then."""
+        """Ask a question and return the number after the mark, stdout and stderr.
+
+        None means that the answer is late; then the connection takes no further question.
+        """
         mark = secrets.token_hex(16)
-        self._mark, self._ends, self._said = mark.encode(), [-1, -1], (bytearray(), bytearray())
+        self._mark, self._ends, self._received = mark.encode(), [-1, -1], (bytearray(), bytearray())
         self._unsent = form.format(question=question, mark=mark).encode("utf-8", "surrogateescape")
         self._selector.register(self._stdin, selectors.EVENT_WRITE)
         deadline = time.monotonic() + timeout_s
-        while not all(end >= 0 and said.endswith(b"\n", end) for end, said in zip(self._ends, self._said, strict=True)):
-            left = deadline - time.monotonic()
-            if left <= 0:
+        while not all(
+            end >= 0 and output.endswith(b"\n", end) for end, output in zip(self._ends, self._received, strict=True)
+        ):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 return None
-            for key, _ in self._selector.select(left):
+            for key, _ in self._selector.select(left_s):
                 if key.data is not None:
                     self._receive(key.data)
                     continue
                 try:
                     self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
-                except BrokenPipeError:  # its output tells why
+                except BrokenPipeError:  # the output explains it
                     self._unsent = b""
                 if not self._unsent:
                     self._selector.unregister(self._stdin)
-        number = int(self._said[0][self._ends[0] + len(self._mark) :])
+        number = int(self._received[0][self._ends[0] + len(self._mark) :])
         self._mark = b""
-        for said, end in zip(self._said, self._ends, strict=True):
-            del said[end:]
+        for output, end in zip(self._received, self._ends, strict=True):
+            del output[end:]
         return number, *self.so_far()
 
     def so_far(self) -> tuple[str, str]:
-        said, complained = (part.decode("utf-8", "replace") for part in self._said)
-        return said, complained
+        """Return the stdout and stderr that have arrived."""
+        stdout, stderr = (part.decode("utf-8", "replace") for part in self._received)
+        return stdout, stderr
 
     def close(self) -> None:
+        """End the connection and its kubectl; without waiting for it while a question is open."""
         with suppress(OSError):  # it has ended already
             self._stdin.close()
         try:
@@ -269,21 +304,23 @@ class _Connection:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for one in (self._selector, *self._streams):
-            one.close()
+        for resource in (self._selector, *self._streams):
+            resource.close()
 
     def _receive(self, number: int) -> None:
-        said = self._said[number]
-        read = os.read(self._streams[number].fileno(), 1 << 20)
-        if not read:
-            words = " ".join(self._said[1].decode(errors="replace").split())[-300:]
-            raise _BrokenError(words or "the connection ended")
-        said += read
+        """Read what has arrived on stdout (0) or stderr (1), and look for the mark in it."""
+        output = self._received[number]
+        chunk = os.read(self._streams[number].fileno(), 1 << 20)
+        if not chunk:
+            message = " ".join(self._received[1].decode(errors="replace").split())[-300:]
+            raise _BrokenError(message or "the connection ended")
+        output += chunk
         if self._ends[number] < 0:
-            self._ends[number] = said.find(self._mark, max(0, len(said) - len(read) - len(self._mark)))
+            self._ends[number] = output.find(self._mark, max(0, len(output) - len(chunk) - len(self._mark)))
 
 
-def _archive(files: Mapping[str, str]) -> bytes:
+def _pack(files: Mapping[str, str]) -> bytes:
+    """Return a tar archive of the files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, text in files.items():

@@ -1,12 +1,13 @@
-"""A snapshot of a container by its own `sh`: what it is asked, and what the answer says.
+"""A snapshot of a container by its own `sh`: the script that is sent, and the parsed answer.
 
-    @/proc/uptime                     the shell prints every file behind its name, and of processes and threads the
+    @/proc/uptime                     the shell prints every file after its name, and for processes and threads the
     25211.42 48123.90                 lines of /proc/PID/stat
     @processes
     1 (page) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("page", …)}, …)
 
-Looking must not be what is measured: no program is started where few processes run (from `MANY` on one `cat` is cheaper), and both ends of a sample
-ask everything else outside of what the CPU's reading brackets. Refuses to count itself: the shell and its children are left out.
+The snapshot must not become what is measured. No program is started where few processes run (from `MANY` on, one `cat`
+is cheaper). At both ends of a sample, everything else is read outside of the interval that the CPU readings enclose. The
+shell and its children are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _file() {
   while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done <"$1"
 }
 """
-_ABOUT = f"""\
+_DESCRIBE = f"""\
 {_FILE}
 _file {_BOOT_ID}
 _file {_CGROUP}
@@ -84,10 +85,15 @@ date +%s.%N
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What stays as it is while a container runs. `boot_id` tells machines apart: two nodes of kind are one.
+    """The properties of a container that do not change while it runs.
 
-    `cpus`: those that it may use. `network`: its network namespace, which pods on the host's network share; "" where it
-    cannot be told. `groups`: controller (and `cpuacct`) → where its files lie.
+    Attributes:
+        boot_id: The identity of the machine: two nodes of kind are one machine.
+        cpus: The CPUs that it may use.
+        page_bytes: The size of a memory page.
+        network: Its network namespace, which pods on the host's network share; "" where it is unknown.
+        groups: The folder with its cgroup files, by controller (and `cpuacct`).
+
     """
 
     boot_id: str
@@ -98,18 +104,27 @@ class Container:
 
     @property
     def usage_file(self) -> str:
+        """The path of the file with the container's CPU time."""
         place = self.groups["cpuacct"]
         return f"{place.folder}/{cgroup.USAGE_FILES[place.version]}"
 
-    def files(self, controller: Controller, which: Mapping[tuple[int, Controller], tuple[str, ...]]) -> list[str]:
-        """Paths of `cgroup.LIMIT_FILES` or `COUNT_FILES`."""
+    def files(self, controller: Controller, names: Mapping[tuple[int, Controller], tuple[str, ...]]) -> list[str]:
+        """Return the paths of a controller's files; `names` is `cgroup.LIMIT_FILES` or `COUNT_FILES`."""
         place = self.groups[controller]
-        return [f"{place.folder}/{name}" for name in which[place.version, controller]]
+        return [f"{place.folder}/{name}" for name in names[place.version, controller]]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`uptime_s` is the machine's own clock; threads by (process, thread), of processes that have several."""
+    """The state of a container at one moment.
+
+    Attributes:
+        uptime_s: The machine's own clock.
+        processes: The processes by number.
+        threads: The threads by (process, thread), of processes that have several.
+        files: The lines of the files that were read, by path.
+
+    """
 
     uptime_s: float
     processes: Mapping[int, ProcessTimes]
@@ -117,12 +132,18 @@ class Snapshot:
     files: Mapping[str, Sequence[str]]
 
     def text(self, path: str) -> str:
+        """Return the text of a file; empty where it was not read."""
         return "\n".join(self.files.get(path, ()))
 
 
 def about(shell: Shell) -> Container:
-    """Ask once. MeasuringError where the container does not show its own cgroups, or the question was not answered."""
-    files = _files(shell, _ABOUT)
+    """Return the properties of a shell's container.
+
+    Raises:
+        MeasuringError: The container does not show its own cgroups, or did not answer.
+
+    """
+    files = _run_script(shell, _DESCRIBE)
     cgroups, mounts = "\n".join(files.get(_CGROUP, ())), "\n".join(files.get(_MOUNTS, ()))
     try:
         groups = {name: cgroup.place(name, cgroups, mounts) for name in (*CONTROLLERS, "cpuacct")}
@@ -137,20 +158,20 @@ def about(shell: Shell) -> Container:
 
 
 def snapshot(shell: Shell, container: Container, script: str) -> Snapshot:
-    """Ask a `script` made by `question`. MeasuringError when it was not answered in time."""
-    files = _files(shell, script)
-    stats = {pid: (parent, times) for pid, parent, times in _stats(files.get("processes", ()), container)}
+    """Run a script made by `question` and return its snapshot; MeasuringError when no answer comes in time."""
+    files = _run_script(shell, script)
+    stats = {pid: (parent, times) for pid, parent, times in _parse_stats(files.get("processes", ()), container)}
 
-    def ours(pid: int) -> bool:
+    def is_shells(pid: int) -> bool:
         while pid in stats and pid != shell.pid:
             pid = stats[pid][0]
         return pid == shell.pid
 
     threads: dict[tuple[int, int], ProcessTimes] = {}
     for name, lines in files.items():
-        if name.startswith("threads ") and not ours(pid := int(name.split()[1])):
-            threads |= {(pid, tid): times for tid, _, times in _stats(lines, container)}
-    processes = {pid: times for pid, (_, times) in stats.items() if not ours(pid)}
+        if name.startswith("threads ") and not is_shells(pid := int(name.split()[1])):
+            threads |= {(pid, tid): times for tid, _, times in _parse_stats(lines, container)}
+    processes = {pid: times for pid, (_, times) in stats.items() if not is_shells(pid)}
     try:
         (uptime,) = files["/proc/uptime"]
         return Snapshot(float(uptime.split()[0]), processes, threads, files)
@@ -166,9 +187,20 @@ def question(
     network: bool = False,
     clock: bool = False,
 ) -> str:
-    """The script of one snapshot. At an end: also what was used and counted, the CPUs, the network's counters, the clock.
+    """Return the script of one snapshot.
 
-    What the CPU's reading brackets is as short as can be: it comes last when a sample begins and first when it ends.
+    At an end of a sample it also reads CPU use, cgroup counts and limits, and on request CPUs, network and clock. The
+    interval that the CPU readings enclose is as short as possible: that reading comes last at the opening, and first at
+    the closing.
+
+    Args:
+        when: The opening or closing end of a sample, or a moment between them.
+        container: The container that the script will run in.
+        threads: Whether to read threads.
+        cpus: Whether to read the machine's CPUs; only at the ends.
+        network: Whether to read the bytes sent; at the ends the network's counters, too.
+        clock: Whether to read the wall clock; only at the ends.
+
     """
     processes = _PROCESSES + (_THREADS if threads else "") + (f"_file {SENT}\n" if network else "")
     if when == "meanwhile":
@@ -176,35 +208,39 @@ def question(
     exact = f"_file {container.usage_file}\n"
     counts = [path for name in CONTROLLERS for path in container.files(name, cgroup.COUNT_FILES)]
     limits = [path for name in CONTROLLERS for path in container.files(name, cgroup.LIMIT_FILES)]
-    rest = [_CLOCK] if clock else []
-    rest += [f"_file {path}\n" for path in (*limits, *(NETWORK if network else ()))]
+    outer = [_CLOCK] if clock else []
+    outer += [f"_file {path}\n" for path in (*limits, *(NETWORK if network else ()))]
     near = [f"_file {path}\n" for path in counts if path != container.usage_file] + ([_CPUS] if cpus else [])
     if when == "opening":
-        return "".join([_FILE, *rest, processes, *near, exact])
-    return "".join([_FILE, exact, *near, processes, *reversed(rest)])
+        return "".join([_FILE, *outer, processes, *near, exact])
+    return "".join([_FILE, exact, *near, processes, *reversed(outer)])
 
 
-def _files(shell: Shell, script: str) -> dict[str, list[str]]:
-    """Name → lines. Files that are not there are expected: what the shell says of them is not told."""
+def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
+    """Run a script and return the lines that it printed, by the name before them.
+
+    Files that do not exist are expected, so the shell's error messages are dropped.
+    """
     done = shell.script(f"{{\n{script}}} 2>/dev/null\ntrue\n", TIMEOUT_S)
     if done.returncode:
         raise MeasuringError(
             shell.place, f"a look into it failed: {done.stderr.strip()[-200:]}", "see what its node is doing"
         )
-    found: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in done.stdout.splitlines():
         if line.startswith("@"):
-            lines = found.setdefault(line[1:], [])
+            lines = files.setdefault(line[1:], [])
         else:
             lines.append(line)
-    return found
+    return files
 
 
-def _stats(lines: Iterable[str], container: Container) -> Iterator[tuple[int, int, ProcessTimes]]:
-    """(process or thread, its parent, times) of every /proc/PID/stat but of those that ended while we looked.
+def _parse_stats(lines: Iterable[str], container: Container) -> Iterator[tuple[int, int, ProcessTimes]]:
+    """Yield (process or thread, its parent, times) of every /proc/PID/stat; those that ended meanwhile are skipped.
 
-    CPU time is in clock ticks: the scheduler's own count is a file per thread, and what a container used its cgroup says.
+    CPU time is in clock ticks: the scheduler's own count would be a file per thread. The container's use comes from its
+    cgroup.
     """
     for stat in map(str.encode, lines):
         with suppress(IndexError, ValueError):

@@ -1,4 +1,7 @@
-"""What `up` and `down` say meanwhile: one line per step that is done, with its seconds. Apart, as kind and remote clusters share it."""
+"""Progress lines of `up` and `down`: one line per finished step, with its duration in seconds.
+
+A module apart, because kind and remote clusters share it.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,23 @@ from rich.markup import escape
 
 
 @contextmanager
-def step(talk: Console, title: str) -> Iterator[list[str]]:
-    """A step; what is appended to the list it yields stands in brackets behind its title. A failed one prints nothing: its error tells."""
-    began = time.monotonic()
+def step(console: Console, title: str) -> Iterator[list[str]]:
+    """Show a step while it runs, and print its title, remarks and duration when it has succeeded.
+
+    A step that fails prints nothing, because its error explains it.
+
+    Yields:
+        A list for remarks: the line shows what is appended to it in brackets after the title.
+
+    """
+    start_s = time.monotonic()
     remarks: list[str] = []
-    with talk.status(escape(title)):
+    with console.status(escape(title)):
         yield remarks
     remark = f" ({', '.join(remarks)})" if remarks else ""
-    say(talk, f"  [green]✓[/] {escape(title + remark)}  {time.monotonic() - began:.1f} s")
+    say(console, f"  [green]✓[/] {escape(title + remark)}  {time.monotonic() - start_s:.1f} s")
 
 
-def say(talk: Console, markup: str) -> None:
-    talk.print(markup, highlight=False, soft_wrap=True)
+def say(console: Console, markup: str) -> None:
+    """Print one line of rich markup, without wrapping or highlighting it."""
+    console.print(markup, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""One variant, up and answering on a cluster: where load goes, who runs, and a way in."""
+"""A variant that is up and answers on a cluster: the way for load, its processes, and access to its containers."""
 
 from __future__ import annotations
 
@@ -45,11 +45,17 @@ T = TypeVar("T")
 
 PROBED_PAGE = "1kB.bin"
 TOOLS = frozenset({"curl", "lsattr", "ss", "sockperf"})
-"""Programs that look at a pod's network or volumes only: where its image has none, another container of the pod can run them."""
+"""The programs that only look at a pod's network or volumes.
+
+Where its image lacks one, another container of the pod can run it.
+"""
 SETTLED_S = 0.5
-"""No process of the proxy has come or gone for so long: the workers of its first configuration have ended."""
+"""The seconds without a change of the proxy's processes after which it counts as settled.
+
+Then the workers of its first configuration have ended.
+"""
 CONNECT_S = 0.25
-"""For one try: a first packet that was lost is sent again after a second, by another try sooner."""
+"""The seconds for one try: a lost first packet is sent again after a second, so another try is sooner."""
 _PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -64,33 +70,33 @@ for p in /proc/[0-9]*; do
 done 2>/dev/null
 """
 _SIZE = f"cat {' '.join(file for system in table.SYSTEMS for file in system.config_files)} 2>/dev/null | wc -c"
-_COUNTS = "\n".join([*sorted((each.count_script for each in table.SYSTEMS if each.count_script), key=len), "exit 0"])
-"""What the proxy tells that is there and tells anything; the shortest first, which look for a file and start no program."""
+_COUNTS = "\n".join(
+    [*sorted((system.count_script for system in table.SYSTEMS if system.count_script), key=len), "exit 0"]
+)
+"""The script that prints the proxy's counts, if it has any.
+
+The shortest system scripts come first: they look for a file and start no program.
+"""
 
 
 def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
-    """Those of a container, without the shell and what ends by itself."""
+    """Return the processes of a shell's container, without the shell and without processes that end soon anyway."""
     script = f"SHELL_PID={shell.pid}\n{_PARENTS}"
-    words = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
-    return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in words}
+    rows = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
+    return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in rows}
 
 
-def _numbered(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
-    """The processes of several containers, in each of which they count from 1."""
+def _number_processes(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
+    """Return the processes of several containers with distinct numbers; each container counts them from 1."""
     return {
-        (number << 32) + pid: renewing.Running((number << 32) + one.parent, one.name)
+        (number << 32) + pid: renewing.Running((number << 32) + process.parent, process.name)
         for number, shell in enumerate(shells)
-        for pid, one in processes_of(shell).items()
+        for pid, process in processes_of(shell).items()
     }
 
 
 class ClusterSystem(Changes):
-    """See `lab.targets.base.System`. `namespace` is the one that the variant's pods are in.
-
-    `check` raises LostError when the lab may no longer measure there: asked before load is made and at both ends of a
-    sample, so that none is kept that another lab may have disturbed. `inventory`: where pods and routes may change, and
-    what is applied meanwhile is listed.
-    """
+    """A variant that is up on a cluster; see `lab.targets.base.System`."""
 
     def __init__(
         self,
@@ -100,16 +106,31 @@ class ClusterSystem(Changes):
         manifests: Sequence[Mapping[str, Any]],
         namespace: str,
         run: str,
-        others: Others,
+        other_usage: Others,
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
+        """Take the pods that came up as those of the system.
+
+        Args:
+            api: The cluster.
+            images: The images to use.
+            client: The generator's pod.
+            manifests: The variant's objects.
+            namespace: The namespace of the variant's pods.
+            run: The name of the run, for labels.
+            other_usage: The source of what others use on the nodes.
+            check: Raises LostError when the lab may no longer measure there. It is called before load is made and at
+                both ends of a sample, so that no sample is kept that another lab may have disturbed.
+            inventory: The list for objects that are applied meanwhile; None where pods and routes may not change.
+
+        """
         super().__init__(api, images, inventory, manifests, namespace, run)
-        self._client, self._others, self._check = client, others, check
+        self._client, self._other_usage, self._check = client, other_usage, check
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._shells: dict[tuple[str, ...], Shell] = {}
-        self._used: list[str] = []
-        """Where the pod keeps what generators used that nobody has asked for yet."""
+        self._used_files: list[str] = []
+        """The files in the pod with the CPU use of generators that has not been read yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._watch: ClusterWatch | None = None
         self._frozen: dict[Role, Mapping[str, Any]] = {}
@@ -118,39 +139,43 @@ class ClusterSystem(Changes):
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     def entry(self) -> Endpoint:
+        """Return the endpoint for clients: the proxy, or the backend where there is no proxy."""
         host, tls = next(iter(self._routed.items()))
-        return self._entry((host,), tls)
+        return self._build_endpoint((host,), tls)
 
     def endpoint(self, point: Point) -> Endpoint:
-        return self._entry(*hosts.chosen(self._routed, self._way_in == "proxy", point))
+        """Return the endpoint of a point's load; UsageError when these routes cannot serve it."""
+        return self._build_endpoint(*hosts.chosen(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
-        way, host = self._entrypoint("backend"), next(iter(self._routed))
+        """Return the endpoint of the backend itself."""
+        way, host = self._find_entrypoint("backend"), next(iter(self._routed))
         return Endpoint(f"http://{way.host}:{way.port}", host, (host,))
 
     def addresses(self) -> Mapping[str, str]:
-        """Host → where it is, for a client."""
+        """Return the address of each host, for a client."""
         routers = {host: self._routers.get(host) for host in self._routed}
-        found = {by: self._entrypoint(self._way_in, by=by).host for by in set(routers.values())}
-        return {host: found[by] for host, by in routers.items()}
+        by_router = {by: self._find_entrypoint(self._way_in, by=by).host for by in set(routers.values())}
+        return {host: by_router[by] for host, by in routers.items()}
 
-    def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
+    def _build_endpoint(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
         routers = dict.fromkeys(self._routers.get(name) for name in names)
-        found = {by: self._entrypoint(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
+        ways = {by: self._find_entrypoint(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
 
         def url(by: str | None, host: str) -> str:
-            """Of one way in; TLS needs the name, which leads there."""
-            return f"http://{found[by].host}:{found[by].port}" if tls == "none" else f"https://{host}:{found[by].port}"
+            """Return the URL of one way in; TLS needs the host's name, which resolves to its address."""
+            return f"http://{ways[by].host}:{ways[by].port}" if tls == "none" else f"https://{host}:{ways[by].port}"
 
         first, shards = self._routers.get(names[0]), hosts.shards_of(names, self._routers, url)
-        words = "; ".join(dict.fromkeys(way.words for way in found.values()))
-        return Endpoint(url(first, names[0]), names[0], names, tls, words, shards)
+        description = "; ".join(dict.fromkeys(way.words for way in ways.values()))
+        return Endpoint(url(first, names[0]), names[0], names, tls, description, shards)
 
-    def _entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
+    def _find_entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
         return entrypoint(self._api, self._manifests, role, port, self._changing, by)
 
     def pod_address(self, role: Role) -> str:
-        return self._first(role)["status"]["podIP"]
+        """Return the IP address of the role's first pod."""
+        return self._first_pod(role)["status"]["podIP"]
 
     def fetch(
         self,
@@ -160,7 +185,10 @@ class ClusterSystem(Changes):
         headers: Mapping[str, str] | None = None,
         place: tuple[str, int] | None = None,
     ) -> Response:
-        """`place`: an address and port other than the endpoint's."""
+        """Send one request from the client's place, on a new connection, and return the response.
+
+        `place`: an address and port to use instead of the endpoint's. OSError when there is no answer.
+        """
         connection = connect(self._api, place or fetching.place(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
@@ -172,6 +200,7 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
+        """Start a generator in its pod, in a fresh folder with these files, and return its local process."""
         with self.held(argv, cwd, stdout, stderr, files) as begin:
             return begin()
 
@@ -184,18 +213,23 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+        """Prepare a generator in the generator's pod, and yield the function that starts it; see `popen`.
+
+        It ends with the block if that function was not called.
+        """
         self._check()
         used = f"tmp.used-{secrets.token_hex(8)}"  # a name that the pod's next lab clears away
         with self._client.held(argv, files or {}, stdout, stderr, used) as waiting:
 
             def begin() -> subprocess.Popen[bytes]:
                 self._check()
-                self._used.append(used)
+                self._used_files.append(used)
                 return waiting.go()
 
             yield begin
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        """Run a load of many generators within a `watch`, and return their output."""
         self._check()
         assert self._watch is not None, "a sample begins when its generators can"
         runners, image = Runners(self._api, self._client), self._images.named("loadgen")
@@ -203,33 +237,38 @@ class ClusterSystem(Changes):
 
     @right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        self._helpers.append(self._tools(self._first(role)).held(argv).go())
+        """Start a helper in the role's first pod and return its local process, which ends at the latest in `close`."""
+        self._helpers.append(self._open_tools(self._first_pod(role)).held(argv).go())
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
-        """`check_variant` lets no point pass that shapes the client's link."""
+        """Do nothing: `check_variant` refuses every point that shapes the client's link."""
 
     def watch(self) -> Watch:
-        self._generator_s()  # of warm-ups
+        """Return a watch of every role's CPU, memory and counters; it begins when it is entered."""
+        self._read_generator_s()  # drops the use of warm-ups
         client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
         self._watch = ClusterWatch(
-            [client, *self._running()],
+            [client, *self._list_places()],
             self.counters,
-            self._others,
-            places_now=self._running if self._changing else None,
+            self._other_usage,
+            places_now=self._list_places if self._changing else None,
             spared=self._squeezed.__contains__,
-            generator_s=self._generator_s,
+            generator_s=self._read_generator_s,
         )
         return self._watch
 
-    def _generator_s(self) -> float | None:
-        """Since it was last asked."""
-        files, self._used = self._used, []
+    def _read_generator_s(self) -> float | None:
+        """Return the CPU seconds of the generators since the last call."""
+        files, self._used_files = self._used_files, []
         return self._client.used_s(files)
 
-    def _running(self) -> list[Place]:
-        """First containers that run now, a controller's with them; where nothing changes, those of the pods that came up."""
-        pods = {role: self._all(role) if self._changing else self._came_up[role] for role in ROLES}
+    def _list_places(self) -> list[Place]:
+        """Return the first containers that run now, a controller's included.
+
+        Where nothing changes, they are those of the pods that came up.
+        """
+        pods = {role: self._list_pods(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
             Place(
                 role,
@@ -239,21 +278,26 @@ class ClusterSystem(Changes):
                 self._shell(pod),
                 container_id(pod),
             )
-            for role, found in {**pods, CONTROL: self._controllers}.items()
-            for pod in found
+            for role, role_pods in {**pods, CONTROL: self._controllers}.items()
+            for pod in role_pods
             if running(pod)
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """`proxy/requests` and `proxy/requests_h2` as the proxies count them, `proxy/tls_…` where the entry ends TLS; the rest is the watch's own.
+        """Return the proxies' own counts, added up; the watch has all other counters.
 
-        MeasuringError if handshakes are not told; requests are where the image has what asks for them.
+        They are `proxy/requests` and `proxy/requests_h2`, where the image has what reads them, and `proxy/tls_…` where
+        the entry ends TLS. The result is empty where pods may change: counts of pods that come and go have no increase.
+
+        Raises:
+            MeasuringError: The entry ends TLS and the proxy does not report its handshakes.
+
         """
         self._check()
         if self._changing:
             return {}  # counts of pods that come and go have no increase
         handshakes = bool({"edge", "reencrypt"} & set(self._routed.values()))
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for pod in self._came_up["proxy"]:
             shell = self._shell(pod)
             done = shell.script(_COUNTS)
@@ -261,18 +305,20 @@ class ClusterSystem(Changes):
                 fault = f"the proxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
             parsed = (system.parse_counts(done.stdout) for system in table.SYSTEMS if system.parse_counts)
-            found.update(next(filter(None, parsed), {}))
-        return {f"proxy/{name}": count for name, count in found.items() if handshakes or not name.startswith("tls_")}
+            counts.update(next(filter(None, parsed), {}))
+        return {f"proxy/{name}": count for name, count in counts.items() if handshakes or not name.startswith("tls_")}
 
     def nodes(self) -> Mapping[str, Collection[str]]:
-        """Role → those that its pods came up on."""
+        """Return the nodes on which the pods came up, by role."""
         return {role: {pod["spec"]["nodeName"] for pod in pods} for role, pods in self._came_up.items()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        return [pod for pod in self._all(role) if ready(pod)]
+        """Return the ready pods of a role."""
+        return [pod for pod in self._list_pods(role) if ready(pod)]
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        labels = self._first(role)["metadata"].get("labels", {})
+        """Return the PodDisruptionBudgets that apply to the role's pods."""
+        labels = self._first_pod(role)["metadata"].get("labels", {})
         return [
             budget
             for budget in self._api.list("policy/v1", "PodDisruptionBudget", self._namespace)
@@ -280,73 +326,91 @@ class ClusterSystem(Changes):
         ]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the data of a ConfigMap; empty where there is no such ConfigMap."""
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        return pods_record([pod for role in ROLES for pod in self._all(role)])
+        """Return the record of all pods of proxy and backend."""
+        return pods_record([pod for role in ROLES for pod in self._list_pods(role)])
 
     def processes(self, role: Role) -> list[int]:
+        """Return distinct numbers for the processes of a role, children included."""
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
-            return list(_numbered([self._client]))
-        return list(self._again(lambda: _numbered(map(self._shell, self._present(role)))))
+            return list(_number_processes([self._client]))
+        return list(self._retry_lost(lambda: _number_processes(map(self._shell, self._list_present(role)))))
 
-    def _present(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """The pods that serve now; where nothing changes, those that came up."""
+    def _list_present(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """Return the pods that serve now; where nothing changes, those that came up."""
         return self.pods(role) if self._changing else self._came_up.get(role, ())
 
     @right()
     def renew(self) -> Renewed:
-        """As its controller tells its master, of the configuration that is there."""
+        """Make the proxy reload its existing configuration with new workers, and return them when only they serve.
+
+        The proxy's master gets the signal that its controller sends for a reload.
+
+        Raises:
+            MeasuringError: The master is missing or takes no signal, or the workers are not replaced.
+
+        """
 
         def ask() -> None:
             for shell in map(self._shell, self._came_up["proxy"]):
-                found = processes_of(shell)
-                pid = next(filter(None, (renewing.master(found, name) for name in table.MASTERS)), None)
+                processes = processes_of(shell)
+                pid = next(filter(None, (renewing.master(processes, name) for name in table.MASTERS)), None)
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
-                    why = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
+                    reason = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
                     raise MeasuringError(
-                        shell.place, f"takes no reload: {why}", "its shell must be the same user, or root"
+                        shell.place, f"takes no reload: {reason}", "its shell must be the same user, or root"
                     )
 
-        found = renewing.renewed(
+        renewed = renewing.renewed(
             ask,
-            lambda: _numbered(map(self._shell, self._came_up["proxy"])),
+            lambda: _number_processes(map(self._shell, self._came_up["proxy"])),
             lambda: not self._fault(self.entry()),
             self.log_tail,
             look_s=0.1,  # each look costs the proxy a millisecond
         )
         self._ordinary.forget()
-        return found
+        return renewed
 
     def restarts(self) -> Mapping[str, int]:
+        """Return how often each container was restarted, by `pod/container`."""
         return {
             f"{pod['metadata']['name']}/{status['name']}": status["restartCount"]
             for role in ROLES
-            for pod in self._all(role)
+            for pod in self._list_pods(role)
             for status in pod["status"].get("containerStatuses", [])
         }
 
     def unapplied(self) -> Sequence[str]:
+        """Return an empty list: a cluster applies everything in the manifests."""
         return []
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command in the first container of the role's first pod, and return the result.
+
+        For the role `node` it runs in the node-tuning pod on the proxy's node; LookupError where none is ready there.
+        Where the image lacks one of TOOLS, an ephemeral container of the pod runs it.
+        """
         if role == "node":  # by the node-tuning pod on the proxy's node, which sees the node's own /proc and network
-            node = self._first(self._way_in)["spec"]["nodeName"]
+            node = self._first_pod(self._way_in)["spec"]["nodeName"]
             tuning = self._api.list("v1", "Pod", self._namespace, "=".join(NODE_SCOPE))
-            there = next((pod for pod in tuning if pod["spec"].get("nodeName") == node and ready(pod)), None)
-            if there is None:
+            node_pod = next((pod for pod in tuning if pod["spec"].get("nodeName") == node and ready(pod)), None)
+            if node_pod is None:
                 raise LookupError(f"no node-tuning pod is ready on {node}")
-            return self._shell(there).run(argv)
-        pod = self._first(role)
+            return self._shell(node_pod).run(argv)
+        pod = self._first_pod(role)
         done = self._shell(pod).run(argv)
         if done.returncode == 127 and argv[0] in TOOLS:
-            return self._tools(pod).run(argv)
+            return self._open_tools(pod).run(argv)
         return done
 
     def ask(self, role: Role, port: int, path: str) -> str:
+        """Return the answer of the role's first pod to a GET on its own loopback; OSError when curl fails."""
         argv = ["curl", "-sf", "-m", str(inside.TIMEOUT_S), f"http://{inside.HOST}:{port}{path}"]
         done = self.exec(role, argv)
         if done.returncode:
@@ -354,35 +418,39 @@ class ClusterSystem(Changes):
         return done.stdout
 
     def log_tail(self) -> str:
-        def asked(pod: Mapping[str, Any]) -> list[str]:
+        """Return the last lines of the logs of all pods of proxy and backend, under their names."""
+
+        def read_log(pod: Mapping[str, Any]) -> list[str]:
             place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
             return [self._api.log(self._namespace, *place, lines=20)]
 
         logs = {
-            pod["metadata"]["name"]: or_why("its log cannot be had", lambda one=pod: asked(one))
+            pod["metadata"]["name"]: or_why("its log cannot be had", lambda pod=pod: read_log(pod))
             for role in ROLES
-            for pod in self._all(role)
+            for pod in self._list_pods(role)
         }
         return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
 
     def gauges(self) -> Mapping[str, float]:
-        return self._again(self._gauges) if self._way_in == "proxy" else {}
+        """Return the proxy's gauges: `proxy/config_bytes` and `proxy/workers`; empty without a proxy."""
+        return self._retry_lost(self._read_gauges) if self._way_in == "proxy" else {}
 
-    def _gauges(self) -> Mapping[str, float]:
-        """`proxy/config_bytes`, as its configuration and maps lie in the container, and `proxy/workers`; without what cannot be told."""
-        size = self._shell(self._first("proxy")).script(_SIZE).stdout.strip()
-        listed = [self._shell(each).script(workers.list_script()).stdout for each in self.pods("proxy")]
-        count = workers.started(process for text in listed for process in workers.listed(text))
-        count = count or sum(workers.told(text) or 0 for text in listed)
-        told = {"proxy/config_bytes": float(size) if size.isdigit() else 0.0, workers.GAUGE: float(count)}
-        return {name: value for name, value in told.items() if value}
+    def _read_gauges(self) -> Mapping[str, float]:
+        """Return the size of configuration and maps in the container, and the workers; unknown ones are left out."""
+        size = self._shell(self._first_pod("proxy")).script(_SIZE).stdout.strip()
+        listings = [self._shell(pod).script(workers.list_script()).stdout for pod in self.pods("proxy")]
+        count = workers.started(process for text in listings for process in workers.listed(text))
+        count = count or sum(workers.told(text) or 0 for text in listings)
+        gauges = {"proxy/config_bytes": float(size) if size.isdigit() else 0.0, workers.GAUGE: float(count)}
+        return {name: value for name, value in gauges.items() if value}
 
     def leftovers(self) -> Leftovers:
-        return self._again(self._leftovers)
+        """Return what earlier loads have left in the pods now."""
+        return self._retry_lost(self._read_leftovers)
 
-    def _leftovers(self) -> Leftovers:
-        """Every pod is asked through its shell, all at once; pods on the host network show their node's sockets."""
-        present = {role: self._present(role) for role in ROLES}
+    def _read_leftovers(self) -> Leftovers:
+        """Query every pod through its shell, all at once; pods on the host network show their node's sockets."""
+        present = {role: self._list_present(role) for role in ROLES}
         places = {
             role if number == 0 else f"{role}-{number + 1}": (role, self._shell(pod))
             for role, pods in present.items()
@@ -403,35 +471,40 @@ class ClusterSystem(Changes):
 
         with ThreadPoolExecutor(max(1, len(places)), "leftovers") as pool:
             answers = zip(places, pool.map(look, places), strict=True)
-            seen = {place: one for place, one in answers if one is not None}
-        by_role = {role: [one for place, one in seen.items() if places[place][0] == role] for role in ROLES}
+            states = {place: state for place, state in answers if state is not None}
+        by_role = {role: [state for place, state in states.items() if places[place][0] == role] for role in ROLES}
         proxies = by_role["proxy"]
-        whole = bool(proxies) and len(proxies) == len(present["proxy"])
-        processes, ending = sum(one.processes for one in proxies), sum(one.ending for one in proxies)
+        complete = bool(proxies) and len(proxies) == len(present["proxy"])
+        processes, ending = sum(state.processes for state in proxies), sum(state.ending for state in proxies)
         return Leftovers(
-            time_wait={place: dict(one.sockets.time_wait) for place, one in seen.items()},
-            port_range={place: one.sockets.ports for place, one in seen.items()},
-            open_connections={place: one.sockets.connections for place, one in seen.items()},
-            accept_queue={place: one.sockets.queued for place, one in seen.items()},
-            old_workers=self._ordinary.beyond(processes, ending) if whole else None,
-            memory_bytes={role: sum(one.memory_bytes for one in mine) for role, mine in by_role.items() if mine},
+            time_wait={place: dict(state.sockets.time_wait) for place, state in states.items()},
+            port_range={place: state.sockets.ports for place, state in states.items()},
+            open_connections={place: state.sockets.connections for place, state in states.items()},
+            accept_queue={place: state.sockets.queued for place, state in states.items()},
+            old_workers=self._ordinary.beyond(processes, ending) if complete else None,
+            memory_bytes={
+                role: sum(state.memory_bytes for state in of_role) for role, of_role in by_role.items() if of_role
+            },
             unseen=unseen,
         )
 
     def recorder(self) -> ClusterRecorder:
+        """Return a recorder of the events of the variant's pods; it begins when it is entered."""
         self._recorder = ClusterRecorder(self._api, self._namespace)
         return self._recorder
 
     def clock(self) -> ClockOffset:
+        """Measure by how much the clock of the generator's pod is ahead of the lab's, and return it."""
         return clock_offset(self._client)
 
     @right()
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Its PID 1 excepted, which nothing inside its container can stop: an init, a controller or a master, no server.
+        """Stop (SIGSTOP) or continue the processes of the role's first pod, except its PID 1.
 
-        Where the container that was frozen is no more, nothing is left to continue.
+        Nothing inside the container can stop PID 1; it is an init, a controller or a master, and no server. Where the
+        frozen container no longer exists, nothing is left to continue.
         """
-        pod = self._frozen.get(role) or self._first(role)
+        pod = self._frozen.get(role) or self._first_pod(role)
         if frozen:
             self._signal(pod, "STOP", "stopped")
             self._frozen[role] = pod
@@ -439,45 +512,56 @@ class ClusterSystem(Changes):
         try:
             self._signal(pod, "CONT", "continued")
         except MeasuringError:
-            if self._runs_on(pod):
+            if self._is_running(pod):
                 raise
         self._frozen.pop(role, None)
 
-    def _signal(self, pod: Mapping[str, Any], signal: str, done_to_it: str) -> None:
-        """To all of its processes but the first."""
+    def _signal(self, pod: Mapping[str, Any], signal: str, participle: str) -> None:
+        """Send a signal to all processes of a pod's first container but PID 1.
+
+        `participle`: what the signal does, for the message when no process took it.
+        """
         shell = self._shell(pod)
         pids = " ".join(str(pid) for pid in processes_of(shell) if pid != 1)
         done = shell.script(f"for pid in {pids}; do kill -{signal} $pid && echo $pid; done")
         if not done.stdout.strip():
-            fault = f"its processes are not {done_to_it}: {done.stderr.strip() or 'none is there'}"
+            fault = f"its processes are not {participle}: {done.stderr.strip() or 'none is there'}"
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
     def kill(self, pod: Mapping[str, Any]) -> None:
-        """Its processes, from inside: a pod that has ended by then is no loss."""
+        """Kill the processes of a pod from inside; a pod that has ended meanwhile is no error."""
         try:
             self._signal(pod, "KILL", "killed")
         except LostError:
-            if self._runs_on(pod):
+            if self._is_running(pod):
                 raise
 
     def wait(self, deadline: float, still_until: float) -> None:
-        """Until the entry, the last route and, of several pods, each by itself serve the probed page whole, and the proxy's processes are
-        settled.
+        """Wait until the system serves the probed page completely and the proxy's processes are settled.
 
-        A ready pod is not yet in every node's rules, nor its last configuration loaded: before `still_until` (monotonic)
-        it may load another; and the one that a Service picks says nothing of the others. MeasuringError at the deadline.
+        The entry and the last route must serve the page, and of several pods each one. A ready pod is not yet in every
+        node's rules, nor is its last configuration loaded. The pod that a Service picks says nothing about the others.
+
+        Args:
+            deadline: The last moment, by time.monotonic().
+            still_until: The moment, on the same clock, until which the proxy may load another configuration.
+
+        Raises:
+            MeasuringError: The deadline has passed.
+
         """
-        last, settled_at = list(self._routed)[-1], time.monotonic()
+        last, settled_s = list(self._routed)[-1], time.monotonic()
         running: list[int] = []
         closed = "not tried"
         while True:
-            closed = closed and self._closed(self.entry())  # once open, not asked again
-            ways = self.entry(), self._entry((last,), self._routed[last])  # anew: a pod may be replaced meanwhile
-            fault = closed or next(filter(None, chain(map(self._fault, ways), self._faults_by_pod(ways[0]))), "")
+            closed = closed and self._try_connect(self.entry())  # once open, not tried again
+            # Looked up in every round, because a pod may be replaced meanwhile.
+            ways = self.entry(), self._build_endpoint((last,), self._routed[last])
+            fault = closed or next(filter(None, chain(map(self._fault, ways), self._find_faults_by_pod(ways[0]))), "")
             now = sorted(self.processes(self._way_in))
             if now != running:
-                running, settled_at = now, time.monotonic()
-            if not fault and time.monotonic() - settled_at >= SETTLED_S and time.monotonic() >= still_until:
+                running, settled_s = now, time.monotonic()
+            if not fault and time.monotonic() - settled_s >= SETTLED_S and time.monotonic() >= still_until:
                 return
             if time.monotonic() > deadline:
                 fault = f"/{PROBED_PAGE}: {fault or 'its processes come and go'}"
@@ -493,33 +577,38 @@ class ClusterSystem(Changes):
             shell.close()
         self._helpers, self._shells = [], {}
 
-    def _closed(self, endpoint: Endpoint) -> str:
-        """That nobody takes a connection there, in words; empty when somebody does.
+    def _try_connect(self, endpoint: Endpoint) -> str:
+        """Return that nobody takes a connection at an endpoint, in words; empty when somebody does.
 
-        Asked by a program that ends. What the SOCKS server is to connect to may answer when nobody waits for it any more: it keeps that
-        connection, on which nothing is ever said, and workers may wait a minute for its request before a reload ends them.
+        A program tries it and ends. The SOCKS server would keep a connection that is accepted after its client has
+        stopped waiting. No request ever comes on it, and workers may wait a minute for one before a reload ends them.
         """
         host, port = fetching.place(endpoint)
         done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
+        """Fetch the probed page and return what is wrong with the answer; empty when it is complete."""
         try:
             response = self.fetch(endpoint, f"/{PROBED_PAGE}", 2.0, place=place)
         except OSError as error:
             return str(error)
-        whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
-        where = f" at {place[0]}" if place else ""
-        return "" if whole else f"{endpoint.host}{where}: status {response.status}, {len(response.body)} bytes"
+        complete = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
+        location = f" at {place[0]}" if place else ""
+        return "" if complete else f"{endpoint.host}{location}: status {response.status}, {len(response.body)} bytes"
 
-    def _faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
+    def _find_faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
+        """Yield the fault of every pod behind an endpoint, where there are several; empty for a pod without one."""
         port, by = "http" if endpoint.tls == "none" else "https", self._routers.get(endpoint.host)
         places = each_pod(self._api, self._manifests, self._way_in, port, by)
         if len(places) > 1:
             yield from (self._fault(endpoint, place) for place in places)
 
-    def _again(self, ask: Callable[[], T]) -> T:
-        """Once more where a pod was deleted after it had been listed: in a system that changes that is meant to happen."""
+    def _retry_lost(self, ask: Callable[[], T]) -> T:
+        """Return the result of `ask`; call it once more where a listed pod is gone and the system may change.
+
+        In a system that changes, pods are meant to be deleted.
+        """
         try:
             return ask()
         except LostError:
@@ -527,7 +616,7 @@ class ClusterSystem(Changes):
                 raise
             return ask()
 
-    def _first(self, role: Role) -> Mapping[str, Any]:
+    def _first_pod(self, role: Role) -> Mapping[str, Any]:
         if not self._came_up.get(role):
             raise UsageError(
                 f"role {role}", "this variant has no such pod", "leave the check out, or name the other role"
@@ -535,24 +624,28 @@ class ClusterSystem(Changes):
         return self.first(role) if self._changing else self._came_up[role][0]
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
-        """Into the first container: the lab's own. A disturbance, a watch and the engine ask at once for the same one."""
+        """Return the shell into a pod's first container, which is the lab's.
+
+        A disruption, a watch and the engine request the same one at the same time.
+        """
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
         return self._shells.setdefault(place, Shell(self._api, *place))
 
     @cached_property
     def _controllers(self) -> list[Mapping[str, Any]]:
-        """Pods of controllers that can be looked into: an official image may have no shell, and then nothing is told of it."""
-        found: list[Mapping[str, Any]] = []
+        """The pods of controllers that have a shell; an official image may have none, and is not looked into."""
+        controllers: list[Mapping[str, Any]] = []
         for pod in self._api.list("v1", "Pod", self._namespace, "=".join(CONTROLLER_SCOPE)):
             try:
-                found += [pod] if self._shell(pod).pid else []
+                controllers += [pod] if self._shell(pod).pid else []
             except LostError:
                 raise
             except MeasuringError:
                 continue
-        return found
+        return controllers
 
-    def _tools(self, pod: Mapping[str, Any]) -> Shell:
+    def _open_tools(self, pod: Mapping[str, Any]) -> Shell:
+        """Return the shell into the ephemeral container with tools for a pod's first container."""
         place = (pod["metadata"]["name"], "tools")
         if place not in self._shells:
             started = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])

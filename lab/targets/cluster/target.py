@@ -1,6 +1,6 @@
-"""A cluster as a target: it takes its place there once, and brings each variant up with the API server's own means.
+"""A cluster as a target: it takes the lab's place there once, and brings up each variant by the API server's means.
 
-Kind and remote differ in how they find the cluster, and in what can be seen of its machines from here.
+The targets kind and remote differ in how they reach the cluster, and in what can be seen of its machines from here.
 """
 
 from __future__ import annotations
@@ -35,17 +35,21 @@ from lab.targets.cluster.others import Kubelets, Others, together
 from lab.targets.cluster.system import ClusterSystem
 
 DEADLINE_S = 120.0
-"""For a variant: images are there, but a node may be slow."""
+"""The seconds in which a variant must come up: its images are there, but a node may be slow."""
 CLIENT_DEADLINE_S = 180.0
-"""For the generator's pod, whose image may still have to be pulled."""
-CORES = {(kind, name): noun for kind, how in READBACKS.items() for name, noun in how.workers.items()}
-FILES = {("limit", "Max open files"), *((kind, name) for kind, how in READBACKS.items() for name in how.open_files)}
-"""(kind, name) of the checks whose value is a number of workers or threads, and of open files."""
+"""The seconds in which the generator's pod must come up, whose image may still have to be pulled."""
+CORES = {(kind, name): noun for kind, readback in READBACKS.items() for name, noun in readback.workers.items()}
+"""The noun (workers, threads …) for each check, by (kind, name), whose value is their number."""
+FILES = {
+    ("limit", "Max open files"),
+    *((kind, name) for kind, readback in READBACKS.items() for name in readback.open_files),
+}
+"""The (kind, name) of the checks whose value is a number of open files."""
 
 
 @dataclass
-class _Place:
-    """What `check` took."""
+class _Session:
+    """The connection, the lease and the pod that `check` took on the cluster."""
 
     api: Api
     images: Images
@@ -57,34 +61,50 @@ class _Place:
 
 
 class ClusterTarget:
-    """See `lab.targets.base.Target`. `connect` gives the API server, or a UsageError that says how to get a cluster.
-
-    `machine`: who sees what else runs on the nodes' machine, where that is this one.
-    """
+    """A cluster as a target; see `lab.targets.base.Target`."""
 
     bring_up_s = BRING_UP_S["kind"]
     sides: Sequence[Side] = SIDES
 
     def __init__(
-        self, name: str, connect: Callable[[], Api], about: str, machine: Callable[[], Others] | None = None
+        self, name: str, connect: Callable[[], Api], description: str, machine: Callable[[], Others] | None = None
     ) -> None:
+        """Describe the cluster; nothing is connected yet.
+
+        Args:
+            name: The name of the target.
+            connect: Returns the API server, or raises a UsageError with the way to get a cluster.
+            description: The target in words, for the facts.
+            machine: Returns the source of what else runs on the nodes' machine, where that is this machine; else None.
+
+        """
         self.name = name
-        self._connect, self._about, self._machine = connect, about, machine
+        self._connect, self._description, self._machine = connect, description, machine
         self._run = run_id()
         self._stamps = count(1)
-        self._taken: _Place | None = None
-        self._there: dict[Side, ClusterSystem] = {}
+        self._taken: _Session | None = None
+        self._systems: dict[Side, ClusterSystem] = {}
 
     def at(self, context: str | None) -> ClusterTarget:
+        """Return this target; UsageError for a context, because the target's cluster is already determined."""
         if context is not None:
             fault = f"belongs to --target remote; --target {self.name} has a cluster of its own"
             raise UsageError("--context", fault, "leave it out, or name --target remote")
         return self
 
     def enter(self, argv: Sequence[str]) -> int | None:
+        """Return None: the run belongs in this process."""
         return None
 
     def check(self) -> None:
+        """Take the lab's place on the cluster: its lease, and the generator's pod.
+
+        What an interrupted run has left is removed. A later call only checks the lease.
+
+        Raises:
+            UsageError: A prerequisite is missing, or another lab measures there.
+
+        """
         if self._taken is not None:
             self._taken.lease.check()
             return
@@ -97,62 +117,80 @@ class ClusterTarget:
         lease.acquire()
         try:
             for inventory in inventories.values():
-                inventory.take_over()  # what a lab left that ended in the middle
+                inventory.take_over()  # what an interrupted lab left
             client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
             nodes = api.list("v1", "Node")
-            others: Others = Kubelets(api)
+            other_usage: Others = Kubelets(api)
             if self._machine is not None:
-                others = together(others, self._machine())
+                other_usage = together(other_usage, self._machine())
         except BaseException:
             lease.release()
             raise
-        self._taken = _Place(api, chosen, lease, inventories, client, nodes, others)
+        self._taken = _Session(api, chosen, lease, inventories, client, nodes, other_usage)
 
     def installed(self, generator: Generator) -> Installed | None:
-        return self._place.client.installed(generator)
+        """Return a generator as the generator's pod has it; None if it has none."""
+        return self._session.client.installed(generator)
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
+        """Return no facts, because the images are what runs."""
         return {}  # the images are what runs
 
     def facts(self) -> Mapping[str, str]:
-        taken = self._place
-        system = taken.api.get("v1", "Namespace", "kube-system")
-        known = {"cluster": system["metadata"]["uid"]} if system else {}
-        return {"target": self._about, **known, **facts.facts(taken.api, taken.images)}
+        """Return the facts of the cluster, with the uid of its kube-system namespace as its identity."""
+        session = self._session
+        system = session.api.get("v1", "Namespace", "kube-system")
+        identity = {"cluster": system["metadata"]["uid"]} if system else {}
+        return {"target": self._description, **identity, **facts.facts(session.api, session.images)}
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
+        """Return an empty mapping: roles are not pinned to CPUs."""
         return {}
 
     def generator_cpus(self) -> int | None:
-        return self._place.client.cpus
+        """Return the number of CPUs that a generator may run on; None = unknown."""
+        return self._session.client.cpus
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-        """UsageError for what the variant's routes cannot serve, or this cluster cannot show."""
+        """Return where each point's load will go.
+
+        Raises:
+            NotMeasurableError: This cluster cannot show the variant, or one of the points.
+            UsageError: The variant's routes cannot serve a point, or the cluster lacks a kind.
+
+        """
         variant.refuse_on(self.name)
         refuse_checks(variant.name, variant.readback)
-        taken, there = self._place, objects.on_cluster(variant.manifests)
+        session, manifests = self._session, objects.on_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
-                why = f"point {point.name} shapes the client's link, which is not done on a cluster"
-                raise NotMeasurableError("link", variant.name, why, "measure it with --target local")
-        if any(objects.role(obj) == "balancer" for obj in there):
-            why = "its load balancer is a process of the lab's, which is no way into a cluster here"
-            raise NotMeasurableError("load balancer", variant.name, why, "measure it with --target local or apiserver")
-        if any(point.disturbance is not None for point in points) and any(map(objects.headless, there)):
+                reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
+                raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
+        if any(objects.role(obj) == "balancer" for obj in manifests):
+            reason = "its load balancer is a process of the lab's, which is no way into a cluster here"
+            raise NotMeasurableError(
+                "load balancer", variant.name, reason, "measure it with --target local or apiserver"
+            )
+        if any(point.disturbance is not None for point in points) and any(map(objects.headless, manifests)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
-        vet(variant, largest_cpus(taken.nodes), taken.client.open_files)
-        objects.vet(taken.api, there)
-        if any(point.generations > 1 for point in points) and not renews(there):
+        vet(variant, largest_cpus(session.nodes), session.client.open_files)
+        objects.vet(session.api, manifests)
+        if any(point.generations > 1 for point in points) and not renews(manifests):
             raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
-        routed, routers = hosts.routed(there), hosts.routers(there)
-        proxied = any(objects.role(obj) == "proxy" for obj in there)
+        routed, routers = hosts.routed(manifests), hosts.routers(manifests)
+        proxied = any(objects.role(obj) == "proxy" for obj in manifests)
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
+        """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy."""
         return renews(objects.on_cluster(variant.manifests))
 
     def unpaired(self, variant: Variant) -> str:
+        """Return why the variant and another cannot be up at once; empty where they can.
+
+        The reason is something that a node has only once: its kernel's settings or its ports.
+        """
         for obj in objects.flat(objects.on_cluster(variant.manifests)):
             if objects.pod_template(obj) is None:
                 continue
@@ -169,124 +207,157 @@ class ClusterTarget:
     def up(
         self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
     ) -> Iterator[ClusterSystem]:
-        taken = self._place
-        inventory = taken.inventories[side]
-        taken.lease.check()
+        """Bring the variant up, yield its system when it answers, and end its workloads afterwards.
+
+        While another side is up, the pods go to that side's nodes. So `meanwhile` is called early on a cluster of one
+        node, and on a larger one when this side's pods are up.
+
+        Args:
+            variant: The variant.
+            changing: Whether pods and routes may change.
+            side: The side of a pair; a solo variant is on the left.
+            meanwhile: Called once during the bring-up; its error ends the bring-up.
+
+        Raises:
+            MeasuringError: The variant does not come up.
+            LostError: The cluster or a right is gone, or another lab has the lease.
+
+        """
+        session = self._session
+        inventory = session.inventories[side]
+        session.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        there = placed(objects.on_cluster(variant.manifests), side)
-        wanted = objects.prepare(there, taken.images, self._run, stamp)
-        if (other := next(iter(self._there.values()), None)) is not None:
-            objects.beside(wanted, other.nodes())
-        pending_s = objects.pending_s(wanted)
+        manifests = placed(objects.on_cluster(variant.manifests), side)
+        prepared = objects.prepare(manifests, session.images, self._run, stamp)
+        if (other := next(iter(self._systems.values()), None)) is not None:
+            objects.beside(prepared, other.nodes())
+        pending_s = objects.pending_s(prepared)
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
         with right():
             try:
-                inventory.apply(wanted)
-                if len(taken.nodes) == 1:
+                inventory.apply(prepared)
+                if len(session.nodes) == 1:
                     meanwhile()
-                rollout.wait(taken.api, wanted, deadline)
+                rollout.wait(session.api, prepared, deadline)
                 inventory.await_pods(stamp)  # the last variant's, which have had that time to end
                 still_until = time.monotonic() + pending_s
                 system = ClusterSystem(
-                    taken.api,
-                    taken.images,
-                    taken.client,
-                    wanted,
-                    next(obj["metadata"]["namespace"] for obj in wanted if objects.role(obj) == "backend"),
+                    session.api,
+                    session.images,
+                    session.client,
+                    prepared,
+                    next(obj["metadata"]["namespace"] for obj in prepared if objects.role(obj) == "backend"),
                     self._run,
-                    taken.others,
-                    taken.lease.check,
+                    session.others,
+                    session.lease.check,
                     inventory if changing else None,
                 )
-                with taken.client.resolving(system.addresses()):
+                with session.client.resolving(system.addresses()):
                     try:
                         system.wait(deadline, still_until)
-                        self._there[side] = system
-                        if len(taken.nodes) > 1:
+                        self._systems[side] = system
+                        if len(session.nodes) > 1:
                             meanwhile()  # the other side's pods go where these are
                         yield system
                     finally:
-                        self._there.pop(side, None)
-                        taken.lease.check()  # LostError: the pod's hosts are another lab's now
+                        self._systems.pop(side, None)
+                        session.lease.check()  # LostError: the pod's hosts are another lab's now
                 ended_well = True
             except LostError:
                 raise
             except LabError:
                 # A cluster that is gone, or another lab's now, says nothing about the variant: LostError.
-                taken.lease.check()
-                taken.api.version()
+                session.lease.check()
+                session.api.version()
                 raise
             finally:
                 if system is not None:
                     system.close()
-                with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to tell
-                    taken.lease.check()
+                with suppress(*(() if ended_well else (LabError,))):  # the first fault is the one to report
+                    session.lease.check()
                     if system is not None and changing:
                         system.settle(system.kill)
                     inventory.end_workloads()
 
     def close(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is None:
+        """Remove what the lab made, but the generator's pod, and release the lease. Idempotent.
+
+        Raises:
+            MeasuringError: Something was not removed.
+
+        """
+        session, self._taken = self._taken, None
+        if session is None:
             return
         remedy = "another lab may be using what is there: nothing was removed; `just down` takes it all when none does"
         try:
-            taken.client.close()
-            taken.lease.check()
+            session.client.close()
+            session.lease.check()
             remedy = "what the lab made is still there: the next run there removes it, or `just down` takes all of it"
-            for inventory in taken.inventories.values():
+            for inventory in session.inventories.values():
                 inventory.remove()
         except LabError as error:
             raise MeasuringError(error.place, error.fault, remedy) from None
         finally:
-            taken.lease.release()
+            session.lease.release()
 
     @property
-    def _place(self) -> _Place:
+    def _session(self) -> _Session:
         assert self._taken is not None, "check() comes first"
         return self._taken
 
 
 def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
-    """NotMeasurableError for more workers or threads than the largest node has CPUs, or more open files than a pod may have.
+    """Raise NotMeasurableError for more workers or threads than CPUs, or more open files than a pod may have.
 
-    Told by the variant's read-backs, before anything starts: they say what the running system must show, so whatever sets it
-    (a ConfigMap's key, an environment variable) is found.
+    The variant's read-backs show it before anything starts. They state what the running system must show, whatever
+    sets it (a ConfigMap's key, an environment variable).
+
+    Args:
+        variant: The variant.
+        cpus: The CPUs of the largest node.
+        open_files: The open files that a container may have; None = no limit.
+
     """
     for check in variant.readback:
-        place, what = f"{variant.name}: {check.name}", (check.kind, check.name or "")
-        if (noun := CORES.get(what)) and check.value.isdigit() and int(check.value) > cpus:
+        place, identity = f"{variant.name}: {check.name}", (check.kind, check.name or "")
+        if (noun := CORES.get(identity)) and check.value.isdigit() and int(check.value) > cpus:
             has = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
             fault = f"asks for {check.value} {noun}, the largest node has {has}"
             raise NotMeasurableError("cores", place, fault, f"a node with more CPUs, or {cpus} at most")
-        if what in FILES and open_files is not None and check.value.isdigit() and int(check.value) > open_files:
+        if identity in FILES and open_files is not None and check.value.isdigit() and int(check.value) > open_files:
             fault = f"asks for {check.value} open files, a container may have {open_files} here"
             raise NotMeasurableError("open files", place, fault, "raise the nodes' limit (LimitNOFILE of containerd)")
 
 
 def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
-    """As they are brought up on a side: one list of addresses serves the clients of both, so TLS, which needs names, needs two."""
-    own = objects.on_side(manifests, side)
-    if side == "left" or set(hosts.routed(own).values()) == {"none"}:
-        return own
-    # As long as the left's.
-    return [objects.renamed(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in own]
+    """Return the objects as they are brought up on a side of a pair.
+
+    One list of addresses serves the clients of both sides. TLS needs names, so with TLS the right side's hosts have
+    another domain.
+    """
+    on_side = objects.on_side(manifests, side)
+    if side == "left" or set(hosts.routed(on_side).values()) == {"none"}:
+        return on_side
+    # A name as long as the left's.
+    return [objects.renamed(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in on_side]
 
 
 def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a reload makes new workers of the proxy, if there is one."""
+    """Return whether a reload makes new workers of the proxy; True where there is no proxy."""
     proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
-    named = (images.split(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
-    return all(system is not None and system.renew_in_cluster for system in map(find, named))
+    repositories = (images.split(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
+    return all(system is not None and system.renew_in_cluster for system in map(find, repositories))
 
 
 def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Of the nodes that proxies may run on: one marked for the generator counts only where there is no other.
+    """Return the CPUs of the largest node that proxies may run on.
 
-    Its capacity, not what is left of it for pods: that is how many a process there finds.
+    A node that is marked for the generator counts only where there is no other. The node's capacity counts, not what is
+    left of it for pods, because a process there counts all CPUs.
     """
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
-    others = [node for node in nodes if node not in marked]
-    return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in others or marked)
+    unmarked = [node for node in nodes if node not in marked]
+    return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in unmarked or marked)

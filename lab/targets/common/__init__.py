@@ -1,1 +1,1 @@
-"""What more than one target uses: processes, certificates, cgroups, sampling."""
+"""Code that more than one target uses: processes, HTTP requests, cgroups, sampling and scratch folders."""

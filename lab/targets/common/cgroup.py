@@ -1,13 +1,14 @@
-"""What a cgroup's files mean, version 1 and 2: where a process's group lies, which limit it holds, what it has counted; and what is mounted where.
+"""The meaning of a cgroup's files, version 1 and 2: a process' group, its limits and counts; and of mount tables.
 
-Pure: texts in, numbers out, so that the same rules serve the lab's own folders, a container's on a cluster, and tests.
+The functions are pure: they take texts and return numbers. So the same rules serve the lab's own folders, a
+container on a cluster, and tests.
 
     4:memory:/kubepods/x   in /proc/PID/cgroup, with the mount   → Place(version=1, folder="/sys/fs/cgroup/memory/kubepods/x")
     20000 100000           in cpu.max                            → 1/5 of a CPU
     31 22 8:1 /srv /var/log/lab rw shared:1 - ext4 /dev/sda1 rw,sync   in /proc/PID/mountinfo → a Mount
 
-Refuses to guess: a group that no mount shows is a LookupError. Source of the formats: the kernel's
-Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst; of the rounding: Kubernetes' pkg/kubelet/cm (MilliCPUToQuota).
+The module never guesses: a group that no mount shows is a LookupError. The formats are documented in the kernel's
+Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst, the rounding in Kubernetes' pkg/kubelet/cm (MilliCPUToQuota).
 """
 
 from __future__ import annotations
@@ -23,23 +24,34 @@ from typing import Literal
 from lab.base.quantities import quantity
 
 Controller = Literal["cpu", "memory"]
+"""The name of a cgroup controller whose limits the lab knows."""
 CONTROLLERS: tuple[Controller, ...] = ("cpu", "memory")
+"""The names of all controllers whose limits the lab knows."""
 
 PERIOD_US = 100_000
+"""The CPU bandwidth period that the lab writes, in microseconds."""
 LEAST_QUOTA_US = 1_000
+"""The smallest CPU quota per period, in microseconds."""
 PAGE_BYTES_MOST = 65536
+"""The largest page size of any supported machine, in bytes."""
 _UNLIMITED_BYTES = 2**62
-"""Version 1 says "no limit" as the largest whole page in 63 bits."""
+"""The bytes from which a version 1 memory limit means "no limit".
+
+The kernel writes no limit as the largest whole page in 63 bits.
+"""
 
 USAGE_FILES: Mapping[int, str] = {1: "cpuacct.usage", 2: "cpu.stat"}
-"""Where `used_s` finds what a group has used; on version 1 a controller of its own, `cpuacct`, counts it."""
+"""The file in which `used_s` finds the CPU time of a group, by version.
+
+On version 1 a separate controller, `cpuacct`, counts it.
+"""
 COUNT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.stat",),
     (2, "cpu"): ("cpu.stat",),
     (1, "memory"): ("memory.failcnt", "memory.oom_control"),
     (2, "memory"): ("memory.events",),
 }
-"""What `counted` reads."""
+"""The files that `counted` reads, by version and controller."""
 
 LIMIT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
@@ -47,12 +59,19 @@ LIMIT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
     (1, "memory"): ("memory.limit_in_bytes",),
     (2, "memory"): ("memory.max",),
 }
-"""What `limit` wants the contents of, one after the other."""
+"""The files whose joined contents `limit` parses, by version and controller, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A process's group in one hierarchy: `mount` is where that is mounted, `folder` the group's own folder at or below it."""
+    """The group of a process in one cgroup hierarchy.
+
+    Attributes:
+        version: The cgroup version of the hierarchy.
+        mount: The folder where the hierarchy is mounted.
+        folder: The folder of the group itself, at or below `mount`.
+
+    """
 
     version: Literal[1, 2]
     mount: str
@@ -61,7 +80,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """`root`: the folder of the filesystem that is seen at `point`; `super_options` are the filesystem's own."""
+    """A line of a mount table.
+
+    Attributes:
+        root: The folder of the filesystem that is visible at `point`.
+        point: The mount point.
+        options: The options of this mount.
+        kind: The filesystem type, such as ext4.
+        super_options: The options of the filesystem itself.
+
+    """
 
     root: str
     point: str
@@ -71,46 +99,64 @@ class Mount:
 
 
 def mounts(mountinfo: str) -> Iterator[Mount]:
-    """Of /proc/PID/mountinfo (proc(5)), in the order of mounting. ValueError with the line for one that is not of this form."""
+    """Yield the mounts in the text of a /proc/PID/mountinfo (proc(5)), in the order of mounting.
+
+    Raises:
+        ValueError: A line does not have this form; the message shows it.
+
+    """
     for line in mountinfo.splitlines():
-        where, separator, what = line.partition(" - ")
-        fields, last = where.split(), what.split(" ", 2)
-        if not separator or len(fields) < 6 or len(last) < 3:
+        target, separator, source = line.partition(" - ")
+        fields, filesystem = target.split(), source.split(" ", 2)
+        if not separator or len(fields) < 6 or len(filesystem) < 3:
             raise ValueError(f"expected a line of mountinfo, got {line[:60]!r}")
         # The kernel writes blanks and backslashes as octal numbers.
         root, point = (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text) for text in fields[3:5])
-        yield Mount(root, point, frozenset(fields[5].split(",")), last[0], tuple(last[2].split(",")))
+        yield Mount(root, point, frozenset(fields[5].split(",")), filesystem[0], tuple(filesystem[2].split(",")))
 
 
-def holding(found: Iterable[Mount], path: str) -> Mount | None:
-    """The one that holds an absolute path: of those above it the deepest, and of two over one another the later."""
-    above = [mount for mount in found if posixpath.commonpath([mount.point, path]) == mount.point]
-    return max(reversed(above), key=lambda mount: len(mount.point), default=None)
+def holding(table: Iterable[Mount], path: str) -> Mount | None:
+    """Return the mount that holds an absolute path: the deepest one over it, and the latest of several at one point.
+
+    None if no mount holds the path.
+    """
+    candidates = [mount for mount in table if posixpath.commonpath([mount.point, path]) == mount.point]
+    return max(reversed(candidates), key=lambda mount: len(mount.point), default=None)
 
 
 def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: str) -> Place:
-    """From /proc/PID/cgroup and /proc/PID/mountinfo. LookupError when the controller's hierarchy is not mounted here."""
+    """Return the group of a process from the texts of its /proc/PID/cgroup and /proc/PID/mountinfo.
+
+    Raises:
+        LookupError: The hierarchy of the controller is not mounted where the process sees it.
+
+    """
     lines = (line.split(":", 2) for line in cgroup.splitlines())
     paths = {name: path for _, names, path in lines for name in names.split(",")}
     version = 1 if controller in paths else 2
     path = paths.get(controller if version == 1 else "")
     if path is None:
         raise LookupError(f"no cgroup hierarchy has the controller {controller}")
-    for mount in reversed(list(mounts(mountinfo))):  # what was mounted last lies on top
+    for mount in reversed(list(mounts(mountinfo))):  # the latest mount lies on top
         if version == 1 and (mount.kind != "cgroup" or controller not in mount.super_options):
             continue
         if version == 2 and mount.kind != "cgroup2":
             continue
-        below = posixpath.relpath(path, mount.root)
-        if ".." not in (*path.split("/"), *below.split("/")):
-            return Place(version, mount.point, posixpath.normpath(posixpath.join(mount.point, below)))
+        relative = posixpath.relpath(path, mount.root)
+        if ".." not in (*path.split("/"), *relative.split("/")):
+            return Place(version, mount.point, posixpath.normpath(posixpath.join(mount.point, relative)))
     raise LookupError(f"the cgroup {path} of the controller {controller} is not mounted here")
 
 
 def wanted(controller: Controller, text: str) -> Fraction:
-    """A limit as the kernel will keep it: CPUs in whole µs of a period (whole thousandths, rounded up), or whole bytes.
+    """Parse a limit from a manifest, rounded as the kernel will keep it.
 
-    ValueError for what is no quantity, or not above zero.
+    A CPU limit is rounded up to whole thousandths of a CPU, which are whole µs of a period, and is `LEAST_QUOTA_US`
+    per period at least. A memory limit is rounded up to whole bytes.
+
+    Raises:
+        ValueError: The text is no quantity, or the quantity is not above zero.
+
     """
     value = quantity(text)
     if value <= 0:
@@ -121,10 +167,16 @@ def wanted(controller: Controller, text: str) -> Fraction:
 
 
 def settings(version: int, controller: Controller, value: Fraction | None) -> list[tuple[str, str]]:
-    """File → text, in the order of writing; None: the CPU is not limited any more. Memory is bounded together with swap: what does not fit is not
-    swapped out.
+    """Return the files to write for a limit, as (file name, text) in the order of writing.
 
-    Version 1: by a page more, since Linux (6.18, tried) counts no hit where the bound on both is the one that is hit.
+    Memory is limited together with swap: what does not fit is not swapped out. On version 1 the limit on both is
+    higher by a page, since Linux (tried with 6.18) counts no hit if the limit on both is the one that is reached.
+
+    Args:
+        version: The cgroup version, 1 or 2.
+        controller: The controller of the limit.
+        value: The limit in CPUs or bytes. None removes a CPU limit.
+
     """
     if value is None:
         return [("cpu.max", f"max {PERIOD_US}") if version == 2 else ("cpu.cfs_quota_us", "-1")]
@@ -140,51 +192,67 @@ def settings(version: int, controller: Controller, value: Fraction | None) -> li
 
 
 OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.oom.group"})
-"""Settings that a kernel without swap accounting, or an older one, does not have."""
+"""The settings that an older kernel, or a kernel without swap accounting, does not have."""
 
 
 def limit(controller: Controller, text: str) -> Fraction | None:
-    """CPUs or bytes from the contents of `LIMIT_FILES`; None = no limit. ValueError for anything else."""
-    words = text.split()
-    if words[:1] in (["max"], ["-1"]):
+    """Parse the joined contents of `LIMIT_FILES` into CPUs or bytes; None means no limit.
+
+    Raises:
+        ValueError: The text has another form.
+
+    """
+    values = text.split()
+    if values[:1] in (["max"], ["-1"]):
         return None
     if controller == "cpu":
-        quota, period = words
+        quota, period = values
         return Fraction(int(quota), int(period))
-    (size,) = words
+    (size,) = values
     return None if int(size) >= _UNLIMITED_BYTES else Fraction(int(size))
 
 
-def holds(controller: Controller, asked: Fraction | None, found: Fraction | None) -> bool:
-    """Whether the limit found is the one asked for. Memory is kept in whole pages, of up to 64 KiB."""
-    if asked is None or found is None:
-        return asked is found
-    return asked == found if controller == "cpu" else 0 <= asked - found < PAGE_BYTES_MOST
+def holds(controller: Controller, expected: Fraction | None, actual: Fraction | None) -> bool:
+    """Return whether the actual limit is the expected one; None means no limit.
+
+    The kernel keeps memory limits in whole pages of up to 64 KiB, so a slightly smaller one is accepted.
+    """
+    if expected is None or actual is None:
+        return expected is actual
+    return expected == actual if controller == "cpu" else 0 <= expected - actual < PAGE_BYTES_MOST
 
 
-def spelled(controller: Controller, found: Fraction | None) -> str:
-    """As Kubernetes writes it.
+def spelled(controller: Controller, value: Fraction | None) -> str:
+    """Format a limit as Kubernetes writes it.
 
     >>> spelled("cpu", Fraction(1, 5)), spelled("memory", Fraction(2**26)), spelled("cpu", None)
     ('200m', '64Mi', 'unlimited')
     """
-    if found is None:
+    if value is None:
         return "unlimited"
     if controller == "cpu":
-        return f"{float(found * 1000):g}m" if found.denominator != 1 else str(found)
+        return f"{float(value * 1000):g}m" if value.denominator != 1 else str(value)
     for power, unit in ((3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if found % 1024**power == 0:
-            return f"{found // 1024**power}{unit}"
-    return str(found)
+        if value % 1024**power == 0:
+            return f"{value // 1024**power}{unit}"
+    return str(value)
 
 
 def counted(version: int, controller: Controller, read: Callable[[str], str]) -> dict[str, int]:
-    """What a group counts, cumulative; `read` gives a file's content, "" where there is none.
+    """Read the cumulative counts of a group.
 
-    `cpu_periods`, `cpu_throttled_periods`, `cpu_throttled_us`; `memory_limit_hits`, `oom_kills`.
+    Args:
+        version: The cgroup version, 1 or 2.
+        controller: The controller that counts.
+        read: Returns the content of a file by its name, "" if there is no such file.
+
+    Returns:
+        `cpu_periods`, `cpu_throttled_periods` and `cpu_throttled_us` of the CPU; `memory_limit_hits` and
+        `oom_kills` of memory.
+
     """
     if controller == "cpu":
-        stat = _pairs(read("cpu.stat"))
+        stat = _parse_pairs(read("cpu.stat"))
         throttled_us = stat.get("throttled_usec", stat.get("throttled_time", 0) // 1000)
         return {
             "cpu_periods": stat.get("nr_periods", 0),
@@ -192,24 +260,29 @@ def counted(version: int, controller: Controller, read: Callable[[str], str]) ->
             "cpu_throttled_us": throttled_us,
         }
     if version == 2:
-        events = _pairs(read("memory.events"))
+        events = _parse_pairs(read("memory.events"))
         return {"memory_limit_hits": events.get("max", 0), "oom_kills": events.get("oom_kill", 0)}
-    kills = _pairs(read("memory.oom_control")).get("oom_kill", 0)
+    kills = _parse_pairs(read("memory.oom_control")).get("oom_kill", 0)
     return {"memory_limit_hits": max(int(read("memory.failcnt") or 0), kills), "oom_kills": kills}
 
 
 def used_s(version: int, text: str) -> float:
-    """CPU seconds of a group so far, from its file in `USAGE_FILES`. ValueError when it does not say.
+    """Parse the CPU seconds that a group has used so far from the text of its file in `USAGE_FILES`.
 
     >>> used_s(1, "250000000"), used_s(2, "usage_usec 1500000")
     (0.25, 1.5)
+
+    Raises:
+        ValueError: The text does not contain the usage.
+
     """
     if version == 1:
         return int(text) * 1e-9
-    if "usage_usec" not in (stat := _pairs(text)):
+    if "usage_usec" not in (stat := _parse_pairs(text)):
         raise ValueError("cpu.stat has no usage_usec")
     return stat["usage_usec"] * 1e-6
 
 
-def _pairs(text: str) -> dict[str, int]:
-    return {words[0]: int(words[1]) for words in map(str.split, text.splitlines()) if len(words) == 2}
+def _parse_pairs(text: str) -> dict[str, int]:
+    """Parse lines of a name and a number."""
+    return {fields[0]: int(fields[1]) for fields in map(str.split, text.splitlines()) if len(fields) == 2}

@@ -1,7 +1,8 @@
-"""One HTTP request over a connection that somebody else has made, with or without TLS: what targets' `fetch` share.
+"""A function for one HTTP GET over an existing connection, with or without TLS: shared by the targets.
 
-Refuses to verify anything: what is there is told. Of a TLS handshake that includes the group (X25519, P-256, …) by which it came to its keys,
-from what the server sent in clear, as Python's ssl has no word for it before 3.15:
+Certificates are not verified: the response records what the server presents. For a TLS handshake that includes the
+key exchange group (X25519, P-256, …). It is read from what the server sends in clear, because Python's ssl module
+does not report it before 3.15:
 
     ServerHello … 00 33 | 00 24 | 00 1d …    → "X25519"    TLS 1.3, the extension key_share (RFC 8446, 4.2.8)
     ServerKeyExchange 03 | 00 17 …           → "P-256"     TLS 1.2, a named curve (RFC 8422, 5.4)
@@ -22,22 +23,25 @@ from lab.model.endpoint import Endpoint, Response
 from lab.systems.manifests import certificates
 
 KEPT_BYTES = 1 << 16
-"""More than a server's handshake has, its certificates included."""
+"""The received bytes that are kept at least: more than a server's handshake has, its certificates included."""
 HANDSHAKE = 22
-"""Type of a record; whatever else comes, keys have been changed and nothing more is in clear."""
+"""The type of a handshake record. Any other type means that keys have changed and nothing more is in clear."""
 SERVER_HELLO, SERVER_KEY_EXCHANGE = 2, 12
+"""The types of the two handshake messages that name the group, in TLS 1.3 and TLS 1.2."""
 KEY_SHARE = 51
+"""The number of the TLS extension key_share."""
 NAMED_CURVE = 3
+"""The curve type of a ServerKeyExchange that names its curve."""
 _GROUPS: Mapping[int, str] = {
     23: "P-256", 24: "P-384", 25: "P-521", 29: "X25519", 30: "X448",
     256: "ffdhe2048", 257: "ffdhe3072", 258: "ffdhe4096", 259: "ffdhe6144", 260: "ffdhe8192",
     4587: "SecP256r1MLKEM768", 4588: "X25519MLKEM768", 4589: "SecP384r1MLKEM1024",
 }  # fmt: skip
-"""IANA, TLS Supported Groups; NIST's curves by NIST's names."""
+"""The names of key exchange groups (IANA, TLS Supported Groups); NIST's curves have NIST's names."""
 
 
 def place(endpoint: Endpoint) -> tuple[str, int]:
-    """(host or address, port) that the endpoint's URL names."""
+    """Return the host name or address, and the port, that the endpoint's URL names."""
     url = urlsplit(endpoint.base_url)
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
 
@@ -49,9 +53,18 @@ def fetch(
     headers: Mapping[str, str] | None,
     timeout_s: float,
 ) -> Response:
-    """GET on this connection, which is closed afterwards; `body` as it came. Raises OSError, for what is no HTTP too.
+    """Send a GET over a connection, return the response with its body undecoded, and close the connection.
 
-    `timeout_s` is for each wait.
+    Args:
+        connected: The connected socket.
+        endpoint: The URL and host of the request, and whether TLS is spoken.
+        path: The path to request.
+        headers: More request headers.
+        timeout_s: The limit of each single wait, in seconds.
+
+    Raises:
+        OSError: The request fails, or the answer is not HTTP.
+
     """
     connected.settimeout(timeout_s)
     connection = http.client.HTTPConnection(*place(endpoint))
@@ -59,20 +72,20 @@ def fetch(
     tls: Mapping[str, str] = {}
     try:
         if urlsplit(endpoint.base_url).scheme == "https":
-            connection.sock = heard = _Heard(connected)
-            connection.sock, tls = _encrypted(heard, endpoint.host)
+            connection.sock = recording = _RecordingSocket(connected)
+            connection.sock, tls = _wrap_in_tls(recording, endpoint.host)
         connection.request("GET", path, headers={"Host": endpoint.host, "Connection": "close", **(headers or {})})
-        answer = connection.getresponse()
-        named = {name.lower(): value for name, value in answer.getheaders()}
-        return Response(answer.status, answer.read(), named, tls)
+        response = connection.getresponse()
+        fields = {name.lower(): value for name, value in response.getheaders()}
+        return Response(response.status, response.read(), fields, tls)
     except http.client.HTTPException as error:
         raise OSError(f"not an HTTP answer: {error!r}") from error
     finally:
         connection.close()
 
 
-class _Heard(socket.socket):
-    """A connection, taken over from another socket's object, that keeps the first that it receives."""
+class _RecordingSocket(socket.socket):
+    """A connection, taken over from another socket object, that keeps the first bytes that it receives in `heard`."""
 
     def __init__(self, connected: socket.socket) -> None:
         timeout_s = connected.gettimeout()
@@ -81,33 +94,41 @@ class _Heard(socket.socket):
         self.heard = bytearray()
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        got = super().recv(bufsize, flags)
+        received = super().recv(bufsize, flags)
         if len(self.heard) < KEPT_BYTES:
-            self.heard += got
-        return got
+            self.heard += received
+        return received
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        if data:  # SSLTransport sends nothing before each read, which breaks on a server that has answered and gone
+        # SSLTransport sends nothing before each read, which breaks on a server that has answered and closed.
+        if data:
             super().sendall(data, flags)
 
 
-def _encrypted(connection: _Heard, host: str) -> tuple[SSLTransport, Mapping[str, str]]:
-    """The connection with TLS, and what it agreed on. Raises OSError."""
+def _wrap_in_tls(connection: _RecordingSocket, host: str) -> tuple[SSLTransport, Mapping[str, str]]:
+    """Shake hands over a connection; return the TLS connection and what was agreed. Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    encrypted = SSLTransport(connection, context, server_hostname=host)  # ssl's own reads past our socket's `recv`
+    # The wrapper of the ssl module itself would read without calling our socket's `recv`.
+    encrypted = SSLTransport(connection, context, server_hostname=host)
     cipher, der = (encrypted.cipher() or ("",))[0], encrypted.getpeercert(binary_form=True)
     agreed = {"version": encrypted.version(), "cipher": cipher, "group": group(connection.heard, cipher)}
-    told = {name: value for name, value in agreed.items() if value}
-    return encrypted, told | (certificates.described(der) if der else {})
+    present = {name: value for name, value in agreed.items() if value}
+    return encrypted, present | (certificates.described(der) if der else {})
 
 
-def group(heard: bytes | bytearray, cipher: str) -> str | None:
-    """Of the server's side of a handshake that came to this cipher, as OpenSSL calls it; None without such a group."""
-    for kind, body in _messages(heard):
+def group(handshake: bytes | bytearray, cipher: str) -> str | None:
+    """Return the key exchange group of a handshake, or None if it used none.
+
+    Args:
+        handshake: The server's side of the handshake, as received.
+        cipher: The cipher that the handshake agreed on, by OpenSSL's name.
+
+    """
+    for kind, body in _read_messages(handshake):
         code = b""
         if kind == SERVER_HELLO:
-            code = _extension(body, KEY_SHARE)[:2]
+            code = _find_extension(body, KEY_SHARE)[:2]
         elif kind == SERVER_KEY_EXCHANGE and cipher.startswith("ECDHE-") and body[0] == NAMED_CURVE:
             code = body[1:3]
         if code:
@@ -116,27 +137,30 @@ def group(heard: bytes | bytearray, cipher: str) -> str | None:
     return None
 
 
-def _messages(heard: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
-    """(type, body) of those that came before keys were changed; one may lie in several records, and several in one."""
+def _read_messages(handshake: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
+    """Yield (type, body) of the handshake messages before the change of keys.
+
+    A message may lie in several records, and several messages in one record.
+    """
     clear = bytearray()
-    while heard and heard[0] == HANDSHAKE:
-        end = 5 + int.from_bytes(heard[3:5])
-        clear += heard[5:end]
-        heard = heard[end:]
+    while handshake and handshake[0] == HANDSHAKE:
+        end = 5 + int.from_bytes(handshake[3:5])
+        clear += handshake[5:end]
+        handshake = handshake[end:]
     while len(clear) >= 4:
         end = 4 + int.from_bytes(clear[1:4])
         yield clear[0], bytes(clear[4:end])
         clear = clear[end:]
 
 
-def _extension(hello: bytes, wanted: int) -> bytes:
-    """What a ServerHello says under that number; empty if nothing."""
-    rest = hello[
+def _find_extension(hello: bytes, number: int) -> bytes:
+    """Return the content of a ServerHello's extension by its number, empty if it is absent."""
+    extensions = hello[
         34 + 1 + hello[34] + 5 :
-    ]  # after version and random the session's id, then cipher, compression, length
-    while rest:
-        end = 4 + int.from_bytes(rest[2:4])
-        if int.from_bytes(rest[:2]) == wanted:
-            return rest[4:end]
-        rest = rest[end:]
+    ]  # the session id follows version and random; then come cipher, compression and a length
+    while extensions:
+        end = 4 + int.from_bytes(extensions[2:4])
+        if int.from_bytes(extensions[:2]) == number:
+            return extensions[4:end]
+        extensions = extensions[end:]
     return b""

@@ -1,10 +1,10 @@
-"""TCP sockets that stay in a network namespace after a load, as the kernel counts and lists them; processes that outlive a reload.
+"""The TCP sockets that stay in a network namespace after a load, and the proxy processes that outlive a reload.
 
     TCP: inuse 5 orphan 0 tw 12985 alloc 7 mem 1                  →  counts of /proc/net/sockstat
     0: 0100007F:B001 0200400A:0050 06 00000000:00000000 03:…      →  a row of /proc/net/tcp: one TIME_WAIT socket to 10.64.0.2:80
 
-Refuses to read a whole table where the counts show that few sockets wait: each table costs 5 ms of CPU time however short it is,
-as the kernel walks through all the hash buckets of all namespaces.
+A whole table is not read if the counts show that few sockets wait. Each table costs 5 ms of CPU time however short
+it is, because the kernel walks through all the hash buckets of all namespaces.
 """
 
 from __future__ import annotations
@@ -22,15 +22,24 @@ from lab.base.files import readable
 from lab.systems.table import PASSING_PATTERN
 
 LOOK_CLOSER = 100
-"""TIME_WAIT sockets in a namespace from which on they are told apart: fewer are 0.4 % of the default port range and decide nothing."""
+"""The number of TIME_WAIT sockets in a namespace from which on they are counted by destination.
+
+Fewer are 0.4 % of the default port range and decide nothing.
+"""
 ANYWHERE = "any"
-"""Destination of sockets that were not told apart: an upper bound, as some may have a server's port."""
+"""The destination of sockets that were not counted by destination.
+
+Their number is an upper bound: some may have a server's port.
+"""
 RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
+"""The file with the range of ephemeral ports."""
 NET = "/proc/thread-self/net"
+"""The folder of tables of the calling thread's network namespace."""
 SHUTTING_DOWN = "worker process is shutting down"
-"""In the title of a worker that a reload has told to end."""
+"""A part of the title of a worker that a reload has stopped and that still runs."""
 
 _TIME_WAIT, _LISTEN = "06", "0A"
+"""The codes of two socket states in /proc/net/tcp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,10 @@ class Sockets:
     """The TCP sockets of one network namespace.
 
     Attributes:
-        time_wait: Destination (address:port) → TIME_WAIT sockets whose local port is ephemeral; ANYWHERE where they are few.
-        ports: How many local ports connections from here can use.
-        connections: Connections that are not closed yet, of servers and clients.
-        queued: Connections that wait to be accepted, over all listeners.
+        time_wait: Destination (address:port) → TIME_WAIT sockets with an ephemeral local port (few: ANYWHERE).
+        ports: The number of local ports that connections from this namespace can use.
+        connections: The connections of servers and clients that are not closed yet.
+        queued: The connections that wait to be accepted, over all listeners.
 
     """
 
@@ -52,25 +61,41 @@ class Sockets:
 
 
 def parse_counts(sockstat: str) -> tuple[int, int]:
-    """Parse /proc/net/sockstat, with sockstat6 behind it where there is one: (sockets that are not in TIME_WAIT, listeners among them; those that are).
+    """Parse the text of /proc/net/sockstat, followed by that of sockstat6 if there is one.
 
-    ValueError for anything else.
+    Returns:
+        The number of sockets that are not in TIME_WAIT, listeners included; and the number of those that are.
+
+    Raises:
+        ValueError: The text has another form.
+
     """
     groups = {line.split(":")[0]: line.split(":")[1].split() for line in sockstat.splitlines() if ":" in line}
-    values = {name: dict(zip(words[::2], map(int, words[1::2]), strict=True)) for name, words in groups.items()}
+    values = {name: dict(zip(fields[::2], map(int, fields[1::2]), strict=True)) for name, fields in groups.items()}
     if "tw" not in values.get("TCP", {}):
         raise ValueError(f"no TCP line with tw in {sockstat[:80]!r}")
     return values["TCP"]["inuse"] + values.get("TCP6", {}).get("inuse", 0), values["TCP"]["tw"]
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Parse ip_local_port_range into its first and last port. ValueError for anything else."""
+    """Parse the text of ip_local_port_range into its first and last port.
+
+    Raises:
+        ValueError: The text has another form.
+
+    """
     first, last = map(int, text.split())
     return first, last
 
 
 def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict[str, int]:
-    """Count the TIME_WAIT sockets of /proc/net/tcp or tcp6 whose local port is in the range, by destination (address:port)."""
+    """Count the TIME_WAIT sockets with a local port in the range, by destination (address:port).
+
+    Args:
+        table: The rows of /proc/net/tcp or tcp6.
+        ports: The first and last port of the range.
+
+    """
     raw: Counter[str] = Counter()
     first, last = ports
     for line in table:
@@ -79,7 +104,7 @@ def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict
             raw[remote] += 1
     destinations: Counter[str] = Counter()
     for remote, count in raw.items():
-        destinations[_destination(remote)] += count
+        destinations[_format_address(remote)] += count
     return dict(destinations)
 
 
@@ -88,11 +113,11 @@ def parse_listeners(table: Iterable[str]) -> list[int]:
     return [int(row[4].split(":")[1], 16) for row in map(str.split, table) if row[3] == _LISTEN]
 
 
-def _destination(text: str) -> str:
+def _format_address(text: str) -> str:
     """Turn the kernel's `0200400A:0050` into `10.64.0.2:80`; an IPv4 address in IPv6's form becomes IPv4."""
     address, _, port = text.rpartition(":")
-    words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
-    packed = b"".join(struct.pack("=I", word) for word in words)
+    integers = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
+    packed = b"".join(struct.pack("=I", integer) for integer in integers)
     if len(packed) == 16 and packed.startswith(bytes(10) + b"\xff\xff"):
         packed = packed[12:]
     if len(packed) == 4:
@@ -101,29 +126,39 @@ def _destination(text: str) -> str:
 
 
 def look() -> Sockets:
-    """Look at the network namespace of the calling thread. Raises OSError, ValueError where the kernel does not show it."""
+    """Return the sockets of the calling thread's network namespace.
+
+    Raises:
+        OSError: The kernel does not show a file, or `ss` fails.
+        ValueError: A file has another form than expected.
+
+    """
     in_use, waiting = parse_counts(Path(f"{NET}/sockstat").read_text() + readable(f"{NET}/sockstat6"))
     ports = parse_range(Path(RANGE).read_text())
-    apart = waiting_by_destination(_rows(), ports) if waiting >= LOOK_CLOSER else {}
-    return _sockets(in_use, waiting, ports, listening(), apart)
+    destinations = waiting_by_destination(_read_rows(), ports) if waiting >= LOOK_CLOSER else {}
+    return _summarize_sockets(in_use, waiting, ports, listening(), destinations)
 
 
-def _sockets(
-    in_use: int, waiting: int, ports: tuple[int, int], queues: Sequence[int], apart: Mapping[str, int]
+def _summarize_sockets(
+    in_use: int, waiting: int, ports: tuple[int, int], queues: Sequence[int], destinations: Mapping[str, int]
 ) -> Sockets:
     few = {ANYWHERE: waiting} if 0 < waiting < LOOK_CLOSER else {}
-    return Sockets(apart or few, ports[1] - ports[0] + 1, max(0, in_use - len(queues)), sum(queues))
+    return Sockets(destinations or few, ports[1] - ports[0] + 1, max(0, in_use - len(queues)), sum(queues))
 
 
-def _rows() -> list[str]:
-    """The rows of both tables, without their headings."""
+def _read_rows() -> list[str]:
+    """Read the rows of /proc/net/tcp and tcp6, without their headings."""
     return [line for name in ("tcp", "tcp6") for line in readable(f"{NET}/{name}").splitlines()[1:]]
 
 
 def listening() -> list[int]:
-    """Return how many connections wait at each listener of the calling thread's namespace. Raises OSError.
+    """Return how many connections wait at each listener of the calling thread's network namespace.
 
-    Asked by `ss`, which has the kernel go through listeners alone.
+    `ss` counts them, because it has the kernel go through listeners only.
+
+    Raises:
+        OSError: `ss` fails.
+
     """
     done = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -132,7 +167,10 @@ def listening() -> list[int]:
 
 
 class Ordinary:
-    """How many processes a proxy runs in its ordinary state: as many as the first count after a bring-up or a reload showed."""
+    """The number of processes that a proxy runs in its ordinary state.
+
+    It is taken from the first count after a bring-up or a reload.
+    """
 
     def __init__(self) -> None:
         self._count: int | None = None
@@ -145,8 +183,8 @@ class Ordinary:
         """Return how many processes are old workers.
 
         Args:
-            count: Processes of the proxy now.
-            ending: Those of them whose title says that they are ending.
+            count: The proxy's processes now.
+            ending: The processes among them whose title shows that they are shutting down.
 
         """
         if self._count is None:
@@ -195,14 +233,23 @@ for p in /proc/[0-9]*; do
 done 2>/dev/null
 echo "$count $ending $((pages * page))"
 """
-"""What a container's `sh` is asked; SHELL_PID is set before it. It starts one program, as a sysctl cannot be read byte by byte,
-and another where many sockets wait.
+"""The shell script that a container's `sh` runs to report its sockets and processes; SHELL_PID is set before it.
+
+It starts one program, because a sysctl cannot be read byte by byte, and a second one if many sockets wait.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """What SCRIPT reports of a container: its sockets, its processes, how many of them are ending, and their resident memory."""
+    """The report of SCRIPT on one container.
+
+    Attributes:
+        sockets: The sockets of its network namespace.
+        processes: The number of its processes.
+        ending: The number of processes whose title shows that they are shutting down.
+        memory_bytes: The resident memory of its processes, in bytes.
+
+    """
 
     sockets: Sockets
     processes: int
@@ -211,9 +258,17 @@ class ContainerState:
 
 
 def parse_container(text: str) -> ContainerState:
-    """Parse what SCRIPT prints. ValueError, IndexError for anything else."""
+    """Parse the output of SCRIPT.
+
+    Raises:
+        ValueError: The text has another form.
+        IndexError: The text has another form.
+
+    """
     sockstat, ranges, listeners, waiting, processes = re.split(r"^@\w+\n", text, flags=re.MULTILINE)
     queues, ports = parse_listeners(listeners.splitlines()), parse_range(ranges)
-    apart = waiting_by_destination([line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line], ports)
+    destinations = waiting_by_destination([line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line], ports)
     count, ending, kilobytes = map(int, processes.split())
-    return ContainerState(_sockets(*parse_counts(sockstat), ports, queues, apart), count, ending, kilobytes * 1024)
+    return ContainerState(
+        _summarize_sockets(*parse_counts(sockstat), ports, queues, destinations), count, ending, kilobytes * 1024
+    )

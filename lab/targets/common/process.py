@@ -1,4 +1,4 @@
-"""A generator's process: started in the client's place, waited for with a deadline, and what it said and used."""
+"""Running a load generator: start it in the client's place, wait with a deadline, collect its output and use."""
 
 from __future__ import annotations
 
@@ -21,21 +21,34 @@ from lab.model.load import Load
 from lab.model.variants.variants import Variant
 from lab.targets.base import System, Target
 
-GRACE_S = 15.0  # what a generator may take beyond its planned time before it counts as hung
+GRACE_S = 15.0
+"""The seconds that a generator may take beyond its planned time before it counts as hung."""
 POLL_S = 0.02
-NOT_STARTED = 127  # as a shell reports it
+"""The seconds between two looks at the running generators."""
+NOT_STARTED = 127
+"""The exit status of a generator that could not be started; a shell reports the same number."""
 OUTPUT_LIMIT_BYTES = 128 * 2**20
-"""Of each of stdout and stderr. The longest honest outputs are hey's million latencies (10 MB) and oha's rows: 75 bytes
-for each request, so 60 s at 28,000 requests per second, beyond what oha gives on the machines this is for. The local
-target holds it in memory (tmpfs), hence no more."""
-KEPT_BYTES = 64 * 2**10  # of output beyond the limit: enough to see what it was
+"""The most bytes that a generator may write to stdout, and to stderr.
+
+The longest honest outputs are hey's million latencies (10 MB) and oha's rows. A row is 75 bytes per request, so the
+limit allows 60 s at 28,000 requests per second, more than oha reaches on the machines that the lab is for. The
+local target holds the output in memory (tmpfs), hence no more.
+"""
+KEPT_BYTES = 64 * 2**10
+"""The bytes that are kept of an output beyond the limit: enough to see what it was."""
 
 
 def composed(home: Path | str = "/nonexistent") -> Mapping[str, str]:
-    """The environment of what is started in a measurement: where programs are, a home without anybody's settings (`home`), where scratch files
-    may lie, and a neutral locale and time zone. Nothing else of the user's gets in: a proxy that a company prescribes (`http_proxy`),
-    what a runtime is told (`GOMAXPROCS`, `LD_PRELOAD`), options of a generator (`K6_…`) would each be measured, and told by nobody.
-    Containers have their own, as their manifests say.
+    """Return the environment of every process that is started in a measurement.
+
+    It names the programs' folders, a home without anybody's settings, the folder for scratch files, and a neutral
+    locale and time zone. Nothing else of the user's environment gets in. A company's proxy (`http_proxy`), settings
+    of a runtime (`GOMAXPROCS`, `LD_PRELOAD`) or options of a generator (`K6_…`) would change the measurement
+    without being recorded. Containers have the environment of their manifests instead.
+
+    Args:
+        home: The home folder.
+
     """
     path = os.environ.get("PATH", os.defpath)
     return {"PATH": path, "HOME": str(home), "TMPDIR": os.environ.get("TMPDIR") or "/tmp", "LC_ALL": "C", "TZ": "UTC0"}
@@ -43,20 +56,36 @@ def composed(home: Path | str = "/nonexistent") -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A generator process that has ended (or was killed)."""
+    """The outcome of a generator process that has ended or was killed.
+
+    Attributes:
+        stdout: Its output.
+        stderr: Its error output.
+        exit_status: Its exit status, negative for a signal.
+        cpu_s: The CPU seconds of the process on this machine and of its children. For a generator in a pod, and for
+            several generators, a watch of the system measures the use instead.
+        rss_bytes: Its largest resident memory, in bytes.
+        hung: Whether it was killed because it did not end in time.
+
+    """
 
     stdout: str
     stderr: str
     exit_status: int
     cpu_s: float
-    """Of the process here, and what it started: in a pod, and of many generators, a watch sees what was used."""
     rss_bytes: int
     hung: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One generator to be run, as in `run_generator`; `before` is put before its command, with `files` of its own."""
+    """A generator to run; see `run_generator` for the fields that are not described.
+
+    Attributes:
+        before: A command to put in front of the generator's command.
+        files: Files that this command needs, as name → text.
+
+    """
 
     system: System
     generator: Generator
@@ -68,71 +97,94 @@ class Job:
 
 
 def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
-    """Start it in the client's place, wait for its planned time and a grace, collect what it said and used.
+    """Start a generator in the client's place, wait for its planned time and a grace period, and return its outcome.
 
-    `path` takes the place of its name. One that cannot be started, crashes, hangs or says too much is an `Ended` like
-    any other; only the lab's own faults are raised.
+    A generator that cannot be started, crashes, hangs or writes too much is an `Ended` like any other. Only the
+    faults of the lab itself are raised.
+
+    Args:
+        system: The system that the load goes to.
+        generator: The generator.
+        path: The path of the generator's program, used in its command instead of its name.
+        load: The load.
+        scratch: A folder for its files.
+
     """
     (ended,) = run_generators([Job(system, generator, path, load, scratch)])
     return ended
 
 
 def run_generators(jobs: Sequence[Job], started: Callable[[], object] = lambda: None) -> list[Ended]:
-    """All at once, as `run_generator`; `started` is called when each has been started."""
+    """Run several generators at once, each as `run_generator` does.
+
+    Args:
+        jobs: The generators.
+        started: Called once, when every generator has been started.
+
+    """
     with ExitStack() as lasting:
         return held(jobs, lasting)(started)
 
 
 def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
-    """`run_generators`, once it is called: what starting them takes that can be done before is done now. They end at the latest with `lasting`."""
-    waiting = [_held(job, lasting) for job in jobs]
+    """Prepare generators and return a function that starts them and waits for them, as `run_generators` does.
+
+    Everything that starting them needs and that can be done in advance is done now.
+
+    Args:
+        jobs: The generators.
+        lasting: The stack that ends the generators, at the latest when it is closed.
+
+    """
+    waiting = [_prepare(job, lasting) for job in jobs]
 
     def run(started: Callable[[], object] = lambda: None) -> list[Ended]:
         running = [begin() for begin in waiting]
         started()
         while True:
-            found = [each if isinstance(each, Ended) else each.outcome() for each in running]
-            if None not in found:
-                return [each for each in found if each is not None]
+            outcomes = [item if isinstance(item, Ended) else item.outcome() for item in running]
+            if None not in outcomes:
+                return [outcome for outcome in outcomes if outcome is not None]
             time.sleep(POLL_S)
 
     return run
 
 
-def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
+def _prepare(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
+    """Prepare a generator and return the function that starts it."""
     load = job.load
-    # Where the system is disturbed, the last answers may be as late as they may be at all.
+    # If the system is disturbed, the last answers may be as late as the timeout allows.
     takes_s = load.duration_s + (load.timeout_s if load.logged else 0.0) + GRACE_S
     with writing(job.scratch, "TMPDIR"):
         stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
         stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
 
-    def many() -> Ended:
+    def run_many() -> Ended:
         ran = job.system.generate(load, job.generator.files(load))
         return Ended(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung)
 
-    def refused(error: OSError) -> Ended:
+    def refuse(error: OSError) -> Ended:
         return Ended("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
 
     if load.generators > 1:
-        return many
+        return run_many
     argv = [*job.before, *command(job.generator, job.path, load)]
     try:
         with own_faults(job.path):
             scripts = {**job.generator.files(load), **job.files}
             start = lasting.enter_context(job.system.held(argv, job.scratch, stdout, stderr, scripts))
     except OSError as error:
-        return partial(refused, error)
+        return partial(refuse, error)
 
     def begin() -> _Running | Ended:
         try:
             with own_faults(job.path):
                 process = start()
         except OSError as error:
-            return refused(error)
+            return refuse(error)
         running = _Running(process, (stdout, stderr), time.monotonic() + takes_s)
         lasting.callback(running.end)
-        # No file that it or its children write grows beyond the limit: the kernel ends who tries (SIGXFSZ).
+        # The kernel ends any writer of a file that grows beyond the limit (SIGXFSZ), the children included.
         with suppress(ProcessLookupError):  # it may have ended already
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
         return running
@@ -142,7 +194,7 @@ def _held(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
 
 @dataclass(slots=True)
 class _Running:
-    """One generator's process."""
+    """The process of a generator that was started."""
 
     process: subprocess.Popen[bytes]
     streams: tuple[IO[bytes], IO[bytes]]
@@ -151,19 +203,22 @@ class _Running:
     _hung: bool = False
 
     def outcome(self) -> Ended | None:
-        """None while it runs. By wait4 rather than Popen.poll, because only that tells what this child used."""
+        """Return the outcome, or None while the process runs; kill the process after its deadline.
+
+        This uses wait4 rather than Popen.poll, because only wait4 reports the resource use of this child.
+        """
         if self._outcome is not None:
             return self._outcome
-        pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if pid:
             self.process.returncode = os.waitstatus_to_exitcode(status)
-            _signal(self.process)  # what it left behind would go on writing
-            cpu_s = used.ru_utime + used.ru_stime
-            said = _output(*self.streams, self.process.returncode)
-            self._outcome = Ended(*said, cpu_s, used.ru_maxrss * 1024, self._hung)
+            _kill_group(self.process)  # children that it left behind would go on writing
+            cpu_s = usage.ru_utime + usage.ru_stime
+            output = _read_output(*self.streams, self.process.returncode)
+            self._outcome = Ended(*output, cpu_s, usage.ru_maxrss * 1024, self._hung)
         elif time.monotonic() > self.deadline and not self._hung:
             self._hung = True
-            _signal(self.process)
+            _kill_group(self.process)
         return self._outcome
 
     def end(self) -> None:
@@ -172,48 +227,59 @@ class _Running:
 
 
 def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """File name → content of those that a generator left in its scratch folder, which they leave; also cut or empty ones."""
-    found: dict[str, bytes] = {}
+    """Read and remove the files that a generator left in its scratch folder.
+
+    Returns:
+        File name → content of those files that exist; a file may be cut or empty.
+
+    """
+    contents: dict[str, bytes] = {}
     with writing(folder, "TMPDIR"):
         for path in (folder / name for name in names):
             if path.is_file():
-                found[path.name] = path.read_bytes()
+                contents[path.name] = path.read_bytes()
                 path.unlink()
-    return found
+    return contents
 
 
-def _output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
-    """(stdout, stderr, exit status). Of output that was cut only the beginning is kept, and the status is never 0."""
-    both = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
-    cut = [name for name, file in both.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
+def _read_output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
+    """Return (stdout, stderr, exit status).
+
+    If output was cut, only its beginning is returned, and the status is never 0.
+    """
+    descriptors = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
+    cut = [name for name, file in descriptors.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
     size = KEPT_BYTES if cut else OUTPUT_LIMIT_BYTES
-    said, complained = (os.pread(file, size, 0).decode("utf-8", "surrogateescape") for file in both.values())
+    output, errors = (os.pread(file, size, 0).decode("utf-8", "surrogateescape") for file in descriptors.values())
     if not cut:
-        return said, complained, status
+        return output, errors, status
     note = f"the lab allows {OUTPUT_LIMIT_BYTES / 2**20:g} MiB of {' and '.join(cut)}: more was cut off\n"
-    return said, note + complained, status or -signal.SIGXFSZ
+    return output, note + errors, status or -signal.SIGXFSZ
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    _signal(process)
+    _kill_group(process)
     process.wait()
 
 
-def _signal(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):  # it may have ended by itself in the meantime
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):  # it may have ended in the meantime
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
-    """Bring a variant up, run a command in the client's place with LAB_URL and LAB_HOST set; its exit status."""
+    """Bring a variant up, run a command of the user in the client's place, and return the command's exit status.
+
+    The command finds the address and host of the system in LAB_URL and LAB_HOST.
+    """
     target.check()
     target.check_variant(variant, [])
     with target.up(variant) as system:
         entry = system.entry()
-        # It is the user's command.
-        own = [f"{name}={value}" for name in ("HOME", "TERM") if (value := os.environ.get(name))]
-        named = ["env", *own, f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
-        process = system.popen(named, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
+        # The user's own command gets the user's home and terminal.
+        personal = [f"{name}={value}" for name in ("HOME", "TERM") if (value := os.environ.get(name))]
+        arguments = ["env", *personal, f"LAB_URL={entry.base_url}", f"LAB_HOST={entry.host}", *argv]
+        process = system.popen(arguments, Path.cwd(), sys.stdout.buffer, sys.stderr.buffer)
         try:
             return process.wait()
         except BaseException:

@@ -1,11 +1,15 @@
-"""CPU, memory and kernel counters while a sample is measured, from /proc, at 1 Hz and at both ends.
+"""A sampler of CPU time, memory and kernel counters from /proc: at 1 Hz while a sample is measured, and at both ends.
 
-Of proxy and backend every thread is looked at as well where a process has several, as `pidstat -t` does.
-Process times come from the scheduler's nanosecond clock, which keeps what ended threads used (a sum over those alive would
-fall with each that ends), a thread's from its schedstat; from clock ticks where the kernel keeps neither. Other people's
-processes are read from the host's /proc, which the lab hands into its namespaces as an open folder (`host_proc`); kernel
-threads are not counted as theirs, because they carry the packets of the load itself. A process that ends hands its CPU time
-to the parent that waits for it, so the sum over all processes and their ended children misses none that somebody waited for.
+Threads of the proxy and the backend are recorded as well if a process has several, as `pidstat -t` does.
+
+Process times come from the scheduler's nanosecond clock, which includes what ended threads used. (A sum over living
+threads would fall with each thread that ends.) Thread times come from the thread's schedstat. If the kernel keeps
+neither, clock ticks are used.
+
+Processes that are not the lab's are read from the host's /proc, which the lab hands into its namespaces as an open
+folder (`host_proc`). Kernel threads are not counted among them, because they carry the packets of the load itself.
+A process that ends hands its CPU time to the parent that waits for it. So the sum over all processes and their
+ended children misses none that a parent waited for.
 """
 
 from __future__ import annotations
@@ -26,12 +30,18 @@ from lab.base.files import readable
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+"""The length of a clock tick in seconds."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+"""The size of a memory page in bytes."""
 KTHREADD = 2
+"""The process id of the parent of all kernel threads."""
 THREADED = frozenset({"proxy", "backend"})
-"""Roles whose threads are told apart."""
+"""The roles whose threads are recorded one by one."""
 RESIDUAL_NOISE = 0.15
-"""Busy fraction of a CPU that the clock ticks may wrongly see beside our own processes (measured: up to 0.11 on a quiet machine)."""
+"""The busy fraction of a CPU that clock ticks may wrongly show in addition to our own processes.
+
+Up to 0.11 was measured on a quiet machine.
+"""
 COUNTED = {
     ("TcpExt", "ListenOverflows"),
     ("TcpExt", "ListenDrops"),
@@ -42,17 +52,24 @@ COUNTED = {
     ("Tcp", "OutSegs"),
     ("Tcp", "RetransSegs"),
 }
+"""The recorded TCP counters, as (group, name) of /proc/net/netstat and snmp."""
 INTERFACES = "net/dev"
-"""In /proc/PID: what each network interface has received and sent. Short, as some looks read it byte by byte."""
+"""The file in /proc/PID with what each network interface has received and sent.
+
+It is short, which matters because some readers read it byte by byte.
+"""
 HOST_PROC = "LAB_HOST_PROC"
+"""The environment variable with the descriptor of the host's /proc."""
 OUTER_PID = "LAB_OUTER_PID"
+"""The environment variable with the process id of the lab's outermost process."""
 
 Processes = Callable[[], Mapping[str, list[int]]]
+"""A function that returns the process ids of each role."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
-    """One process at one moment; seconds and counts since it began, bytes now."""
+    """The resource use of one process at one moment: seconds and counts since it began, bytes now."""
 
     title: str
     threads: int
@@ -67,15 +84,19 @@ class ProcessTimes:
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
+    """The seconds that one CPU has spent, in all and busy, since the machine booted or between two moments."""
+
     busy_s: float
     steal_s: float
     total_s: float
     interrupts_s: float = 0.0
-    """Part of busy_s: hard and soft interrupts, in whatever process they came."""
+    """The part of busy_s spent in hard and soft interrupts, in whatever process they came."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
+    """Clocks, CPU times and counters at one end of a sample."""
+
     wall_s: float
     monotonic_s: float
     cpus: Mapping[int, CpuTimes]
@@ -84,16 +105,24 @@ class _Snapshot:
 
 
 class Sampler:
-    """A context manager around the measuring; `observation()` afterwards.
+    """A context manager that samples resource use while its block runs.
 
-    `processes` gives role → process ids and is asked anew every second. A role's CPU is the sum over
-    all its processes, each from its first to its last sight; one that appears later counts from zero.
-    `extra` gives what the target counts beside the kernel, cumulative, by `role/name`; it is asked at both ends.
+    `observation()` returns the result afterwards. The CPU time of a role is the sum over all its processes, each
+    from its first to its last look. A process that appears later counts from zero.
     """
 
     def __init__(
         self, processes: Processes, extra: Callable[[], Mapping[str, int]] = dict[str, int], interval_s: float = 1.0
     ) -> None:
+        """Prepare the sampler.
+
+        Args:
+            processes: Returns the process ids of each role; called again at every look.
+            extra: Returns cumulative counts that the target has in addition to the kernel's, by `role/name`; called
+                at both ends.
+            interval_s: The seconds between two looks.
+
+        """
         self._processes, self._extra, self._interval_s = processes, extra, interval_s
         self._first: dict[tuple[str, int], float] = {}
         self._peak_bytes: dict[tuple[str, int], int] = {}
@@ -104,7 +133,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
 
     def __enter__(self) -> Sampler:
-        self._ends.append(self._snapshot())
+        self._ends.append(self._take_snapshot())
         self._look()
         self._thread.start()
         return self
@@ -113,7 +142,7 @@ class Sampler:
         self._done.set()
         self._thread.join()
         self._look()
-        self._ends.append(self._snapshot())
+        self._ends.append(self._take_snapshot())
 
     def _run(self) -> None:
         began = time.monotonic()
@@ -121,43 +150,47 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
-        at = time.monotonic() - self._ends[0].monotonic_s
+        """Record the use of every process now."""
+        elapsed_s = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self._processes().items():
-            sent = {pid: sent_bytes(pid) for pid in _one_per_network(pids)} if role in THREADED else {}
+            sent = {pid: sent_bytes(pid) for pid in _select_one_per_network(pids)} if role in THREADED else {}
             for pid in pids:
-                seen = process_times(pid)
-                if seen is not None:
-                    self._first.setdefault((role, pid), seen.cpu_s if first else 0.0)
-                    self._last[role, pid] = seen
-                    self._peak_bytes[role, pid] = max(seen.rss_bytes, self._peak_bytes.get((role, pid), 0))
-                    self._rows.append((at, role, pid, None, *astuple(seen), sent.get(pid)))
-                    if role in THREADED and seen.threads > 1:
+                usage = process_times(pid)
+                if usage is not None:
+                    self._first.setdefault((role, pid), usage.cpu_s if first else 0.0)
+                    self._last[role, pid] = usage
+                    self._peak_bytes[role, pid] = max(usage.rss_bytes, self._peak_bytes.get((role, pid), 0))
+                    self._rows.append((elapsed_s, role, pid, None, *astuple(usage), sent.get(pid)))
+                    if role in THREADED and usage.threads > 1:
                         threads = thread_times(pid)
-                        self._rows += [(at, role, pid, tid, *astuple(times), None) for tid, times in threads.items()]
+                        self._rows += [
+                            (elapsed_s, role, pid, tid, *astuple(times), None) for tid, times in threads.items()
+                        ]
 
-    def _snapshot(self) -> _Snapshot:
+    def _take_snapshot(self) -> _Snapshot:
         counters = Counter[str]()
         for role, pids in self._processes().items():
-            for pid in _one_per_network(pids) if role in ("proxy", "backend") else ():
+            for pid in _select_one_per_network(pids) if role in ("proxy", "backend") else ():
                 counters.update({f"{role}/{name}": value for name, value in network_counters(pid).items()})
         counters.update(self._extra())
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
+        """Return the resource use between both ends."""
         start, end = self._ends
         elapsed_s = end.monotonic_s - start.monotonic_s
         usage = {}
         for role in dict.fromkeys(role for role, _ in self._last):
-            mine = [key for key in self._last if key[0] == role]
+            keys = [key for key in self._last if key[0] == role]
             usage[role] = Usage(
-                cpu_s=sum(self._last[key].cpu_s - self._first[key] for key in mine),
-                rss_bytes=sum(self._peak_bytes[key] for key in mine),
-                processes=len(mine),
+                cpu_s=sum(self._last[key].cpu_s - self._first[key] for key in keys),
+                rss_bytes=sum(self._peak_bytes[key] for key in keys),
+                processes=len(keys),
             )
         cpus = spans(start.cpus, end.cpus)
         total_s = sum(span.total_s for span in cpus.values())
-        was_s, now_s = start.others_s, end.others_s
+        start_s, end_s = start.others_s, end.others_s
         return Observation(
             elapsed_s=elapsed_s,
             usage=usage,
@@ -165,49 +198,63 @@ class Sampler:
             busy={cpu: span.busy_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
             interrupts={cpu: span.interrupts_s / (span.total_s or 1.0) for cpu, span in cpus.items()},
             steal=sum(span.steal_s for span in cpus.values()) / (total_s or 1.0),
-            others=None if was_s is None or now_s is None else max(0.0, now_s - was_s) / elapsed_s,
+            others=None if start_s is None or end_s is None else max(0.0, end_s - start_s) / elapsed_s,
             counters={name: value - start.counters.get(name, value) for name, value in end.counters.items()},
             clock_step_s=end.wall_s - start.wall_s - elapsed_s,
         )
 
 
 def process_times(pid: int) -> ProcessTimes | None:
-    """What the kernel tells of a process (proc(5)), its ended threads included, or None when it has gone."""
+    """Return the resource use of a process (proc(5)), its ended threads included; None if the process is gone."""
     scheduled_s = 0.0
-    with suppress(OSError):  # its CPU-time clock, numbered as clock_getcpuclockid(3) does
+    with suppress(OSError):  # the process' CPU-time clock, numbered as clock_getcpuclockid(3) does
         scheduled_s = time.clock_gettime(~pid << 3 | 2)
-    return _times(f"/proc/{pid}", scheduled_s)
+    return _read_times(f"/proc/{pid}", scheduled_s)
 
 
 def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
-    """Thread → what it alone has used; memory is its process's. Empty when the process has gone."""
-    found: dict[int, ProcessTimes] = {}
+    """Return the resource use of each living thread of a process, by thread id; empty if the process is gone.
+
+    The memory is that of the process.
+    """
+    usage: dict[int, ProcessTimes] = {}
     for tid in thread_ids(pid):
         folder = f"/proc/{pid}/task/{tid}"
-        schedule = readable(f"{folder}/schedstat").split()  # empty where the kernel does not tell, or it ended
-        if times := _times(folder, int(schedule[0]) * 1e-9 if schedule else 0.0):
-            found[tid] = times
-    return found
+        schedule = readable(f"{folder}/schedstat").split()  # empty if it is not reported, or the thread ended
+        if times := _read_times(folder, int(schedule[0]) * 1e-9 if schedule else 0.0):
+            usage[tid] = times
+    return usage
 
 
 def thread_ids(pid: int) -> list[int]:
-    """Those alive, in order; empty when the process has gone."""
+    """Return the ids of a process' living threads in order; empty if the process is gone."""
     try:
         return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
         return []
 
 
-def _times(folder: str, scheduled_s: float) -> ProcessTimes | None:
+def _read_times(folder: str, scheduled_s: float) -> ProcessTimes | None:
     try:
         with open(f"{folder}/stat", "rb") as handle:
             return parse_times(handle.read(), scheduled_s)
     except (OSError, IndexError, ValueError):
-        return None  # it ended while we looked
+        return None  # it ended in the meantime
 
 
 def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BYTES) -> ProcessTimes:
-    """A /proc/PID/stat; `scheduled_s` is what the scheduler counted, 0 = unknown. ValueError or IndexError for anything else."""
+    """Parse the text of a /proc/PID/stat.
+
+    Args:
+        stat: The text.
+        scheduled_s: The CPU seconds that the scheduler counted; 0 means unknown, so that clock ticks are used.
+        page_bytes: The size of a memory page in bytes.
+
+    Raises:
+        ValueError: The text has another form.
+        IndexError: The text has another form.
+
+    """
     title, fields = parse_stat(stat)
     user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
     return ProcessTimes(
@@ -224,149 +271,187 @@ def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BY
 
 
 def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
-    """(command name, fields from `state` on): the name may hold spaces and parentheses."""
-    name, _, rest = text.partition(b"(")[2].rpartition(b")")
-    return name.decode("utf-8", "replace"), rest.split()
+    """Split a /proc/PID/stat into the command name and the fields from `state` on.
+
+    The name may contain spaces and parentheses.
+    """
+    name, _, fields = text.partition(b"(")[2].rpartition(b")")
+    return name.decode("utf-8", "replace"), fields.split()
 
 
 def cpu_times() -> Mapping[int, CpuTimes]:
-    """Of this machine."""
+    """Return the times of each CPU of this machine since it booted."""
     with open("/proc/stat") as handle:
         return parse_cpus(handle)
 
 
 def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
-    """Per CPU, from the lines of /proc/stat: busy (all but idle, iowait and steal), steal, all, and interrupts."""
-    found: dict[int, CpuTimes] = {}
+    """Parse the times of each CPU from the lines of /proc/stat.
+
+    Busy is everything but idle, iowait and steal.
+    """
+    cpus: dict[int, CpuTimes] = {}
     for line in stat:
         name, *values = line.split()
         if name.startswith("cpu") and name != "cpu":
             user, nice, system, idle, iowait, irq, softirq, steal = (int(value) * TICK_S for value in values[:8])
             busy = user + nice + system + irq + softirq
-            found[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal, irq + softirq)
-    return found
+            cpus[int(name[3:])] = CpuTimes(busy, steal, busy + idle + iowait + steal, irq + softirq)
+    return cpus
 
 
 def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
-    """What each CPU did between two looks at it; all of it is at least its parts, though the kernel's iowait may fall (proc(5))."""
-    found: dict[int, CpuTimes] = {}
+    """Return the times of each CPU between two moments.
+
+    The total is at least the sum of its parts, although the kernel's iowait may fall (proc(5)).
+    """
+    elapsed: dict[int, CpuTimes] = {}
     for cpu, now in end.items():
         if was := start.get(cpu):
             busy_s, steal_s, total_s, interrupts_s = (
                 max(0.0, after - before) for before, after in zip(astuple(was), astuple(now), strict=True)
             )
-            found[cpu] = CpuTimes(busy_s, steal_s, max(total_s, busy_s + steal_s), interrupts_s)
-    return found
+            elapsed[cpu] = CpuTimes(busy_s, steal_s, max(total_s, busy_s + steal_s), interrupts_s)
+    return elapsed
 
 
 def other_processes_s() -> float | None:
-    """CPU seconds so far of every process on the host that is neither the lab's nor a kernel thread; None if hidden.
+    """Return the CPU seconds so far of every process on the host that is neither the lab's nor a kernel thread.
 
-    Ended children that were waited for are in it. The lab's own are the descendants of the process `LAB_OUTER_PID`.
+    Ended children that a parent waited for are included. The lab's processes are the descendants of the process in
+    `LAB_OUTER_PID`. None means that the host's processes are hidden.
     """
-    proc, own = host_proc()
-    found = host_processes(proc)
-    if own not in found:
+    proc, lab_pid = host_proc()
+    processes = host_processes(proc)
+    if lab_pid not in processes:
         return None
-    return sum(process.cpu_s for pid, process in found.items() if not descends(pid, (own, KTHREADD), found))
+    return sum(process.cpu_s for pid, process in processes.items() if not descends(pid, (lab_pid, KTHREADD), processes))
 
 
 def busiest(during_s: float = 0.5) -> dict[str, float]:
-    """Name → the CPUs that processes of that name use which are not the lab's, the busiest first; empty where they cannot be seen.
+    """Return how many CPUs the processes use that are not the lab's, by process name, the busiest first.
 
-    Looks at them twice, `during_s` apart. What is more than all CPUs have is of a child that ended and was waited for, at whatever time it was used.
+    The result is empty if the processes cannot be seen. A use above the capacity of all CPUs is left out: it comes
+    from a child that ended and was waited for, and whose time was used at any earlier moment.
+
+    Args:
+        during_s: The seconds between the two looks at the processes.
+
     """
-    proc, own = host_proc()
+    proc, lab_pid = host_proc()
     start, most_s = host_processes(proc), during_s * (os.cpu_count() or 1)
     time.sleep(during_s)
-    found: dict[str, float] = {}
+    usage: dict[str, float] = {}
     for pid, process in (end := host_processes(proc)).items():
         was = start.get(pid)
-        if own in end and was and was.start == process.start and not descends(pid, (own, KTHREADD), end):
+        if lab_pid in end and was and was.start == process.start and not descends(pid, (lab_pid, KTHREADD), end):
             used_s = process.cpu_s - was.cpu_s
             if 0 <= used_s <= most_s + TICK_S:
-                found[process.title] = found.get(process.title, 0.0) + used_s / during_s
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+                usage[process.title] = usage.get(process.title, 0.0) + used_s / during_s
+    return dict(sorted(usage.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """`start` tells it from another that is given its number later."""
+    """A process of the host.
+
+    Attributes:
+        parent: The process id of its parent.
+        start: Its start time, which distinguishes it from a later process with the same id.
+        title: Its command name.
+        cpu_s: The CPU seconds that it and its waited-for children have used.
+
+    """
 
     parent: int
     start: int
     title: str
     cpu_s: float
-    """Its own and that of children it has waited for."""
 
 
 def host_processes(proc: str) -> Mapping[int, HostProcess]:
-    """All that a /proc shows, by number, but for those that end meanwhile."""
-    found: dict[int, HostProcess] = {}
+    """Return all processes that a /proc shows, by process id, except those that end in the meantime."""
+    processes: dict[int, HostProcess] = {}
     for pid in filter(str.isdigit, os.listdir(proc)):
         with suppress(OSError), open(f"{proc}/{pid}/stat", "rb") as stat:
             title, fields = parse_stat(stat.read())
             cpu_s = sum(map(int, fields[11:15])) * TICK_S
-            found[int(pid)] = HostProcess(int(fields[1]), int(fields[19]), title, cpu_s)
-    return found
+            processes[int(pid)] = HostProcess(int(fields[1]), int(fields[19]), title, cpu_s)
+    return processes
 
 
 def descends(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
-    """From one of them, or is one."""
+    """Return whether a process is one of the roots or descends from one."""
     while pid in processes and pid not in roots:
         pid = processes[pid].parent
     return pid in roots
 
 
 def host_proc() -> tuple[str, int]:
-    """The host's /proc, and the lab's outermost process in it; our own where the lab is not inside namespaces."""
+    """Return the path of the host's /proc, and the process id that the lab's outermost process has in it.
+
+    If the lab is not inside namespaces, they are /proc and this process.
+    """
     handle = os.environ.get(HOST_PROC)
     return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
 
 
 def cpu_list(text: str) -> list[int]:
-    """CPUs in the kernel's list form: `0-1,3` → 0, 1, 3."""
+    """Parse the kernel's list form of CPUs: `0-1,3` becomes 0, 1, 3."""
     ranges = [part.partition("-") for part in text.split(",")]
     return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
 
 
-def _one_per_network(pids: Sequence[int]) -> list[int]:
-    """One process of each network namespace among them."""
-    found: dict[int, int] = {}
+def _select_one_per_network(pids: Sequence[int]) -> list[int]:
+    """Return one process of each network namespace that these processes are in."""
+    selected: dict[int, int] = {}
     for pid in pids:
-        with suppress(OSError):  # it ended while we looked
-            found.setdefault(Path(f"/proc/{pid}/ns/net").stat().st_ino, pid)
-    return list(found.values())
+        with suppress(OSError):  # it ended in the meantime
+            selected.setdefault(Path(f"/proc/{pid}/ns/net").stat().st_ino, pid)
+    return list(selected.values())
 
 
 def sent_bytes(pid: int | str) -> int | None:
-    """Return how many bytes the network namespace of a process has sent so far; None when the process has gone."""
+    """Return how many bytes the network namespace of a process has sent so far; None if the process is gone."""
     return parse_sent(readable(f"/proc/{pid}/{INTERFACES}").splitlines())
 
 
 def parse_sent(lines: Sequence[str]) -> int | None:
-    """Return the bytes sent by all interfaces but the loopback, from the lines of /proc/net/dev (proc_net_dev(5)); None without any."""
+    """Return the bytes sent by all interfaces but the loopback, from the lines of /proc/net/dev (proc_net_dev(5)).
+
+    None means that no other interface is listed.
+    """
     rows = [line.partition(":") for line in lines if ":" in line]
     sent = [int(numbers.split()[8]) for name, _, numbers in rows if name.strip() != "lo"]
     return sum(sent) if sent else None
 
 
 def network_counters(pid: int | str) -> Mapping[str, int]:
-    """TCP and connection-tracking counters of the network namespace that a process (or `thread-self`) lives in."""
+    """Return the TCP and connection-tracking counters of a process' network namespace.
+
+    Args:
+        pid: The process id, or `thread-self` for the calling thread.
+
+    """
     tables = (readable(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack"))
     return parse_network(*map(str.splitlines, tables))
 
 
 def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequence[str]) -> Mapping[str, int]:
-    """The same from the lines of /proc/net/netstat, snmp and stat/nf_conntrack; what is not there is left out."""
-    found: dict[str, int] = {}
+    """Parse the counters of `network_counters` from the lines of /proc/net/netstat, snmp and stat/nf_conntrack.
+
+    Absent counters are left out.
+    """
+    counters: dict[str, int] = {}
     for lines in (netstat, snmp):
         for head, values in zip(lines[::2], lines[1::2], strict=False):
             group, *names = head.split()
             counts = dict(zip(names, values.split()[1:], strict=False))
-            found |= {key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts}
+            counters |= {
+                key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts
+            }
     head, *rows = conntrack or [""]
     columns = head.split()
     for name in {"drop", "early_drop"} & set(columns):
-        found[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)
-    return found
+        counters[f"conntrack_{name}"] = sum(int(row.split()[columns.index(name)], 16) for row in rows)
+    return counters

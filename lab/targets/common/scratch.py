@@ -1,6 +1,7 @@
-"""A folder for a while, which goes with whoever made it, or with the next lab: what a killed one left is swept then.
+"""Temporary folders that disappear with the process that made them, however it ends.
 
-Its maker holds a lock on it for as long as it lives; the kernel lets go of that however it dies: what nobody holds is a dead lab's.
+The maker holds a lock on its folder for as long as it lives, and the kernel releases the lock however the process
+dies. So an unlocked folder belongs to a dead lab, and the next lab removes it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from tempfile import mkdtemp
 from lab.base.files import writing
 
 PREFIX = "lab-scratch-"
+"""The beginning of a scratch folder's name."""
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder where TMPDIR says (the local target: in its own /run, which goes with it, however it ends).
+    """Yield a new scratch folder below TMPDIR, and remove it afterwards.
 
-    StoreError when it cannot be made; whoever writes into it says `writing(…, "TMPDIR")`.
+    On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however it ends.
+    Code that writes into the folder uses `writing(…, "TMPDIR")` for its failures.
+
+    Raises:
+        StoreError: The folder cannot be made.
+
     """
     place = Path(os.environ.get("TMPDIR") or "/tmp")
     sweep(place)
@@ -38,43 +45,55 @@ def scratch() -> Iterator[Path]:
 
 @cache
 def sweep(place: Path) -> None:
-    """Once in a process: what this user's dead labs left there."""
+    """Remove the scratch folders that dead labs of this user left in a place, once per process."""
     for path in place.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # the folder disappeared in the meantime
             if path.lstat().st_uid == os.geteuid():
                 sweep_folders([path])
 
 
 @dataclass(frozen=True, slots=True)
 class LockedFolder:
-    """`handle`: its open descriptor, which holds the lock."""
+    """A folder that is locked for as long as this process lives.
+
+    Attributes:
+        path: The folder.
+        handle: The open descriptor that holds the lock.
+
+    """
 
     path: Path
     handle: int
 
     def remove(self) -> None:
+        """Remove the folder and release its lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.handle)
 
 
 def make(place: Path, prefix: str) -> LockedFolder:
-    """A new one, empty. OSError."""
+    """Make a new, empty, locked folder in a place.
+
+    Raises:
+        OSError: The folder cannot be made.
+
+    """
     while True:
-        made = Path(mkdtemp(prefix=prefix, dir=place))
-        with suppress(FileNotFoundError):  # another's sweep was there between the two
-            handle = _opened(made)
-            with suppress(OSError):  # a file system without locks: then nobody's sweep gets one
+        path = Path(mkdtemp(prefix=prefix, dir=place))
+        with suppress(FileNotFoundError):  # another lab swept the folder before it was locked
+            handle = _open_folder(path)
+            with suppress(OSError):  # a file system without locks: no other lab can lock and sweep it either
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if made.exists():
-                return LockedFolder(made, handle)
+            if path.exists():
+                return LockedFolder(path, handle)
             os.close(handle)
 
 
 def sweep_folders(folders: Iterable[Path]) -> None:
-    """Removes those of dead labs. Never a living one's: that is locked."""
+    """Remove those folders that belong to dead labs; the folder of a living lab is locked and stays."""
     for folder in folders:
-        with suppress(OSError):  # another user's, gone, or held
-            handle = _opened(folder)
+        with suppress(OSError):  # it belongs to another user, disappeared, or is locked
+            handle = _open_folder(folder)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -82,5 +101,5 @@ def sweep_folders(folders: Iterable[Path]) -> None:
                 os.close(handle)
 
 
-def _opened(folder: Path) -> int:
+def _open_folder(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

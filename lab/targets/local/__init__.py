@@ -1,9 +1,9 @@
-"""The local target: no cluster, no Docker, no root.
+"""The local target: real processes on this machine, without a cluster, Docker or root.
 
 sandbox         namespaces, network, cgroups, CPUs, disks: where processes run
-kubelet         pods as processes: containers, probes, restarts, and from objects to what is started
-control_plane   pods that come and go, Services' ways, routes that change, reloads, and what happened meanwhile
-system, target  one variant that is up, and the protocol of `lab.targets.base`
+kubelet         pods as processes: containers, probes, restarts, and the way from objects to started processes
+control_plane   pods that come and go, the ways of Services, routes that change, reloads, and a record of events
+system, target  a variant that is up, and the protocol of `lab.targets.base`
 """
 
 from lab.targets.local.system import LocalSystem

@@ -1,9 +1,11 @@
-"""Programs of the lab's own as images, for a cluster that reaches no registry: what one is nothing but.
+"""Images of pinned programs for a kind cluster that reaches no registry.
 
-    docker.io/library/NAME:v3.7.15   →   lab/NAME:3.7.15-0f93c1…, the locked wheel's program on the Debian that is there
+An image whose content is a single program is replaced by that program on a base image that is available locally:
 
-Which: those of `manifests/images/images.yaml` that a variant on kind runs and whose program the lab fetches or builds in that version
-(`lab.systems.programs`). Refuses nothing: an image that is more than a program is not among them.
+    docker.io/library/NAME:v3.7.15   →   lab/NAME:3.7.15-0f93c1…, the locked wheel's program on the available Debian
+
+Replaced are those images of `manifests/images/images.yaml` that a variant on kind runs, and whose program the lab
+fetches or builds in that version (`lab.systems.programs`). An image that is more than a program is not among them.
 """
 
 from __future__ import annotations
@@ -19,45 +21,60 @@ from lab.systems.table import find
 from lab.targets.cluster import docker, images, objects
 
 TARGET = "kind"
+"""The target that the images are for."""
 _DIGITS = 12
+"""The hexadecimal digits of a digest in an image's tag."""
 
 
 def pack(base: str) -> dict[str, str]:
-    """Short name → reference that the Docker engine holds now, built on `base` where it was not there. UsageError for one that cannot be."""
-    found: dict[str, str] = {}
-    for short, program in _programs():
-        reference = f"lab/{short}:{program.version}-{_digest(base, program.file)}"
+    """Build the images that Docker does not hold yet, and return short name → reference of all of them.
+
+    Args:
+        base: The base image.
+
+    Raises:
+        UsageError: An image cannot be built.
+
+    """
+    references: dict[str, str] = {}
+    for short, program in _find_programs():
+        reference = f"lab/{short}:{program.version}-{_compute_digest(base, program.file)}"
         if docker.held(reference) is None:
             images.build_program(short, program.file, reference, base)
-        found[short] = reference
-    return found
+        references[short] = reference
+    return references
 
 
-def _programs() -> Iterator[tuple[str, Program]]:
-    used = _used()
+def _find_programs() -> Iterator[tuple[str, Program]]:
+    """Yield the short name and the program of each image that can be replaced."""
+    used = _find_used_images()
     for short, reference in images.pinned().items():
         repository, tag = images.split(reference)
         if reference in used:
-            module = found.module if (found := find(repository)) else ""
+            module = system.module if (system := find(repository)) else ""
             if (program := programs.packed(short, tag.removeprefix("v"), module)) is not None:
                 yield short, program
 
 
-def _used() -> set[str]:
-    """References of what variants on the target run: by their roots, whose knobs bring no other image."""
+def _find_used_images() -> set[str]:
+    """Return the images that variants on the target run.
+
+    Only root variants (those without a baseline) are read: knobs bring no other image.
+    """
     roots = (name for name in variant_names() if load_overlay(name).baseline is None)
-    there = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))
+    variants = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))
     return {
         container["image"]
-        for variant in there
+        for variant in variants
         for obj in objects.flat(objects.on_cluster(variant.manifests))
         if objects.pod_template(obj) is not None
         for container in objects.pod_spec(obj)["containers"]
     }
 
 
-def _digest(base: str, program: Path) -> str:
-    told = hashlib.sha256(base.encode() + images.PROGRAM_DOCKERFILE.read_bytes())
+def _compute_digest(base: str, program: Path) -> str:
+    """Return the beginning of a digest over the base's name, the Dockerfile and the program."""
+    digest = hashlib.sha256(base.encode() + images.PROGRAM_DOCKERFILE.read_bytes())
     with program.open("rb") as content:
-        told.update(hashlib.file_digest(content, "sha256").digest())
-    return told.hexdigest()[:_DIGITS]
+        digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()[:_DIGITS]

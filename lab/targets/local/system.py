@@ -1,4 +1,4 @@
-"""One variant, up and answering on the local target: where load goes, who runs, and a way in."""
+"""A variant that is up and answering on the local target: the address for load, its processes, and access to them."""
 
 from __future__ import annotations
 
@@ -47,21 +47,23 @@ from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
+"""The page that is requested to see whether the system serves."""
 ERRORS = 400
-"""Statuses from here on are none of a system that serves."""
+"""The lowest status that a serving system does not give."""
 
 NO_POD = "this variant has no such pod"
+"""The fault of an error for a role without a pod."""
 AT_ONCE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
-"""What a sample of a changing system says of it."""
+"""The note of a sample of a changing system."""
 
 
 class LocalSystem:
-    """One variant, up and answering; see `lab.targets.base.System`."""
+    """A variant that is up and answering; see `lab.targets.base.System`."""
 
     def __init__(
         self,
         manifests: Sequence[Mapping[str, Any]],
-        wanted: Objects,
+        objects: Objects,
         net: Network,
         kubelet: Kubelet,
         pinned: Mapping[Role, frozenset[int]],
@@ -69,96 +71,149 @@ class LocalSystem:
         control: Control | None,
         log: EventLog,
     ) -> None:
-        """`manifests`: as they were read into `wanted`; `control`: of a system whose pods may come and go; `log`: what all of them tell."""
-        self._objects, self.net, self.kubelet, self._cpus = wanted, net, kubelet, pinned
+        """Take over the parts of a system.
+
+        Args:
+            manifests: The manifests that `objects` were read from.
+            objects: The objects of the variant.
+            net: The network.
+            kubelet: The pods.
+            pinned: The CPUs of each role.
+            routing: Passes routes and endpoints to the proxies.
+            control: The control plane of a system whose pods may come and go; None for a steady system.
+            log: The log into which all parts write events.
+
+        """
+        self._objects, self.net, self.kubelet, self._cpus = objects, net, kubelet, pinned
         self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
         self._ordinary = leftovers.Ordinary()
         if control is not None:
             control.ended = self.end_helpers
-        self._way_in: Role = cast("Role", wanted.entry[0].role)
+        self._way_in: Role = cast("Role", objects.entry[0].role)
         self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
         self._addresses = {
-            host: services.address(wanted, net, self._way_in, by=self._routers.get(host))[0] for host in self._routed
+            host: services.address(objects, net, self._way_in, by=self._routers.get(host))[0] for host in self._routed
         }
-        """Host → where it is, for a client: the proxy's address, or its Service's."""
-        own = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
-        self.client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, own))
-        """The command that runs what follows in the client's place, where this system's hosts have their addresses."""
+        """Host → its address for a client: the proxy's address, or its Service's."""
+        folder = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
+        self.client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, folder))
+        """The beginning of a command line that runs a command in the client's place, where host names resolve."""
 
     @property
     def events(self) -> Sequence[Event]:
-        """What its containers and pods did so far."""
+        """The events of its containers and pods so far."""
         return self._log.events
 
     def endpoint(self, point: Point) -> Endpoint:
-        return self._entry(*hosts.chosen(self._routed, self._way_in != "backend", point))
+        """Return where the load of a point goes.
+
+        Raises:
+            UsageError: The system cannot serve the point.
+
+        """
+        return self._make_endpoint(*hosts.chosen(self._routed, self._way_in != "backend", point))
 
     def backend_endpoint(self) -> Endpoint:
-        return self._at("backend")
+        """Return the endpoint of the backend itself."""
+        return self._locate_service("backend")
 
     def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+        """Refuse a load of several generators: this machine has a place for one.
+
+        Raises:
+            UsageError: Always.
+
+        """
         raise UsageError("generators", "this machine has a place for one", "leave `generators` out of the point")
 
     def pod_address(self, role: Role) -> str:
-        return self.net[self._first(role).name].address
+        """Return the IP address of the role's first pod."""
+        return self.net[self._find_first(role).name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        name = network.CLIENT if role == "generator" else self._first(role).name
+        """Start a helper process in the network and on the CPUs of a role; it ends with the system at the latest.
+
+        Raises:
+            OSError: The helper's program is not on this machine.
+
+        """
+        name = network.CLIENT if role == "generator" else self._find_first(role).name
         if shutil.which(argv[0]) is None:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
-        argv = [*(self.client if role == "generator" else self.net[name].enter), *self._pinned(role, argv)]
-        nothing = subprocess.DEVNULL
-        helper = subprocess.Popen(
-            argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, env=composed()
-        )
+        argv = [*(self.client if role == "generator" else self.net[name].enter), *self._pin(role, argv)]
+        null = subprocess.DEVNULL
+        helper = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True, env=composed())
         self._helpers.append((helper, name))
         return helper
 
-    def _pinned(self, role: Role, argv: Sequence[str]) -> list[str]:
+    def _pin(self, role: Role, argv: Sequence[str]) -> list[str]:
         return ["taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
 
-    def end_helpers(self, of: Pod | None = None) -> None:
-        """SIGKILL to what `spawn` started, with its children; all, or those in one pod. Called before the network goes."""
-        mine = [item for item in self._helpers if of is None or item[1] == of.name]
-        self._helpers = [item for item in self._helpers if item not in mine]
-        for helper, _ in mine:
+    def end_helpers(self, pod: Pod | None = None) -> None:
+        """Kill the processes that `spawn` started, with their children; called before the network is removed.
+
+        Args:
+            pod: The pod whose helpers to kill; None kills all.
+
+        """
+        ending = [item for item in self._helpers if pod is None or item[1] == pod.name]
+        self._helpers = [item for item in self._helpers if item not in ending]
+        for helper, _ in ending:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(helper.pid, signal.SIGKILL)
             helper.wait()
 
     def shape(self, link_mbit: float | None) -> None:
+        """Shape the client's link to a rate in Mbit/s; None removes the shaping.
+
+        Raises:
+            MeasuringError: The rate cannot be set.
+
+        """
         network.shape(services.client_links(self.net, self._objects), link_mbit)
 
     def watch(self) -> Sampler:
+        """Return a sampler of every role's resource use; the control plane's processes have the role `control`."""
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
         roles = (*roles, *(["balancer"] if self._objects.role("balancer") else []))
 
         def processes() -> Mapping[str, list[int]]:
-            found: dict[str, list[int]] = {role: self.processes(role) for role in roles}
+            pids: dict[str, list[int]] = {role: self.processes(role) for role in roles}
             if apart := set(self.routing.apart()):
-                found["proxy"] = [pid for pid in found["proxy"] if pid not in apart]
-                found["control"] = sorted(apart)
-            return found
+                pids["proxy"] = [pid for pid in pids["proxy"] if pid not in apart]
+                pids["control"] = sorted(apart)
+            return pids
 
         return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
+        """Return cumulative counts by `role/name`: of cgroups, the client's link, the node's NAT, and the proxy.
+
+        TLS counts are left out if the proxy ends no TLS.
+        """
         links = network.link_counters(services.client_links(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
         ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
-        told = self._told(lambda system: system.counters)
-        own = {f"proxy/{name}": int(told[name]) for name in told if ends_tls or not name.startswith("tls_")}
-        return {**self.kubelet.groups.counters(), **links, **nat, **own}
+        values = self._ask_proxies(lambda system: system.counters)
+        proxy = {f"proxy/{name}": int(values[name]) for name in values if ends_tls or not name.startswith("tls_")}
+        return {**self.kubelet.groups.counters(), **links, **nat, **proxy}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """Return the ready pods of a role in Kubernetes' form, without terminating ones."""
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role and pod.ready and not pod.terminating]
         return [shown(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
+        """Send a GET from the client's place over a new connection and return the response.
+
+        Raises:
+            OSError: There is no answer in time, or it is not HTTP.
+
+        """
         host, port = fetching.place(endpoint)
         connection = network.connect(self.net[network.CLIENT], (self._addresses.get(host, host), port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
@@ -171,10 +226,20 @@ class LocalSystem:
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
+        """Start a generator in the client's place, on the generator's CPUs, in a new session.
+
+        Args:
+            argv: The command.
+            cwd: Its working folder, which is also its home.
+            stdout: The file for its output.
+            stderr: The file for its error output.
+            files: Name → text of files to write into the folder first.
+
+        """
         write_texts(cwd, files or {})
         self._generators = [generator for generator in self._generators if generator.returncode is None]
         process = subprocess.Popen(
-            [*self.client, *self._pinned("generator", argv)],
+            [*self.client, *self._pin("generator", argv)],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
@@ -186,19 +251,22 @@ class LocalSystem:
         return process
 
     def held(
-        self, *what: Any, **named: Any
+        self, *arguments: Any, **options: Any
     ) -> contextlib.AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """There is nothing to be made before."""
-        return contextlib.nullcontext(partial(self.popen, *what, **named))
+        """Return a context of a function that calls `popen` with these arguments; nothing needs preparation here."""
+        return contextlib.nullcontext(partial(self.popen, *arguments, **options))
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
+        """Return the PodDisruptionBudgets over the role's pods in Kubernetes' form."""
         pods = self._objects.role(role)
-        return [each.shown() for each in self._objects.budgets if any(each.selects(pod.labels) for pod in pods)]
+        return [budget.shown() for budget in self._objects.budgets if any(budget.selects(pod.labels) for pod in pods)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Return the data of a ConfigMap; empty if there is none."""
         return self.routing.configmap(namespace, name)
 
     def processes(self, role: Role) -> list[int]:
+        """Return the process ids of a role, without those of passing helpers that a system starts for a moment."""
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
@@ -208,27 +276,40 @@ class LocalSystem:
         return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        nothing = subprocess.DEVNULL
+        """Run a command inside the first container of the role's first pod, for 30 s at most.
+
+        Returns:
+            The completed command; exit status 1 if the container does not run or the time is over.
+
+        Raises:
+            UsageError: The role has no pod.
+
+        """
+        null = subprocess.DEVNULL
         runners = self.kubelet.runners(role)
         if not runners:
             raise UsageError(f"role {role}", NO_POD, "leave the check out, or name the other role")
         try:
             entered = runners[0].process.enter(argv)
-            return subprocess.run(entered, capture_output=True, text=True, timeout=30, stdin=nothing, check=False)
+            return subprocess.run(entered, capture_output=True, text=True, timeout=30, stdin=null, check=False)
         except (ProcessLookupError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
+        """Return the current gauges of the proxy by `role/name`, among them the number of its workers."""
         pids = self.processes("proxy")
         titles = ((pid, readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
         count = workers.started((len(thread_ids(pid)), title) for pid, title in titles)
-        told = self._told(lambda system: system.workers.running)
-        found = {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
-        return found | {f"proxy/{name}": float(value) for name, value in told.items()}
+        values = self._ask_proxies(lambda system: system.workers.running)
+        gauges = {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
+        return gauges | {f"proxy/{name}": float(value) for name, value in values.items()}
 
     def leftovers(self) -> Leftovers:
-        """Each network namespace is looked at once, from a thread in it: pods on the host network share one."""
-        seen: dict[str, leftovers.Sockets] = {}
+        """Return what earlier loads have left in the system.
+
+        Each network namespace is looked at once, from a thread in it: pods on the host network share one.
+        """
+        sockets: dict[str, leftovers.Sockets] = {}
         unseen: dict[str, str] = {}
         places: dict[Path, str] = {}
         for role in ("balancer", "proxy", "backend"):
@@ -237,27 +318,28 @@ class LocalSystem:
             for number, place in enumerate(fresh.values(), 1):
                 name = places[place.path] = role if number == 1 else f"{role}-{number}"
                 try:
-                    seen[name] = network.call_in(place, leftovers.look)
+                    sockets[name] = network.call_in(place, leftovers.look)
                 except (OSError, ValueError) as error:
                     unseen[name] = str(error)
         memory_bytes: dict[str, int] = {}
         for role in ("proxy", "backend"):
             if pids := self.processes(role):
                 memory_bytes[role] = sum(times.rss_bytes for times in map(process_times, pids) if times is not None)
-        serving = self._serving()
+        serving = self._find_serving_processes()
         ending = sum(leftovers.SHUTTING_DOWN in readable(f"/proc/{pid}/cmdline") for pid in serving)
         return Leftovers(
-            time_wait={place: dict(one.time_wait) for place, one in seen.items()},
-            port_range={place: one.ports for place, one in seen.items()},
-            open_connections={place: one.connections for place, one in seen.items()},
-            accept_queue={place: one.queued for place, one in seen.items()},
+            time_wait={place: dict(counts.time_wait) for place, counts in sockets.items()},
+            port_range={place: counts.ports for place, counts in sockets.items()},
+            open_connections={place: counts.connections for place, counts in sockets.items()},
+            accept_queue={place: counts.queued for place, counts in sockets.items()},
             old_workers=self._ordinary.beyond(len(serving), ending) if serving else None,
             memory_bytes=memory_bytes,
             unseen=unseen,
         )
 
     def recorder(self) -> Recorder:
-        control = self._control("events")
+        """Return a recorder of the events of a changing system."""
+        control = self._get_control("events")
 
         def check() -> None:
             control.check()
@@ -266,136 +348,169 @@ class LocalSystem:
         return LocalRecorder(self._log, check)
 
     def clock(self) -> ClockOffset:
-        """One machine, one clock: what is left is that of a reading."""
+        """Return a clock offset of zero: there is one machine with one clock, read with an uncertainty of 1 µs."""
         return ClockOffset(0.0, 1e-6)
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        return self._control("pods").end_pod(role, how)
+        """End the role's first pod; see `Control.end_pod`."""
+        return self._get_control("pods").end_pod(role, how)
 
     def scale(self, role: Role, replicas: int) -> None:
-        self._control("replicas").scale(role, replicas)
+        """Set the number of replicas of the role's Deployment."""
+        self._get_control("replicas").scale(role, replicas)
 
     def roll(self, role: Role) -> None:
-        self._control("pods").roll(role)
+        """Replace all pods of the role's Deployment by its strategy."""
+        self._get_control("pods").roll(role)
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        self._control("processes").freeze(role, frozen)
+        """Stop all processes of the role's first pod, or let all processes of the role continue."""
+        self._get_control("processes").freeze(role, frozen)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        self._control("limits").squeeze(role, cpu)
+        """Set another CPU limit for the role's pods; None restores the manifest's limit."""
+        self._get_control("limits").squeeze(role, cpu)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        self._control("objects")
+        """Create or change objects of a changing system."""
+        self._get_control("objects")
         self.routing.apply(objects)
 
     def renew(self) -> Renewed:
-        found = renewing.renewed(self.routing.renew, self._serving, self._answers, self.log_tail)
+        """Reload the proxy so that it makes new workers, and return when only these serve."""
+        renewed = renewing.renewed(self.routing.renew, self._find_serving_processes, self._is_answering, self.log_tail)
         for runner in self.kubelet.runners("proxy"):
-            runner.process.confine()  # its new workers may have chosen CPUs of their own
+            runner.process.confine()  # its new workers may have chosen other CPUs
         self._ordinary.forget()
-        return found
+        return renewed
 
-    def _serving(self) -> Mapping[int, renewing.Running]:
-        """The proxy's processes, without what of its containers is the control plane's."""
+    def _find_serving_processes(self) -> Mapping[int, renewing.Running]:
+        """Return the proxy's processes, without those of the control plane in its containers."""
         apart = set(self.routing.apart())
         return running(pid for pid in self.processes("proxy") if pid not in apart)
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             return self.fetch(self.entry(), f"/{PROBED_PAGE}", 2.0).status < ERRORS
         except OSError:
             return False
 
     def restarts(self) -> Mapping[str, int]:
-        return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._runners()}
+        """Return how often each container was restarted, by `pod/container`."""
+        return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._list_runners()}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
+        """Return the pods as they came up, for the record; empty if no API server has any."""
         return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
+        """Return the limits of the manifests that could not be applied."""
         return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
-        named = ((f"{each.pod.name}/{each.container.name}", each) for each in self._runners())
-        tails = [(name, runner.process.tail(output_too=False)) for name, runner in named]
+        """Return the last lines of the containers' error output, and which containers ran out of memory."""
+        runners = ((f"{runner.pod.name}/{runner.container.name}", runner) for runner in self._list_runners())
+        tails = [(name, runner.process.tail(output_too=False)) for name, runner in runners]
         return "\n".join(f"--- {name}\n{text}" for name, text in [*self.kubelet.groups.deaths(), *tails] if text)
 
-    def _runners(self) -> list[Runner]:
+    def _list_runners(self) -> list[Runner]:
         return [runner for role in ("balancer", "proxy", "backend") for runner in self.kubelet.runners(role)]
 
     def wait(self, deadline: float) -> None:
-        """Until the entry serves the probed page whole, or redirects whoever asks for it. MeasuringError at the deadline (monotonic)."""
+        """Wait until the entry serves the complete probed page, or redirects the request.
+
+        Args:
+            deadline: The end of the wait (monotonic clock).
+
+        Raises:
+            MeasuringError: The page is not served by the deadline.
+
+        """
         entry = self.entry()
         while True:
             try:
                 response = self.fetch(entry, f"/{PROBED_PAGE}", 2.0)
-                whole = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
-                if whole or "location" in response.headers:
+                complete = response.status == 200 and len(response.body) == PAGES[PROBED_PAGE]
+                if complete or "location" in response.headers:
                     return
                 fault = f"status {response.status}, {len(response.body)} bytes"
             except OSError as error:
                 fault = str(error)
             if time.monotonic() > deadline:
-                said = self.log_tail() or "nothing was logged"
-                raise MeasuringError(entry.base_url, f"/{PROBED_PAGE} is not served: {fault}", said)
+                logged = self.log_tail() or "nothing was logged"
+                raise MeasuringError(entry.base_url, f"/{PROBED_PAGE} is not served: {fault}", logged)
             time.sleep(0.01)
 
     def entry(self) -> Endpoint:
+        """Return where clients reach the system, by the first host that has a route."""
         host, tls = next(iter(self._routed.items()))
-        return self._entry((host,), tls)
+        return self._make_endpoint((host,), tls)
 
-    def _control(self, what: str) -> Control:
+    def _get_control(self, subject: str) -> Control:
+        """Return the control plane. Raises MeasuringError for a steady system, which has none."""
         if self._changes is None:
-            fault = f"{what} of a steady system do not change"
+            fault = f"{subject} of a steady system do not change"
             raise MeasuringError("local target", fault, "bring it up as `changing`")
         return self._changes
 
-    def _running(self, role: Role) -> Sequence[Pod]:
-        """A role's pods, those that terminate last."""
+    def _list_pods(self, role: Role) -> Sequence[Pod]:
+        """Return a role's pods, terminating ones last."""
         return self._objects.role(role) if self._changes is None else self._changes.pods(role)
 
-    def _first(self, role: Role) -> Pod:
-        pods = self._running(role)
+    def _find_first(self, role: Role) -> Pod:
+        """Return the first pod of a role. Raises UsageError if there is none."""
+        pods = self._list_pods(role)
         if not pods:
             raise UsageError(f"role {role}", NO_POD, "name the other role")
         return pods[0]
 
-    def _entry(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
+    def _make_endpoint(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
+        """Return the endpoint for some hosts; the first is the one of its URL."""
+
         def url(by: str | None, host: str) -> str:
-            """Of one way in; TLS needs the name, which leads there."""
+            """Return the URL of one way in; TLS needs the host's name, which leads to its address."""
             port = "http" if tls == "none" else "https"
             address, number = services.address(self._objects, self.net, self._way_in, port, by)
             return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
 
         shards = hosts.shards_of(names, self._routers, url)
         base_url = url(self._routers.get(names[0]), names[0])
-        return Endpoint(base_url, names[0], names, tls, self._at(self._way_in).way, shards)
+        return Endpoint(base_url, names[0], names, tls, self._locate_service(self._way_in).way, shards)
 
-    def _told(
+    def _ask_proxies(
         self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]
     ) -> Mapping[str, float]:
-        """What an interface of their systems says of all proxies together; nothing of one without it, or that has just ended."""
-        found: Counter[str] = Counter()
+        """Return the numbers that an interface of all proxies reports, summed.
+
+        A proxy without the interface, or one that has just ended, adds nothing.
+        """
+        totals: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
             system = find(runner.container.repository)
             if system is not None and (ask_it := interface(system)) is not None:
                 with contextlib.suppress(OSError, ValueError):
-                    found.update(ask_it(runner.process))
-        return found
+                    totals.update(ask_it(runner.process))
+        return totals
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        return ask(self.net[self._first(role).name], port, path)
+        """Return the answer to a GET on the loopback of the role's first pod.
 
-    def _at(self, role: Role) -> Endpoint:
-        """The Service in front of a role's first pod, by its port called http (or its first).
+        Raises:
+            OSError: Nothing answers.
 
-        Its way, in words: with what the proxy does not take of its settings; of a changing system also how changes reach the way otherwise
-        than in a cluster.
+        """
+        return ask(self.net[self._find_first(role).name], port, path)
+
+    def _locate_service(self, role: Role) -> Endpoint:
+        """Return the endpoint of the Service of a role's first pod, by its port called http, or else its first port.
+
+        Its `way` describes, for the proxy, the way in words and the settings that the proxy does not accept; for a
+        changing system also how changes arrive in a different way than in a cluster.
         """
         objects = self._objects
-        if role == "backend" and (running := self._running(role)):
+        if role == "backend" and (running := self._list_pods(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
-        late = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        ways = [] if role == "backend" else [services.way(objects), *late, self.routing.said]
+        notes = [] if self._changes is None else [self.routing.note, AT_ONCE]
+        ways = [] if role == "backend" else [services.way(objects), *notes, self.routing.said]
         return Endpoint(f"http://{address}:{number}", next(iter(self._routed)), way=", ".join(filter(None, ways)))

@@ -1,4 +1,4 @@
-"""The local target: real processes in network namespaces, started from the same manifests as everywhere."""
+"""The local target: real processes in network namespaces, started from the same manifests as on the other targets."""
 
 from __future__ import annotations
 
@@ -40,73 +40,110 @@ from lab.targets.local.sandbox import cgroups, cpus, disk, namespaces, network
 from lab.targets.local.system import LocalSystem
 
 DEADLINE_S = 60.0
-"""To come up: a gateway with a hundred routes takes 20 s of a CPU that it has for itself."""
+"""The seconds within which a variant must come up.
+
+A gateway with a hundred routes takes 20 s on a CPU that no other process uses.
+"""
 HOW_TO_LIMIT = "`just doctor` tries limits; or use --target kind"
+"""The remedy of an error for a limit that does not hold."""
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
+"""The programs that the target runs in addition to the proxies; `just doctor` checks the same list."""
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
-"""What it runs beside the proxies, and where Debian has them; `just doctor` checks the same list."""
+"""The command that installs these programs on Debian."""
 
 
 class LocalTarget:
-    """Works inside the lab's namespaces, which `enter` makes; remembers the CPUs it found before it pinned itself."""
+    """The local target; it works inside the lab's namespaces, which `enter` makes.
+
+    It remembers the CPUs that the lab could use before the lab pinned itself to some of them.
+    """
 
     name = "local"
     bring_up_s = BRING_UP_S["local"]
     sides: Sequence[Side] = SIDES
     deadline_s = DEADLINE_S
-    """For a variant to come up."""
+    """The seconds within which a variant must come up."""
 
     def __init__(self) -> None:
         self._cpus = cpus.available()
 
-    # -- what a target that brings the same processes up otherwise has of its own ---------------------------
+    # -- methods that a target overrides if it brings up the same processes in another way --
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """What is brought up on a side."""
+        """Return the manifests that are brought up on a side."""
         return variant.manifests
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> objects.Objects:
-        """UsageError for what is not honoured."""
+        """Read manifests into objects.
+
+        Raises:
+            UsageError: A field is not supported.
+
+        """
         return objects.read(manifests)
 
     def realise(self, context: Context) -> Realisation:
+        """Return what to start instead of a container's image.
+
+        Raises:
+            UsageError: The image has another version than the program that stands for it here.
+
+        """
         return bringup.realise(context)
 
-    def order(self, wanted: objects.Objects) -> Sequence[Sequence[Pod]]:
-        """Pods that are started at once, when those before them are ready."""
-        return [wanted.pods]
+    def order(self, objects: objects.Objects) -> Sequence[Sequence[Pod]]:
+        """Return the pods in stages: a stage is started when the pods of the stages before it are ready."""
+        return [objects.pods]
 
     def fixed(self, container: Container) -> bool:
-        """Whether a proxy keeps the backends of its start."""
+        """Return whether a proxy keeps the backends that it had at its start."""
         system = table.find(container.repository)
         return system is None or system.control is None
 
     def renews(self, container: Container) -> bool:
-        """Whether a reload of a proxy makes new workers."""
+        """Return whether a reload of a proxy makes new workers."""
         system = table.find(container.repository)
         return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
-        """Of those on PATH that stand for images."""
+        """Return the versions of those programs on PATH that stand for images."""
         return table.program_versions()
 
     def routes(
         self,
         manifests: Sequence[Mapping[str, Any]],
-        wanted: objects.Objects,
+        objects: objects.Objects,
         net: network.Network,
         kubelet: Kubelet,
         log: EventLog,
         changing: bool,
         side: Side,
     ) -> Routes:
-        """Who tells the proxies of routes and endpoints."""
-        return Routing(wanted, net.addresses, self.cpus(), log, changing=changing)
+        """Return the component that passes routes and endpoints to a system's proxies.
 
-    # -- see `lab.targets.base.Target` ----------------------------------------------------------------------
+        Args:
+            manifests: The manifests that `objects` were read from.
+            objects: The objects of the variant.
+            net: Its network.
+            kubelet: Its pods.
+            log: The log for events.
+            changing: Whether pods and routes may change.
+            side: The side of the system.
+
+        """
+        return Routing(objects, net.addresses, self.cpus(), log, changing=changing)
+
+    # -- methods of `lab.targets.base.Target` --
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """The exit status of `python -m lab ARGV` in namespaces of its own; None if this process is that one."""
+        """Run `python -m lab ARGV` in new namespaces and return its exit status.
+
+        None means that this process is inside them already.
+
+        Raises:
+            UsageError: A program is missing, or the machine does not allow the namespaces.
+
+        """
         if INSIDE not in os.environ:
             if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
                 raise UsageError(f"{self.name} target", f"not on PATH: {', '.join(missing)}", PACKAGES)
@@ -115,13 +152,25 @@ class LocalTarget:
         return None
 
     def at(self, context: str | None) -> Self:
+        """Return this target.
+
+        Raises:
+            UsageError: A kubeconfig context is named, although the target has no cluster.
+
+        """
         if context is not None:
             fault = f"the {self.name} target has no cluster"
             raise UsageError("--context", fault, "leave it out, or name --target remote")
         return self
 
     def check(self) -> None:
-        os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every thread and helper from here on
+        """Check the prerequisites, pin the lab to its CPUs, and remove what dead labs left.
+
+        Raises:
+            UsageError: A prerequisite is missing.
+
+        """
+        os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every later thread and helper process
         table.program_versions(of_backend=True)
         if not os.access("/run/lab", os.W_OK):
             raise UsageError(
@@ -131,6 +180,7 @@ class LocalTarget:
         disk.sweep()
 
     def facts(self) -> Mapping[str, str]:
+        """Return facts of the run: versions, limits, and the CPUs of each role."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return {
             "target": "local: directive-equivalent, not the controller (no Lua, no API server)",
@@ -147,47 +197,63 @@ class LocalTarget:
         }
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        found = set[str]().union(
+        """Return the fact `proxies`: the programs of the variants that are not the machine's own, with versions."""
+        programs = set[str]().union(
             *(bringup.abouts(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
         )
-        return {"proxies": ", ".join(sorted(found))} if found else {}
+        return {"proxies": ", ".join(sorted(programs))} if programs else {}
 
     def installed(self, generator: Generator) -> Installed | None:
+        """Return a generator as it is installed on this machine; None if it is not."""
         return find(generator)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing: what a variant took is given back when it goes down."""
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
+        """Return the CPUs that each role is pinned to."""
         return cpus.split(self._cpus)
 
     def generator_cpus(self) -> int:
+        """Return the number of CPUs that a generator may use."""
         return len(self.cpus()["generator"])
 
     def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
-        """UsageError for anything in a variant's manifests or a point that this target cannot honour; nothing is started."""
+        """Check that this target can run a variant and serve the points, without starting anything.
+
+        Returns:
+            Name of the point → the endpoint that its load will go to.
+
+        Raises:
+            UsageError: The manifests or a point contain something that cannot be honoured here; a NotMeasurableError
+                if only this target or machine cannot measure it.
+
+        """
         variant.refuse_on(self.name)
         table.refuse_checks(variant.name, variant.readback)
-        wanted = self.read(variant.manifests)
+        objects = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:
-            services.vet(wanted)  # a NAT that the baseline's way has not would be measured, too
+            services.vet(objects)  # else a NAT would be measured that the baseline's way does not have
         for changing in disturbed or {False}:
-            bringup.vet(services.in_front(wanted, changing), self.cpus(), self.realise)
-        bringup.try_out(wanted, self.cpus(), self.realise)
+            bringup.vet(services.in_front(objects, changing), self.cpus(), self.realise)
+        bringup.try_out(objects, self.cpus(), self.realise)
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or measure it with --target kind")
-        vet_limits(wanted)
-        vet_points(wanted, points, self.fixed)
-        vet_generations(wanted, points, self.renews)
+        vet_limits(objects)
+        vet_points(objects, points, self.fixed)
+        vet_generations(objects, points, self.renews)
         routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
-        proxied = bool(wanted.role("proxy"))
+        proxied = bool(objects.role("proxy"))
         return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
+        """Return whether a reload makes new workers of the variant's proxy; True if it has no proxy."""
         return all(self.renews(pod.containers[0]) for pod in self.read(variant.manifests).role("proxy"))
 
     def unpaired(self, variant: Variant) -> str:
+        """Return an empty string: every variant supports pairing here."""
         return ""
 
     @contextmanager
@@ -198,9 +264,22 @@ class LocalTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = nothing,
     ) -> Iterator[LocalSystem]:
+        """Bring a variant up, yield it once it serves, and remove it afterwards.
+
+        Args:
+            variant: The variant.
+            changing: Whether pods and routes may come and go.
+            side: Its side if two systems are up at once.
+            meanwhile: Called once, when the proxy has been started and before it is ready. An error of it ends the
+                bring-up.
+
+        Raises:
+            MeasuringError: The variant does not come up.
+
+        """
         manifests = self.manifests(variant, side)
-        wanted = services.in_front(self.read(manifests), changing)
-        bringup.vet(wanted, self.cpus(), self.realise)
+        objects = services.in_front(self.read(manifests), changing)
+        bringup.vet(objects, self.cpus(), self.realise)
         deadline = time.monotonic() + self.deadline_s
         log = EventLog()
         kubelet = Kubelet(log, each_probe=changing)
@@ -208,13 +287,13 @@ class LocalTarget:
             with network.complaining():
                 disks = disk.Disk()
                 undo.callback(disks.remove)
-                names = [pod.name for pod in wanted.pods] + [services.NODE] * bool(services.balancers(wanted))
-                net = network.build(names, bringup.links(wanted), network.LANES[side])
+                names = [pod.name for pod in objects.pods] + [services.NODE] * bool(services.balancers(objects))
+                net = network.build(names, bringup.links(objects), network.LANES[side])
                 undo.callback(net.remove)
-                services.install(net, wanted)
-                for port in table.sinks(wanted):
+                services.install(net, objects)
+                for port in table.sinks(objects):
                     undo.callback(network.sink(port).close)
-                routing = self.routes(manifests, wanted, net, kubelet, log, changing, side)
+                routing = self.routes(manifests, objects, net, kubelet, log, changing, side)
                 undo.callback(routing.close)
                 routing.begin()
 
@@ -226,14 +305,14 @@ class LocalTarget:
                         pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing, realise
                     )
 
-                control = Control(wanted, net, kubelet, routing, log, job) if changing else None
-                undo.callback(lambda: bringup.remove(control.ever if control else wanted.pods, net))
+                control = Control(objects, net, kubelet, routing, log, job) if changing else None
+                undo.callback(lambda: bringup.remove(control.ever if control else objects.pods, net))
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
                 undo.callback(routing.stop)
-                system = LocalSystem(manifests, wanted, net, kubelet, self.cpus(), routing, control, log)
+                system = LocalSystem(manifests, objects, net, kubelet, self.cpus(), routing, control, log)
                 undo.callback(system.end_helpers)
-                stages = self.order(wanted)
+                stages = self.order(objects)
                 with_proxy = [number for number, pods in enumerate(stages, 1) if any(p.role == "proxy" for p in pods)]
                 started = with_proxy[0] if with_proxy else len(stages)
                 for number, pods in enumerate(stages, 1):
@@ -241,7 +320,7 @@ class LocalTarget:
                         kubelet.wait(deadline)
                         kubelet.start([(pod, job(pod)) for pod in pods], deadline)
                     if number == started:
-                        meanwhile()  # whose faults are not this routing's
+                        meanwhile()  # outside `explained`, because its faults are not the controllers' matter
                 with explained(routing):
                     kubelet.wait(deadline)
                     system.wait(deadline)
@@ -252,45 +331,76 @@ class LocalTarget:
 
 @contextmanager
 def explained(routing: Routes) -> Iterator[None]:
-    """A system's fault, with what its controllers say of it."""
+    """Add to a fault of a system what its controllers report about it.
+
+    Raises:
+        MeasuringError: The extended fault.
+
+    """
     try:
         yield
     except MeasuringError as error:
         raise routing.explained(error) from None
 
 
-def vet_points(wanted: objects.Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
-    """NotMeasurableError for less CPU where no cgroup can be had, and for moved backends that the proxy would not hear of (`fixed`)."""
-    containers = [container for pod in wanted.role("proxy") for container in pod.containers]
-    deaf = [container.place for container in containers if fixed(container)]
+def vet_points(objects: objects.Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
+    """Refuse points whose disruption cannot be made here.
+
+    Args:
+        objects: The objects of the variant.
+        points: The points.
+        fixed: Returns whether a proxy keeps the backends that it had at its start.
+
+    Raises:
+        NotMeasurableError: CPU is taken away and no cgroup can be had, or backends change and the proxy would not
+            notice.
+
+    """
+    containers = [container for pod in objects.role("proxy") for container in pod.containers]
+    fixed_places = [container.place for container in containers if fixed(container)]
     for point in points:
         if point.disturbance is None:
             continue
         place, fault = f"point {point.name}", "the load balancer in front knows the proxy of its start"
-        refuse_if(wanted.role("balancer"), place, fault, "a variant without it", what="fixed proxies")
+        refuse_if(objects.role("balancer"), place, fault, "a variant without it", what="fixed proxies")
         if point.control:
             continue
         role, moves = touched(point.disturbance)
-        for pod in wanted.role(role)[:1] if role else ():
-            why = cgroups.unheld(pod.containers[0].limits, squeezed=True)
-            refuse_if(why, place, f"the {role} cannot be given less CPU here: {why}", HOW_TO_LIMIT, what="CPU limits")
-        if moves and deaf:
-            fault = f"{deaf[0]}: this proxy knows its backends' addresses from its start, not a Service's"
+        for pod in objects.role(role)[:1] if role else ():
+            reason = cgroups.unheld(pod.containers[0].limits, squeezed=True)
+            refuse_if(
+                reason, place, f"the {role} cannot be given less CPU here: {reason}", HOW_TO_LIMIT, what="CPU limits"
+            )
+        if moves and fixed_places:
+            fault = f"{fixed_places[0]}: this proxy knows its backends' addresses from its start, not a Service's"
             remedy = "a proxy that reads Ingresses or Routes, or --target kind"
             raise NotMeasurableError("fixed backends", place, fault, remedy)
 
 
-def vet_limits(wanted: objects.Objects) -> None:
-    """NotMeasurableError for limits of CPU or memory that would not hold: without them every sample would be of something else."""
-    containers = [each for pod in wanted.pods for each in pod.containers if each.limits]
-    first = {tuple(sorted(each.limits.items())): each for each in reversed(containers)}
-    for each in first.values():
-        why = cgroups.unheld(each.limits)
-        refuse_if(why, each.place, why, HOW_TO_LIMIT, what="limits")
+def vet_limits(objects: objects.Objects) -> None:
+    """Refuse CPU and memory limits that would not hold, because every sample would then measure something else.
+
+    Each combination of limits is tried once.
+
+    Raises:
+        NotMeasurableError: A limit does not hold here.
+
+    """
+    containers = [container for pod in objects.pods for container in pod.containers if container.limits]
+    first = {tuple(sorted(container.limits.items())): container for container in reversed(containers)}
+    for container in first.values():
+        reason = cgroups.unheld(container.limits)
+        refuse_if(reason, container.place, reason, HOW_TO_LIMIT, what="limits")
 
 
 def touched(disturbance: Disturbance) -> tuple[Role | None, bool]:
-    """Whose CPU is taken away, and whether other backend pods are ready then, or fewer: one that stands still misses its readiness probe, too."""
+    """Return what a disruption needs of the target.
+
+    Returns:
+        The role whose CPU is taken away, None if it takes none; and whether it changes which backend pods are
+        ready. (A pod that stands still misses its readiness probe, too.)
+
+    """
     match disturbance:
         case Starve(role=role):
             return role, False
@@ -304,8 +414,18 @@ def touched(disturbance: Disturbance) -> tuple[Role | None, bool]:
             return None, False
 
 
-def vet_generations(wanted: objects.Objects, points: Sequence[Point], renews: Callable[[Container], bool]) -> None:
-    """NotMeasurableError where a point asks for generations of workers, and no reload of the proxy makes new ones."""
+def vet_generations(objects: objects.Objects, points: Sequence[Point], renews: Callable[[Container], bool]) -> None:
+    """Refuse points with several worker generations if no reload of the proxy makes new workers.
+
+    Args:
+        objects: The objects of the variant.
+        points: The points.
+        renews: Returns whether a reload of a proxy makes new workers.
+
+    Raises:
+        NotMeasurableError: There is such a point.
+
+    """
     if any(point.generations > 1 for point in points):
-        for container in (pod.containers[0] for pod in wanted.role("proxy")):
+        for container in (pod.containers[0] for pod in objects.role("proxy")):
             refuse_if(not renews(container), container.place, *renewing.NONE, what="generations of workers")

@@ -1,7 +1,7 @@
-"""Ways to get a cluster, by one table, and the files that describe the clusters.
+"""The ways to get a cluster, in one table, and the files that describe the clusters.
 
-`kind` and `remote` import what they need when they are called, so that `--help` is quick. What a cloud sells is made and removed by a bash
-script around the cloud's own command line: `doks` around doctl, `eks-a1` around eksctl.
+`kind` and `remote` import what they need when they are called, so that `--help` is quick. What a cloud sells is
+made and removed by a bash script around the cloud's own command line: `doks` around doctl, `eks-a1` around eksctl.
 """
 
 from __future__ import annotations
@@ -18,72 +18,108 @@ from lab.base.quantities import number
 
 
 class Provider(Protocol):
-    """`up` is idempotent, `down` fine where there is nothing. Both talk on stderr and raise LabError."""
+    """A way to get a cluster and to remove it.
+
+    `up` may be called again, and `down` when there is nothing. Both write progress to a console on stderr and raise
+    LabError.
+    """
 
     ABOUT: str
-    """A line for --help."""
+    """The line for --help."""
 
-    def up_arguments(self, verb: argparse.ArgumentParser) -> None: ...
-    def down_arguments(self, verb: argparse.ArgumentParser) -> None: ...
-    def up(self, options: argparse.Namespace, talk: Console) -> None: ...
-    def down(self, options: argparse.Namespace, talk: Console) -> None: ...
+    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
+        """Add the options of `just up` to the parser."""
+        ...
+
+    def down_arguments(self, verb: argparse.ArgumentParser) -> None:
+        """Add the options of `just down` to the parser."""
+        ...
+
+    def up(self, options: argparse.Namespace, talk: Console) -> None:
+        """Make or prepare the cluster."""
+        ...
+
+    def down(self, options: argparse.Namespace, talk: Console) -> None:
+        """Remove what `up` made."""
+        ...
 
 
 class Kind:
+    """The way to get a kind cluster on this machine."""
+
     ABOUT: str = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        about = "nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)"
-        verb.add_argument("--workers", type=number("--workers", 0, 8), default=0, help=about)
+        """Add the options of `just up kind` to the parser."""
+        help_text = "nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)"
+        verb.add_argument("--workers", type=number("--workers", 0, 8), default=0, help=help_text)
 
-    def down_arguments(self, verb: argparse.ArgumentParser) -> None: ...
+    def down_arguments(self, verb: argparse.ArgumentParser) -> None:
+        """Add no arguments."""
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
+        """Make the cluster."""
         from lab.targets.cluster import kind
 
         kind.up(options.workers, talk)
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
+        """Remove the cluster."""
         from lab.targets.cluster import kind
 
         kind.down(talk)
 
 
 class Remote:
+    """The way to use an existing cluster."""
+
     ABOUT: str = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
+        """Add the options of `just up remote` and `just down remote` to the parser."""
         verb.add_argument("--context", metavar="NAME", help="of your kubeconfig (KUBECONFIG, or ~/.kube/config)")
 
     down_arguments = up_arguments
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
+        """Prepare the cluster for the lab."""
         from lab.targets.provision import remote
 
         remote.up(options.context, talk)
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
+        """Remove what the lab put into the cluster."""
         from lab.targets.provision import remote
 
         remote.down(options.context, talk)
 
 
 class Script:
-    """A provider whose `up` and `down` replace this process by the script `name` beside this file."""
+    """A way to get a cluster by a script in this folder, which replaces this process."""
 
-    def __init__(self, name: str, about: str) -> None:
-        self.name, self.ABOUT = name, about
+    def __init__(self, name: str, description: str) -> None:
+        """Describe the script.
+
+        Args:
+            name: The file name of the script.
+            description: The line for --help.
+
+        """
+        self.name, self.ABOUT = name, description
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        about = "run the cloud's command without asking first (for scripts)"
-        verb.add_argument("--yes", action="store_true", help=about)
+        """Add the options of `just up` and `just down` to the parser."""
+        help_text = "run the cloud's command without asking first (for scripts)"
+        verb.add_argument("--yes", action="store_true", help=help_text)
 
     down_arguments = up_arguments
 
     def up(self, options: argparse.Namespace, talk: Console) -> NoReturn:
+        """Become the script that makes the cluster."""
         self._become("up", options)
 
     def down(self, options: argparse.Namespace, talk: Console) -> NoReturn:
+        """Become the script that removes the cluster."""
         self._become("down", options)
 
     def _become(self, verb: str, options: argparse.Namespace) -> NoReturn:
@@ -97,4 +133,4 @@ PROVIDERS: Mapping[str, Provider] = {
     "kind": Kind(),
     "remote": Remote(),
 }
-"""Each way by the name that the command line has for it."""
+"""The ways to get a cluster, by their names on the command line."""

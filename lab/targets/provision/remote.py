@@ -1,6 +1,6 @@
-"""`just up remote --context NAME`: what the lab needs on a cluster of yours, and `just down remote` takes all of it away.
+"""The preparation of an existing cluster, `just up remote --context NAME`, and its undoing, `just down remote`.
 
-Refuses to guess the cluster: without a context named there is none. The cluster itself is neither made nor removed.
+The cluster is never guessed: without a named context there is none. The cluster itself is neither made nor removed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,18 @@ from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
 
 def up(context: str | None, talk: Console) -> None:
-    """The client's namespace with the generator's pod, and the kinds that Kubernetes does not have; idempotent."""
+    """Make the client's namespace, the generator's pod, and the kinds that Kubernetes lacks; repeatable.
+
+    Args:
+        context: The context in the kubeconfig.
+        talk: The console for progress.
+
+    Raises:
+        UsageError: No context is named, or a right is missing that every run needs.
+
+    """
     with step(talk, "reachable") as remarks:
-        api = _api(context)
+        api = _connect(context)
         remarks.append(f"Kubernetes {api.version()}")
     run, chosen = run_id(), images.load()
     with step(talk, "you may do there what the lab does"):
@@ -33,30 +42,42 @@ def up(context: str | None, talk: Console) -> None:
             raise UsageError(api.place, f"you may not {'; '.join(denied)}", remedy)
         inventory.claim_namespace(api, CLIENT_NAMESPACE, run)
     with ExitStack() as leaving:
-        _lease(api, run, leaving)
+        _take_lease(api, run, leaving)
         with step(talk, f"the generator's pod in namespace {CLIENT_NAMESPACE}") as remarks:
             client = ClientPod.ensure(api, chosen, run, time.monotonic() + CLIENT_DEADLINE_S)
             remarks.append(f"on node {client.node}")
             client.close()
         if api.denied(rights.KINDS):
-            who = f"the variants of {DEFINITIONS_OF}"
-            say(talk, f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {who} need them")
+            variants = f"the variants of {DEFINITIONS_OF}"
+            say(
+                talk,
+                f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {variants} need them",
+            )
         else:
             with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
                 remarks.append(", ".join(inventory.ensure_kinds(api, run)) or "there already")
-        for what, wanted in rights.SOME_RUNS.items():
-            if denied := api.denied(wanted):
-                say(talk, f"  [yellow]–[/] only {what} need it: you may not {'; '.join(denied)}")
+        for purpose, needed in rights.SOME_RUNS.items():
+            if denied := api.denied(needed):
+                say(talk, f"  [yellow]–[/] only {purpose} need it: you may not {'; '.join(denied)}")
     say(talk, f"ready: just bench keepalive --target remote --context {context}")
 
 
 def down(context: str | None, talk: Console) -> None:
-    """Everything that carries the lab's label; refused while a lab measures there."""
-    api = _api(context)
-    there = api.get("v1", "Namespace", CLIENT_NAMESPACE)
+    """Remove everything in the cluster that carries the lab's label.
+
+    Args:
+        context: The context in the kubeconfig.
+        talk: The console for progress.
+
+    Raises:
+        LabError: No context is named, or a lab is measuring there.
+
+    """
+    api = _connect(context)
+    namespace = api.get("v1", "Namespace", CLIENT_NAMESPACE)
     with ExitStack() as leaving:
-        if there is not None and inventory.is_ours(there) and "deletionTimestamp" not in there["metadata"]:
-            _lease(api, run_id(), leaving)
+        if namespace is not None and inventory.is_ours(namespace) and "deletionTimestamp" not in namespace["metadata"]:
+            _take_lease(api, run_id(), leaving)
         with step(talk, f"everything with the label {RUN_LABEL} removed from {context}"):
             removed = inventory.remove_all(api)
     for line in removed:
@@ -64,16 +85,19 @@ def down(context: str | None, talk: Console) -> None:
     say(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
 
 
-def _lease(api: Api, run: str, leaving: ExitStack) -> None:
-    """Take the lab's place there, until `leaving`."""
+def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
+    """Hold the cluster's lease for this lab until the stack is closed."""
     lease = Lease(api, holder(run))
     lease.acquire()
     leaving.callback(lease.release)
 
 
-def _api(context: str | None) -> Api:
-    """UsageError without a name: the current context may be anybody's production."""
+def _connect(context: str | None) -> Api:
+    """Return access to a cluster.
+
+    Raises UsageError without a context, because the current context may be anybody's production.
+    """
     if context is None:
-        known = ", ".join(contexts()) or "none: KUBECONFIG names no kubeconfig that has any"
-        raise UsageError("--context", "the cluster must be named: the current context is never used", f"known: {known}")
+        names = ", ".join(contexts()) or "none: KUBECONFIG names no kubeconfig that has any"
+        raise UsageError("--context", "the cluster must be named: the current context is never used", f"known: {names}")
     return Api(context)

@@ -1,8 +1,9 @@
-"""Is the knob really set? Each check of a variant is compared with the running system, before a sample counts.
+"""The read-backs: each check of a variant is compared with the running system before a sample counts.
 
-Knows no target: everything is asked through `System`, mostly by commands inside the role's container. One file per
-family of checks; kinds that only one proxy system has are that system's (`lab.systems.table.READBACKS`). Refuses to fail silently: what
-cannot be read is not ok, with the reason.
+They know no target: everything is read through `System`, mostly by commands inside the role's container. Each
+family of checks has a module. Kinds that only one proxy system has are in that system's package
+(`lab.systems.table.READBACKS`). A read-back never fails silently: a value that cannot be read is not ok, with the
+reason.
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ from lab.targets.readback import network, pods
 READERS: Mapping[str, Reader] = {
     **network.READERS,
     **pods.READERS,
-    **{kind: how.read for kind, how in READBACKS.items()},
+    **{kind: readback.read for kind, readback in READBACKS.items()},
 }
-"""Kind of each check → its reader."""
+"""The reader of each kind of check."""
 
 
 def read_variant(system: System, variant: Variant, target: str) -> list[Reading]:
-    """Read back what a variant sets, and that what runs in the place of its programs on a target has their defaults."""
+    """Read back what a variant sets, and that the programs that stand for its images have the images' defaults.
+
+    Args:
+        system: The running system.
+        variant: The variant.
+        target: The name of the target, on which it depends which programs stand for images.
+
+    """
     return read_back(system, [*list_checks(variant.manifests, target), *variant.readback])
 
 
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
-    """One reading per check, in their order. Never raises for what it finds, or fails to find, in the system.
+    """Return one reading per check, in their order; a fault of the system is a reading that is not ok.
 
-    StoreError when this machine lacks what the asking takes (space, descriptors, memory): the knob is not to blame.
+    Raises:
+        StoreError: This machine lacks what a query takes (space, descriptors, memory), so the knob is not to blame.
+
     """
     readings = []
     for check in checks:
@@ -42,6 +52,6 @@ def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
                 readings.append(READERS[check.kind](system, check))
         except UnreadableError as error:
             readings.append(Reading(check, "unreadable", ok=False, detail=str(error)))
-        except (ValueError, LookupError, StopIteration, OSError) as error:  # garbage in the answer
+        except (ValueError, LookupError, StopIteration, OSError) as error:  # the answer has an unexpected form
             readings.append(Reading(check, "unreadable", ok=False, detail=f"{type(error).__name__}: {error}"))
     return readings

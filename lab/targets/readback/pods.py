@@ -1,17 +1,24 @@
-"""Check kinds of a role's pods (`pods`, how many run and are ready; `budget`, how many a drain must leave; `pod`, a field of theirs), and about a
-container: its processes (`limit`, `processes`, `affinity`), its main process (`environment`, `argument`, `configmap`, `quota`) and its disk (`disk`).
+"""The kinds of checks of a role's pods and of a container: its processes, its main process, and its disk.
 
-The main process is the first of the container's process namespace, here as on a cluster. All pods of a role must agree.
+Of a role's pods: `pods` counts those that run and are ready, `budget` reads how many a drain must leave, `pod` reads
+one of their fields. Of a container's processes: `limit`, `processes`, `affinity`. Of its main process:
+`environment`, `argument`, `configmap`, `quota`. Of its disk: `disk`.
 
-pod         a path of a field in Kubernetes' own names, such as `spec.hostNetwork`; `[NAME]` is the element of a list with that `name`:
-            `spec.containers[proxy].livenessProbe.timeoutSeconds`. Values as YAML writes them (`true`, `5`), the words of a command with
-            a space between
-configmap   a key of the ConfigMap that the proxy's controller was started with (`--configmap=ingress-lab/controller` of its command
-            line), as it is in the API server now. Such a key changes nothing that the proxy's configuration or a request would show;
-            where one does, its system's own kind is the stronger check
-quota       read from the cgroup that the process is really in, wherever that is mounted, never from what was asked for
-disk        whether what is written below a path stays in `memory`, is `buffered`, or waits for the disk (`sync`). A file's own
-            attribute S (`lsattr`) counts; a folder only passes it on to new files, and is asked about its filesystem alone
+The main process is the first of the container's process namespace, here as on a cluster. All pods of a role must
+agree.
+
+pod         a path of a field in Kubernetes' names, such as `spec.hostNetwork`; `[NAME]` is the element of a list with
+            that `name`: `spec.containers[proxy].livenessProbe.timeoutSeconds`. Values are written as in YAML (`true`,
+            `5`), the words of a command with a space between them
+configmap   a key of the ConfigMap that the proxy's controller was started with (`--configmap=ingress-lab/controller`
+            of its command line), as it is in the API server now. This kind is for a key that changes nothing that the
+            proxy's configuration or a request would show; for any other key, its system's own kind is the stronger
+            check
+quota       read from the cgroup that the process is really in, wherever that is mounted, never from the requested
+            value
+disk        whether what is written below a path stays in `memory`, is `buffered`, or waits for the disk (`sync`). A
+            file's attribute S (`lsattr`) counts. A folder only passes it on to new files, so of a folder only the
+            filesystem counts
 """
 
 from __future__ import annotations
@@ -40,25 +47,32 @@ from lab.targets.common.cgroup import Controller
 from lab.targets.common.sampler import cpu_list
 
 UNLIMITED = cgroup.spelled("cpu", None)
+"""The value of a quota that is not limited."""
 OWN = "own"
-"""Value of an affinity: every process is bound to one CPU, and they are spread evenly over those that their pod has."""
+"""The value of an affinity with every process bound to one CPU, spread evenly over the CPUs that their pod has."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
+"""The filesystem types that keep files in memory."""
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
+"""A step of a path: a field, or the name of a list's element."""
 
 
-def _pod(system: System, check: Check) -> Reading:
+def _read_pod_field(system: System, check: Check) -> Reading:
     path = given(check, "name")
-    found = system.pods(check.role)
-    if not found:
+    pods = system.pods(check.role)
+    if not pods:
         raise UnreadableError(f"no pod of the role {check.role} runs and is ready")
-    return compared(check, joined([look_up(pod, path) for pod in found]))
+    return compared(check, joined([look_up(pod, path) for pod in pods]))
 
 
 def look_up(pod: Mapping[str, Any], path: str) -> str:
-    """The value at a path; `absent` where a step leads nowhere. UnreadableError when it is no path or no single value.
+    """Return the value at a path; `absent` if a step leads nowhere.
 
     >>> look_up({"spec": {"containers": [{"name": "proxy", "tty": True}]}}, "spec.containers[proxy].tty")
     'true'
+
+    Raises:
+        UnreadableError: The text is no path, or the path leads to no single value.
+
     """
     if not re.fullmatch(rf"(?:{_STEP.pattern})+", path):
         raise UnreadableError(f"{path!r} is no path such as spec.containers[proxy].livenessProbe.timeoutSeconds")
@@ -70,100 +84,104 @@ def look_up(pod: Mapping[str, Any], path: str) -> str:
             value = value.get(field) if field and isinstance(value, dict) else None
         if value is None:
             return ABSENT
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return " ".join(value)
     if isinstance(value, dict | list):
         raise UnreadableError(f"{path} is no single value")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pods(system: System, check: Check) -> Reading:
+def _count_pods(system: System, check: Check) -> Reading:
     return compared(check, str(len(system.pods(check.role))))
 
 
-def _budget(system: System, check: Check) -> Reading:
-    """All budgets over the role's pods must agree; `absent` where there is none, or none says this."""
+def _read_budget(system: System, check: Check) -> Reading:
+    """Compare a field of the budgets over the role's pods, which must agree; `absent` without budget or field."""
     name = given(check, "name")
-    found = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
-    return compared(check, joined(found) if found else ABSENT)
+    values = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
+    return compared(check, joined(values) if values else ABSENT)
 
 
-def _limit(system: System, check: Check) -> Reading:
-    name, found = given(check, "name"), matching(system, check)
-    return compared(check, joined([soft_limit(system, check, process.pid, name) for process in found]))
+def _read_limit(system: System, check: Check) -> Reading:
+    name, matches = given(check, "name"), matching(system, check)
+    return compared(check, joined([soft_limit(system, check, process.pid, name) for process in matches]))
 
 
-def _count(system: System, check: Check) -> Reading:
+def _count_processes(system: System, check: Check) -> Reading:
     prefix = given(check, "process")
     return compared(check, str(sum(process.title.startswith(prefix) for process in processes(system, check))))
 
 
-def _affinity(system: System, check: Check) -> Reading:
-    """`Cpus_allowed_list: 0-1,3` of /proc/PID/status, of every process: two that share a CPU are listed twice."""
-    found: list[str] = []
+def _read_affinity(system: System, check: Check) -> Reading:
+    """Compare `Cpus_allowed_list: 0-1,3` of every process; two processes that share a CPU are listed twice."""
+    lists: list[str] = []
     for process in matching(system, check):
         lines = run(system, check, ["cat", f"/proc/{process.pid}/status"]).splitlines()
-        found.append(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
-    observed = ", ".join(sorted(found, key=cpu_list))
+        lists.append(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
+    observed = ", ".join(sorted(lists, key=cpu_list))
     if check.value != OWN:
         return compared(check, observed, " ".join(check.value.split()))
-    bound, fault = [cpus[0] for cpus in map(cpu_list, found) if len(cpus) == 1], ""
-    if len(bound) < len(found):
-        fault = f"expected one CPU for every process, {len(found) - len(bound)} of {len(found)} may use several"
+    bound, fault = [cpus[0] for cpus in map(cpu_list, lists) if len(cpus) == 1], ""
+    if len(bound) < len(lists):
+        fault = f"expected one CPU for every process, {len(lists) - len(bound)} of {len(lists)} may use several"
     elif max(times := [bound.count(cpu) for cpu in set(bound)]) - min(times) > 1:
         fault = f"expected the processes to be spread evenly, found {sorted(bound)}"
     return Reading(check, observed, ok=not fault, detail=fault)
 
 
-def _environment(system: System, check: Check) -> Reading:
-    """What the main process was started with. A program that writes its title over that cannot be read."""
+def _read_environment(system: System, check: Check) -> Reading:
+    """Compare a variable of the main process; unreadable if the program wrote its title over its environment."""
     items = [item for item in run(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
     if not items or not all("=" in item for item in items):
         raise UnreadableError("the container's main process has overwritten its environment")
-    found = dict(item.split("=", 1) for item in reversed(items))  # of a name that is there twice the first counts
-    return compared(check, found.get(given(check, "name"), ABSENT))
+    variables = dict(item.split("=", 1) for item in reversed(items))  # the first of several with one name counts
+    return compared(check, variables.get(given(check, "name"), ABSENT))
 
 
-def _words(system: System, check: Check) -> list[str]:
-    """Of the main process's command line."""
-    return [word for word in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if word]
+def _read_arguments(system: System, check: Check) -> list[str]:
+    """Return the main process' command line."""
+    return [argument for argument in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if argument]
 
 
-def _argument(system: System, check: Check) -> Reading:
-    """`--name=value`, or `--name value`; the last one where there are several."""
-    name, words = given(check, "name"), _words(system, check)
-    found = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
-    found += [after for word, after in pairwise(words) if word == name]
-    return compared(check, found[-1] if found else ABSENT)
+def _read_argument(system: System, check: Check) -> Reading:
+    """Compare the value of `--name=value`, or of `--name value`; the last one if there are several."""
+    name, arguments = given(check, "name"), _read_arguments(system, check)
+    values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
+    values += [following for argument, following in pairwise(arguments) if argument == name]
+    return compared(check, values[-1] if values else ABSENT)
 
 
-def _configmap(system: System, check: Check) -> Reading:
-    named = [match for word in _words(system, check) if (match := re.fullmatch(r"--configmap=([^/]+)/(.+)", word))]
-    if not named:
+def _read_configmap(system: System, check: Check) -> Reading:
+    matches = [
+        match
+        for argument in _read_arguments(system, check)
+        if (match := re.fullmatch(r"--configmap=([^/]+)/(.+)", argument))
+    ]
+    if not matches:
         raise UnreadableError("its main process was not started with --configmap=NAMESPACE/NAME")
-    return compared(check, system.configmap(named[-1][1], named[-1][2]).get(given(check, "name"), ABSENT))
+    return compared(check, system.configmap(matches[-1][1], matches[-1][2]).get(given(check, "name"), ABSENT))
 
 
-def _quota(system: System, check: Check) -> Reading:
+def _read_quota(system: System, check: Check) -> Reading:
     name = given(check, "name")
     if name not in cgroup.CONTROLLERS:
         raise UnreadableError(f"expected a name of {' or '.join(cgroup.CONTROLLERS)}, got {name!r}")
     controller: Controller = name
-    own = cgroup.place(
-        controller, *(run(system, check, ["cat", f"/proc/1/{what}"]) for what in ("cgroup", "mountinfo"))
+    place = cgroup.place(
+        controller, *(run(system, check, ["cat", f"/proc/1/{file}"]) for file in ("cgroup", "mountinfo"))
     )
-    files = cgroup.LIMIT_FILES[own.version, controller]
-    found = None
+    files = cgroup.LIMIT_FILES[place.version, controller]
+    limit = None
     if (
-        own.folder != own.mount or files[0] in run(system, check, ["ls", own.folder]).split()
-    ):  # the root of all has none
-        found = cgroup.limit(controller, run(system, check, ["cat", *(f"{own.folder}/{file}" for file in files)]))
-    observed = cgroup.spelled(controller, found)
-    same = check.value != UNLIMITED and cgroup.holds(controller, cgroup.wanted(controller, check.value), found)
-    return Reading(check, observed, ok=True) if same else compared(check, observed)
+        place.folder != place.mount or files[0] in run(system, check, ["ls", place.folder]).split()
+    ):  # the root of a hierarchy has no such file
+        limit = cgroup.limit(controller, run(system, check, ["cat", *(f"{place.folder}/{file}" for file in files)]))
+    observed = cgroup.spelled(controller, limit)
+    equal = check.value != UNLIMITED and cgroup.holds(controller, cgroup.wanted(controller, check.value), limit)
+    return Reading(check, observed, ok=True) if equal else compared(check, observed)
 
 
-def _disk(system: System, check: Check) -> Reading:
+def _read_disk(system: System, check: Check) -> Reading:
     path = run(system, check, ["readlink", "-f", given(check, "name")]).strip()
     if run(system, check, ["stat", "-f", "-c", "%T", path]).strip() in _IN_MEMORY:
         return compared(check, "memory")
@@ -172,7 +190,7 @@ def _disk(system: System, check: Check) -> Reading:
         raise UnreadableError(f"no mount holds {path}")
     waits = "sync" in {*mount.options, *mount.super_options}
     if not waits and run(system, check, ["stat", "-c", "%F", path]).strip() != "directory":
-        # By its own name: a target can run it beside an image that has none.
+        # lsattr is called by its name alone: a target can run it for an image that does not contain it.
         line = run(system, check, ["lsattr", path]).split()
         if len(line) != 2:
             raise UnreadableError(f"lsattr {path}: {' '.join(line)[:60]!r}")
@@ -181,15 +199,16 @@ def _disk(system: System, check: Check) -> Reading:
 
 
 READERS = {
-    "pod": _pod,
-    "pods": _pods,
-    "budget": _budget,
-    "limit": _limit,
-    "processes": _count,
-    "affinity": _affinity,
-    "environment": _environment,
-    "argument": _argument,
-    "configmap": _configmap,
-    "quota": _quota,
-    "disk": _disk,
+    "pod": _read_pod_field,
+    "pods": _count_pods,
+    "budget": _read_budget,
+    "limit": _read_limit,
+    "processes": _count_processes,
+    "affinity": _read_affinity,
+    "environment": _read_environment,
+    "argument": _read_argument,
+    "configmap": _read_configmap,
+    "quota": _read_quota,
+    "disk": _read_disk,
 }
+"""The reader of each kind of check."""

@@ -253,7 +253,7 @@ def printed(
     given = {**fields, "plan": False, "json": False, **asked, **options}
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(RunStore, "open", lambda _name: run)
-        status = aa._aa(argparse.Namespace(**given), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
+        status = aa._run_aa(argparse.Namespace(**given), Console(stderr=True))  # pyright: ignore[reportPrivateUsage]
     return status, capsys.readouterr().out
 
 

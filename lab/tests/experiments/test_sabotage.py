@@ -44,9 +44,9 @@ def test_a_system_that_does_not_come_up_proves_nothing(error: LabError, outcome:
 
 
 def test_a_root_with_knobs_is_asked_without_any_of_them_and_another_on_its_baseline() -> None:
-    below = sabotage._below  # pyright: ignore[reportPrivateUsage]
+    baseline = sabotage._load_baseline  # pyright: ignore[reportPrivateUsage]
     shipped = load_variant("httpd").manifests
-    assert [below(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [shipped, shipped]
+    assert [baseline(load_variant(name)).manifests for name in ("httpd-equal", "httpd-log-off")] == [shipped, shipped]
 
 
 # -- everything once on a target ------------------------------------------------------------------------------
@@ -99,6 +99,6 @@ def test_what_the_node_refuses_it_cannot_show(monkeypatch: pytest.MonkeyPatch) -
     def refused(*_: object) -> None:
         raise NodeRefusesError("pod n/node-tuning", "tune.sh: net.core.rmem_max: refused by the node")
 
-    monkeypatch.setattr(sabotage, "_tried", refused)
+    monkeypatch.setattr(sabotage, "_bring_up_and_read", refused)
     found = sabotage.intact(FakeTarget(), "baseline")
     assert (found.outcome, found.detail) == ("not measurable", "node: tune.sh: net.core.rmem_max: refused by the node")

@@ -27,7 +27,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     def forget() -> None:
         for read in (published.package, published.rows, published.texts, published.frame):
             read.cache_clear()
-        published._read.cache_clear()  # pyright: ignore[reportPrivateUsage]  # what was read of another folder
+        published._read_table.cache_clear()  # pyright: ignore[reportPrivateUsage]  # what was read of another folder
 
     forget()
     yield replace

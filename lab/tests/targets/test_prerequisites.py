@@ -70,7 +70,7 @@ def test_runs_that_cannot_be_written_are_a_finding(where: str, tmp_path: Path, m
     (tmp_path / "closed").mkdir()
     closed(monkeypatch, tmp_path / "closed")
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / where))
-    (finding,) = prerequisites._disk()  # pyright: ignore[reportPrivateUsage]
+    (finding,) = prerequisites._check_disk()  # pyright: ignore[reportPrivateUsage]
     assert finding.ok is where.startswith("closed")
     assert "LAB_RUNS" in finding.remedy and str(tmp_path / where.split("/")[0]) in finding.found
 

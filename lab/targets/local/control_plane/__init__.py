@@ -1,1 +1,1 @@
-"""What a cluster's control plane does while a system changes: pods that come and go, Services, routes, reloads, events."""
+"""The work of a cluster's control plane while a system changes: pods that come and go, Services, routes, events."""

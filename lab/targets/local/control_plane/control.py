@@ -1,12 +1,14 @@
-"""What a cluster's control plane does while pods come and go: a Deployment's replicas, endpoints, evictions, one node's ports.
+"""The control plane's work while pods come and go: replicas of Deployments, endpoints, evictions, ports of a node.
 
-One lock, and one way through: whatever happens (`end_pod`, a probe's finding, a pod that is gone) ends in `_settle`, which
-makes and deletes pods by the Deployment's rules (`replicas`), lets the Service's NAT follow the endpoints, tells the proxies'
-configuration (`routing`), and only then lets the kubelet end what is to end: no new connection goes to a pod that was told
-to. Starting and ending take threads of their own. Refuses to go on after a pod that could not be started: `check` says so.
+There is one lock, and one path for everything that happens. Whatever it is (`end_pod`, the result of a probe, a pod
+that is gone), it ends in `_settle`. That makes and deletes pods by the Deployment's rules (`replicas`), lets the
+Service's NAT follow the endpoints, and updates the proxies' configuration (`routing`). Only then does the kubelet
+end what must end, so no new connection goes to a pod that was ordered to end. Starting and ending a pod run in
+separate threads. A pod that could not be started is a fault that `check` raises.
 
-    Deleted ── the pod terminates: no endpoint any more, unless no other is there (kube-proxy's terminating endpoints)
-       ├────── its Deployment makes another (Created); it starts when no pod has its ports, a terminating one neither
+    Deleted ── the pod terminates: it is no endpoint, unless its Service has no other (kube-proxy's terminating
+    endpoints)
+       ├────── its Deployment makes another (Created); it starts when no pod has its ports, not even a terminating one
        └ KUBELET_S ── Killing: preStop, stop signal, SIGKILL when the grace period is over ── Gone
 """
 
@@ -37,14 +39,20 @@ from lab.targets.local.kubelet.runner import CONTAINER
 from lab.targets.local.sandbox.network import Network, complaining
 
 KUBELET_S = 0.05
-"""From a pod's deletion to its kubelet's first act: a watch and a queue lie between. What was on its way arrives."""
+"""The seconds from a pod's deletion to its kubelet's first action.
+
+In a cluster, a watch and a queue lie in between. Connections that were on their way arrive in this time.
+"""
 
 START_S = 30.0
-"""For a pod's init containers."""
+"""The seconds that the init containers of a new pod may take."""
 
 
 class Control:
-    """Of one system. `adopt` once everything is up; `stop` before the kubelet is. `job` prepares a new pod in its place."""
+    """The control plane of one system whose pods may come and go.
+
+    `adopt` is called once everything is up, and `stop` before the kubelet is stopped.
+    """
 
     def __init__(
         self,
@@ -55,243 +63,314 @@ class Control:
         log: EventLog,
         job: Callable[[Pod], Make],
     ) -> None:
+        """Prepare the control plane.
+
+        Args:
+            objects: The objects of the variant.
+            net: Its network.
+            kubelet: Its pods.
+            routing: Passes endpoints to the proxies.
+            log: The log for events.
+            job: Prepares a new pod, whose place exists, and returns the function that makes its containers.
+
+        """
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
         self._log, self._job = log, job
         self._replicas = {deployment.name: deployment.replicas for deployment in objects.deployments}
-        self._made = Counter(self._replicas)
+        self._created = Counter(self._replicas)
+        """The number of pods that each Deployment has created so far, from which their names are made."""
         self._generations = Counter[str]()
         self._lives: list[RunningPod] = []
-        self._led: tuple[Pod, ...] = ()
-        self._told: tuple[Pod, ...] = ()
+        self._nat_targets: tuple[Pod, ...] = ()
+        """The pods that the NAT sends new connections to."""
+        self._announced: tuple[Pod, ...] = ()
+        """The endpoints that the proxies were informed of last."""
         self._threads: list[threading.Thread] = []
         self._lock, self._wiring = threading.RLock(), threading.Lock()
         self._closing = threading.Event()
         self._faults: list[LabError] = []
         self.ever: list[Pod] = list(objects.pods)
-        """Every pod that there was or is."""
+        """The pods that ever existed, those that are gone included."""
         self.ended: Callable[[Pod], None] = lambda pod: None
-        """Called when a pod's containers have ended, before its network goes."""
+        """A function that is called when a pod's containers have ended, before its network is removed."""
 
     def adopt(self) -> None:
-        """Take what has come up over. MeasuringError."""
+        """Take over the pods that have come up.
+
+        Raises:
+            MeasuringError: The network cannot be changed.
+
+        """
         with self._lock:
             names = [pod.name for pod in self._objects.pods]
             self._lives = sorted(self._kubelet.pods, key=lambda life: names.index(life.pod.name))
             for life in self._lives:
                 life.begun, life.told_ready = True, life.ready
-            self._told = self._ready()
+            self._announced = self._list_endpoints()
             with complaining():
                 services.answer_without_endpoints(self._net, self._objects)
             self._kubelet.heard = self.look
             self.look()
 
     def stop(self) -> None:
-        """End everything at once, and what is still being started or ended with it."""
+        """End everything at once, including pods that are just being started or ended."""
         self._closing.set()
         self._kubelet.stop()
         for thread in list(self._threads):
             thread.join()
-        self._kubelet.stop()  # what one of them was just starting
+        self._kubelet.stop()  # pods that one of these threads was just starting
 
     def check(self) -> None:
-        """MeasuringError when something that should have happened did not."""
+        """Raise the first fault of a pod's start or end, or of the NAT.
+
+        Raises:
+            MeasuringError: There is such a fault.
+
+        """
         for fault in self._faults:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
 
     def pods(self, role: Role) -> list[Pod]:
-        """Those that run, terminating ones last."""
+        """Return the pods of a role that run, terminating ones last."""
         with self._lock:
-            found = [life for life in self._lives if life.pod.role == role and life.runners]
-            return [life.pod for life in sorted(found, key=lambda life: life.terminating)]
+            running = [life for life in self._lives if life.pod.role == role and life.runners]
+            return [life.pod for life in sorted(running, key=lambda life: life.terminating)]
 
     def look(self) -> None:
-        """Something about a pod is another."""
+        """Update everything after the state of a pod has changed."""
         with self._lock:
             for life in self._lives:
                 if (ready := life.ready) != life.told_ready:
                     life.told_ready = ready
                     if not life.terminating:
-                        self._say("Ready" if ready else "NotReady", life.pod)
+                        self._record_event("Ready" if ready else "NotReady", life.pod)
             self._settle()
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """As `lab.targets.base.System.end_pod`."""
+        """End the role's first pod; see `lab.targets.base.System.end_pod`.
+
+        Returns:
+            False if an eviction is refused, because of a PodDisruptionBudget.
+
+        Raises:
+            MeasuringError: No pod of the role runs.
+
+        """
         with self._lock:
-            life = self._first(role)
+            life = self._find_first(role)
             if how == "crash":
                 if (pid := life.runners[0].process.pid) is None:
                     fault = "its first container does not run"
                     raise MeasuringError(life.pod.name, fault, "nothing is there to crash")
                 os.kill(pid, signal.SIGKILL)
                 return True
-            if how == "evict" and (fault := self._refusal(life)) is not None:
-                self._say("EvictionRefused", life.pod, fault)
+            if how == "evict" and (fault := self._find_refusal(life)) is not None:
+                self._record_event("EvictionRefused", life.pod, fault)
                 return False
             self._delete(life, "evicted" if how == "evict" else "deleted")
             self._settle()
             return True
 
     def scale(self, role: Role, replicas: int) -> None:
+        """Set the number of replicas of the role's Deployment.
+
+        Raises:
+            MeasuringError: The number is negative, or the role has no Deployment.
+
+        """
         if replicas < 0:
             raise MeasuringError(f"{role}: replicas", f"expected 0 or more, got {replicas}", "correct the disturbance")
         with self._lock:
-            self._replicas[self._deployment(role).name] = replicas
+            self._replicas[self._find_deployment(role).name] = replicas
             self._settle()
 
     def roll(self, role: Role) -> None:
+        """Replace all pods of the role's Deployment, as a changed template does.
+
+        Raises:
+            MeasuringError: The role has no Deployment.
+
+        """
         with self._lock:
-            self._generations[self._deployment(role).name] += 1
+            self._generations[self._find_deployment(role).name] += 1
             self._settle()
 
     def freeze(self, role: Role, frozen: bool) -> None:
+        """Stop all processes of the role's first pod, or let all processes of the role continue.
+
+        Args:
+            role: The role.
+            frozen: True sends SIGSTOP, False SIGCONT.
+
+        Raises:
+            MeasuringError: No pod of the role runs that could be frozen.
+
+        """
         with self._lock:
-            lives = [self._first(role)] if frozen else [life for life in self._lives if life.pod.role == role]
+            lives = [self._find_first(role)] if frozen else [life for life in self._lives if life.pod.role == role]
             processes = [runner.process for life in lives for runner in life.runners]
             for pid in [pid for process in processes for pid in process.processes()]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
+        """Set another CPU limit for the first container of each of the role's pods.
+
+        Args:
+            role: The role.
+            cpu: The limit as a manifest writes it. None restores the manifest's limit.
+
+        Raises:
+            MeasuringError: No pod of the role runs, or the limit cannot be applied.
+
+        """
         with self._lock:
-            self._first(role)
+            self._find_first(role)
             for life in self._lives:
                 if life.pod.role == role and life.runners and not life.terminating:
                     life.runners[0].process.setting.group.squeeze(cpu)
 
-    # -- all below: the lock is held, save in threads of their own -----------------------------------------
+    # -- the methods from here on expect that the lock is held, except those that run in separate threads --
 
     def _settle(self) -> None:
+        """Create and delete pods until the Deployments are content, then start and end what can be."""
         if self._closing.is_set():
             return
         for deployment in self._objects.deployments:
-            while (wanted := self._step(deployment)) != Step():
-                for _ in range(wanted.create):
-                    pod = deployment.pod(self._made[deployment.name])
-                    self._made[deployment.name] += 1
+            while (change := self._compute_step(deployment)) != Step():
+                for _ in range(change.create):
+                    pod = deployment.pod(self._created[deployment.name])
+                    self._created[deployment.name] += 1
                     self._lives.append(RunningPod(pod, generation=self._generations[deployment.name]))
                     self.ever.append(pod)
-                    self._say("Created", pod)
-                for life in [life for life in self._lives if life.pod.name in wanted.delete]:
+                    self._record_event("Created", pod)
+                for life in [life for life in self._lives if life.pod.name in change.delete]:
                     self._delete(life, "not wanted any more")
-        self._follow()
+        self._publish_endpoints()
         for life in self._lives:
             if life.terminating and life.runners and not life.ending:
                 life.ending = True
-                self._thread(self._end, life)
+                self._run_in_thread(self._end, life)
         for life in self._lives:  # every pod starts whose ports are free
-            others = [other.pod for other in self._lives if other.begun]
-            if not life.begun and not any(life.pod.excludes(other) for other in others):
+            placed = [running.pod for running in self._lives if running.begun]
+            if not life.begun and not any(life.pod.excludes(pod) for pod in placed):
                 life.begun = True
-                self._thread(self._start, life)
+                self._run_in_thread(self._start, life)
 
-    def _step(self, deployment: Deployment) -> Step:
-        mine = [life for life in self._lives if life.pod.deployment == deployment.name]
+    def _compute_step(self, deployment: Deployment) -> Step:
+        lives = [life for life in self._lives if life.pod.deployment == deployment.name]
         generation = self._generations[deployment.name]
         members = [
             Member(life.pod.name, life.generation == generation, life.told_ready, life.created_s)
-            for life in mine
+            for life in lives
             if not life.terminating
         ]
-        old_ending = sum(life.terminating and life.generation != generation for life in mine)
+        old_ending = sum(life.terminating and life.generation != generation for life in lives)
         return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
 
-    def _delete(self, life: RunningPod, why: str) -> None:
+    def _delete(self, life: RunningPod, reason: str) -> None:
         life.terminating = True
-        self._say("Deleted", life.pod, f"{why}; grace period {life.pod.grace_s} s")
-        if not life.begun:  # nothing of it is anywhere
+        self._record_event("Deleted", life.pod, f"{reason}; grace period {life.pod.grace_s} s")
+        if not life.begun:  # nothing of it exists anywhere
             self._lives.remove(life)
-            self._say("Gone", life.pod)
+            self._record_event("Gone", life.pod)
 
     def _start(self, life: RunningPod) -> None:
-        with self._noting():
-            self._wire(life.pod)
+        """Start a pod: the body of a thread."""
+        with self._keep_fault():
+            self._connect(life.pod)
             self._kubelet.begin(life, self._job(life.pod), time.monotonic() + START_S)
             self.look()
 
-    def _wire(self, pod: Pod) -> None:
-        """Its place, and the ways to it. Raises CalledProcessError, OSError."""
+    def _connect(self, pod: Pod) -> None:
+        """Make a pod's place and the ways to it. Raises CalledProcessError, OSError."""
         with self._wiring:
             if pod.host_network:
-                self._net.borrow(pod.name, next(other.name for other in self.ever if other.role == pod.role))
+                self._net.borrow(pod.name, next(former.name for former in self.ever if former.role == pod.role))
                 return
             with self._lock:
                 present = [life.pod for life in self._lives if life.begun]
-            wanted = bringup.links(replace(self._objects, pods=tuple(present)))
-            there = {place.name for place in self._net.places} | {*self._net.borrowed, pod.name}
-            self._net.add(pod.name, [link for link in wanted if pod.name in link and {*link} <= there])
+            links = bringup.links(replace(self._objects, pods=tuple(present)))
+            existing = {place.name for place in self._net.places} | {*self._net.borrowed, pod.name}
+            self._net.add(pod.name, [link for link in links if pod.name in link and {*link} <= existing])
             if pod.role == "proxy" and services.balancers(self._objects):
                 services.join(self._net, pod)
 
     def _end(self, life: RunningPod) -> None:
+        """End a pod: the body of a thread."""
         self._routing.leave(life.pod)
         self._closing.wait(KUBELET_S)
         self._kubelet.end(life)
         self.ended(life.pod)
         with self._lock:
             self._lives.remove(life)
-            self._say("Gone", life.pod)
+            self._record_event("Gone", life.pod)
             self.look()
         bringup.remove([life.pod], self._net)
-        if not life.pod.host_network:  # the node's own network stays
-            with self._noting(), self._wiring:
+        if not life.pod.host_network:  # the network of the node stays
+            with self._keep_fault(), self._wiring:
                 self._net.drop(life.pod.name)
 
-    def _follow(self) -> None:
-        """The NAT, the proxies' configuration and the log get to know the endpoints."""
-        if (led := self._endpoints()) != self._led:
-            with self._noting():
-                services.follow(self._net, self._objects, led)
-            self._led = led
-        if (ready := self._ready()) != self._told:
+    def _publish_endpoints(self) -> None:
+        """Pass the current endpoints to the NAT, the proxies' configuration and the log."""
+        if (targets := self._list_nat_targets()) != self._nat_targets:
+            with self._keep_fault():
+                services.follow(self._net, self._objects, targets)
+            self._nat_targets = targets
+        if (ready := self._list_endpoints()) != self._announced:
             for service in self._objects.services.values():
-                before, now = (sum(map(service.selects, pods)) for pods in (self._told, ready))
+                before, now = (sum(map(service.selects, pods)) for pods in (self._announced, ready))
                 if before != now:
                     self._log.add("kubelet", "Endpoints", service.name, str(now))
-            self._told = ready
+            self._announced = ready
             self._routing.changed(ready, {pod.name: self._net[pod.name].address for pod in ready})
 
-    def _endpoints(self) -> tuple[Pod, ...]:
-        """Where new connections to the proxy go: its ready pods; a Service without any has terminating ones that are ready still.
+    def _list_nat_targets(self) -> tuple[Pod, ...]:
+        """Return the pods to which new connections to the proxy go.
 
-        A hostPort leads to its pod as long as that has a network, ready or not.
+        They are the ready pods that do not terminate; a Service without any has terminating pods that are still
+        ready. A hostPort leads to its pod as long as the pod has a network, ready or not.
         """
-        found: list[Pod] = []
+        targets: list[Pod] = []
         for service in services.balancers(self._objects):
-            mine = [life for life in self._lives if service.selects(life.pod) and life.runners]
-            if not any(life.pod.host_ports for life in mine):
-                mine = [life for life in mine if life.endpoint] or [life for life in mine if life.told_ready]
-            found += [life.pod for life in mine]
-        return tuple(found)
+            lives = [life for life in self._lives if service.selects(life.pod) and life.runners]
+            if not any(life.pod.host_ports for life in lives):
+                lives = [life for life in lives if life.endpoint] or [life for life in lives if life.told_ready]
+            targets += [life.pod for life in lives]
+        return tuple(targets)
 
-    def _ready(self) -> tuple[Pod, ...]:
+    def _list_endpoints(self) -> tuple[Pod, ...]:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
-    def _refusal(self, life: RunningPod) -> str | None:
+    def _find_refusal(self, life: RunningPod) -> str | None:
+        """Return the reason why a PodDisruptionBudget forbids an eviction; None if none does."""
         budget = over(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
-        healthy = sum(other.endpoint and budget.selects(other.pod.labels) for other in self._lives)
+        healthy = sum(running.endpoint and budget.selects(running.pod.labels) for running in self._lives)
         guarded = (item.name for item in self._objects.deployments if budget.selects(item.template.labels))
         return budget.refusal(life.told_ready, healthy, sum(self._replicas[name] for name in guarded))
 
-    def _first(self, role: Role) -> RunningPod:
+    def _find_first(self, role: Role) -> RunningPod:
+        """Return the first pod of a role that runs and does not terminate. Raises MeasuringError if there is none."""
         running = (life for life in self._lives if life.pod.role == role and life.runners and not life.terminating)
-        if (found := next(running, None)) is None:
+        if (first := next(running, None)) is None:
             raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
-        return found
+        return first
 
-    def _deployment(self, role: Role) -> Deployment:
-        named = (deployment for deployment in self._objects.deployments if deployment.template.role == role)
-        if (found := next(named, None)) is None:
+    def _find_deployment(self, role: Role) -> Deployment:
+        """Return the Deployment of a role. Raises MeasuringError if there is none."""
+        deployments = (deployment for deployment in self._objects.deployments if deployment.template.role == role)
+        if (first := next(deployments, None)) is None:
             raise MeasuringError(f"role {role}", "this variant has no Deployment of it", "name the other role")
-        return found
+        return first
 
-    def _say(self, kind: str, pod: Pod, detail: str = "") -> None:
+    def _record_event(self, kind: str, pod: Pod, detail: str = "") -> None:
         self._log.add("kubelet", kind, pod.name, detail, pod.role)
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """What fails is kept for `check`, unless everything ends."""
+    def _keep_fault(self) -> Iterator[None]:
+        """Keep a fault of the block for `check`, unless everything is ending."""
         try:
             with complaining():
                 yield
@@ -299,20 +378,27 @@ class Control:
             if not self._closing.is_set():
                 self._faults.append(fault)
 
-    def _thread(self, act: Callable[[RunningPod], None], life: RunningPod) -> None:
+    def _run_in_thread(self, act: Callable[[RunningPod], None], life: RunningPod) -> None:
         thread = threading.Thread(target=act, args=(life,), name=f"pod-{life.pod.name}", daemon=True)
         self._threads = [*(thread for thread in self._threads if thread.is_alive()), thread]
         thread.start()
 
 
 class LocalRecorder:
-    """What happened between two moments, in the words of `lab.model.events`.
+    """The events between two moments, in the terms of `lab.model.events`.
 
-    What a container's readiness meant for its pod is said by `Control` alone. Everything is in one process, so all times are by the lab's own clock
-    as they are. `check`: MeasuringError when something that should have happened did not.
+    Events of containers are left out: `Control` records what a container's readiness means for its pod. Everything
+    runs in one process, so all times are by the lab's clock.
     """
 
     def __init__(self, log: EventLog, check: Callable[[], None]) -> None:
+        """Prepare the recorder.
+
+        Args:
+            log: The log of events.
+            check: Raises MeasuringError if something that should have happened did not.
+
+        """
         self._log, self._check = log, check
         self._ends: list[int] = []
 
@@ -324,8 +410,15 @@ class LocalRecorder:
         self._ends.append(len(self._log.events))
 
     def events(self) -> Sequence[Event]:
+        """Return the events between both ends.
+
+        Raises:
+            MeasuringError: Something that should have happened did not.
+
+        """
         self._check()
         return [event for event in self._log.events[slice(*self._ends)] if event.source != CONTAINER]
 
     def notes(self) -> Sequence[str]:
+        """Return notes for the sample; there are none on this target."""
         return []

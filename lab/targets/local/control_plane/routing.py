@@ -1,8 +1,8 @@
-"""What the proxies know of routes and endpoints, while it changes: objects in, configurations and reloads out.
+"""The routes and endpoints that the proxies know while these change: from objects to configurations and reloads.
 
-Stands where an API server and a controller's watch stand in a cluster. A change is accepted at once; each proxy has a
-queue of its own (`Follower`), in which all changes that wait are one reload: in the least time that its
-system lets pass between two. Refuses to know how a proxy is told: that is its system's `control`.
+This module stands for the API server and a controller's watch in a cluster. A change is accepted at once. Each proxy
+has a queue (`Follower`): all changes that wait become one reload, at the shortest interval that its system allows
+between two reloads. How a proxy is reloaded is its system's matter: `control`.
 """
 
 from __future__ import annotations
@@ -25,166 +25,212 @@ from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import Process
 
 LOOK_S, REST_S = 0.003, 0.02
-"""Between two looks while something loads, and while nothing does: so much may a time be late."""
+"""The seconds between two looks while a configuration is loading, and while none is.
+
+A recorded time may be late by so much.
+"""
 ENDED_S = 0.5
-"""Until it is known that a container has ended, at most."""
+"""The seconds within which it is known that a container has ended."""
 
 
 class Routes(Protocol):
-    """Who tells a system's proxies of routes and endpoints. Calls come from any thread, `begin` first and `close` last.
+    """The component that passes routes and endpoints to a system's proxies.
 
-    What has a body here is so where nothing but the proxies is there.
+    Calls come from any thread, `begin` first and `close` last. A method with a body here suits a target on which
+    nothing runs but the proxies.
     """
 
     log: EventLog
 
     @property
     def objects(self) -> Objects:
-        """As they are now: what a new pod is to be started with."""
+        """The objects as they are now, with which a new pod is to be started."""
         ...
 
     @property
     def note(self) -> str:
-        """What a sample must say of how changes reach the proxy here; empty where it is as in a cluster."""
+        """A note for samples on how changes reach the proxy here; empty if they do so as in a cluster."""
         ...
 
     @property
     def said(self) -> str:
-        """What the proxies do not take of their settings, in their own words; empty where they take all."""
+        """The settings that the proxies do not accept, in the proxies' words; empty if they accept all."""
         return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """Why a system did not come up, with what is known of it here."""
+        """Return the error of a system that did not come up, with what is known about the reason here."""
         return fault
 
     def begin(self) -> None:
-        """Before any pod is started. Raises LabError."""
+        """Prepare everything that must exist before any pod is started.
+
+        Raises:
+            LabError: Something cannot be prepared.
+
+        """
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """With what a container is given beside its image and its manifest."""
+        """Return what to start a container with, extended by what it gets in addition to its image and manifest."""
         return started
 
     def follow(self, pod: Pod, process: Process) -> None:
-        """A container is about to start."""
+        """Take note of a container that is about to start."""
 
     def leave(self, pod: Pod) -> None:
-        """A pod was told to end."""
+        """Take note of a pod that was ordered to end."""
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """These pods (of any role) are ready and do not terminate, and no others; `addresses`: pod → IP, of them at least."""
+        """Take note of the pods that are ready now.
+
+        Args:
+            ready: All pods, of any role, that are ready and do not terminate.
+            addresses: Pod → IP address, of these pods at least.
+
+        """
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """As `lab.model.system.Disturbable.apply`."""
+        """Create or change objects; see `lab.model.system.Disturbable.apply`."""
 
     def renew(self) -> None:
-        """Ask every proxy that can for a reload that makes new workers; returns when it was asked for. MeasuringError."""
+        """Request a reload that makes new workers from every proxy; return when it was requested.
+
+        Raises:
+            MeasuringError: A proxy cannot be reloaded so.
+
+        """
 
     def gauges(self) -> Mapping[str, float]:
-        """`proxy/config_bytes` and `proxy/load_s`, the largest of any proxy; without what cannot be told."""
+        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
         ...
 
     def apart(self) -> Sequence[int]:
-        """Processes of the control plane, also those in a proxy's container: what they use is not the proxy's. Empty where there are none."""
+        """Return the process ids of the control plane, those in a proxy's container included.
+
+        Their resource use does not count as the proxy's. The result is empty if there are none.
+        """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """As `lab.model.system.System.deployed`."""
+        """Return the pods as they came up; see `lab.model.system.System.deployed`."""
         return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """As `lab.model.system.System.configmap`."""
+        """Return the data of a ConfigMap; see `lab.model.system.System.configmap`."""
         ...
 
     def check(self) -> None:
-        """MeasuringError when something could not be told."""
+        """Raise the first fault that occurred while changes were passed on.
+
+        Raises:
+            MeasuringError: A change could not be passed to a proxy.
+
+        """
 
     def stop(self) -> None:
-        """Before the processes are ended. Idempotent."""
+        """Stop passing changes on, before the processes are ended; it may be called again."""
 
     def close(self) -> None:
-        """After they have ended. Idempotent."""
+        """Clean up after the processes have ended; it may be called again."""
 
 
 class Routing(Routes):
-    """Proxies are followed from before they start until they are told to end: `follow`, `leave`; all of them until `stop`.
+    """The passing on of routes and endpoints to proxies that read them from files.
 
-    Without `changing` it only sees how long the proxies take to load: nothing is to be measured with this beside it.
+    Proxies are followed from before their start (`follow`) until they are ordered to end (`leave`), all of them
+    until `stop`.
     """
 
     def __init__(
         self,
-        wanted: Objects,
+        initial: Objects,
         addresses: Mapping[str, str],
         pinned: Mapping[Role, frozenset[int]],
         log: EventLog,
         changing: bool = False,
     ) -> None:
-        self._objects, self._addresses, self._pinned = wanted, dict(addresses), pinned
+        """Start without proxies.
+
+        Args:
+            initial: The objects at the start.
+            addresses: Pod → IP address.
+            pinned: The CPUs of each role.
+            log: The log for events.
+            changing: Whether routes and pods may change. If not, only the loading time of the first configuration is
+                recorded, so that nothing runs during a measurement.
+
+        """
+        self._objects, self._addresses, self._pinned = initial, dict(addresses), pinned
         self.log, self._changing = log, changing
-        self._first, self._moved = {pod.name for pod in wanted.role("backend")}, False
+        self._first_backends, self._backends_changed = {pod.name for pod in initial.role("backend")}, False
         self._followers: list[Follower] = []
-        """Also of proxies that are no more: their faults stay."""
+        """The followers, those of ended proxies included, because their faults stay."""
         self._following, self._over = threading.Lock(), False
-        """A pod may still be starting when all are stopped: none is followed from then on."""
+        """A lock, and whether `stop` was called. A pod may still be starting then; it is not followed."""
         self._renewable: list[tuple[Process, Renew]] = []
         self._accepting = threading.Lock()
-        self._deaf: set[str] = set()
-        """Proxies whose configuration is fixed."""
+        self._fixed_proxies: set[str] = set()
+        """The places of proxies whose configuration is fixed."""
 
     @property
     def objects(self) -> Objects:
+        """The objects as they are now."""
         return self._objects
 
     @property
     def note(self) -> str:
+        """The notes of the proxies' systems on how changes reach them; empty for a steady system."""
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
-        found = {system.note for item in containers if (system := find(item.repository)) is not None}
-        return ", ".join(sorted(found - {""})) if self._changing else ""
+        notes = {system.note for item in containers if (system := find(item.repository)) is not None}
+        return ", ".join(sorted(notes - {""})) if self._changing else ""
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the ConfigMap as the proxies were configured by it: there is one namespace on this target."""
+        """Return the ConfigMap that the proxies were configured by; this target has only one namespace."""
         return self._objects.configmaps.get(name, {})
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """Do nothing: the files are written when a proxy starts."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
 
     def apart(self) -> Sequence[int]:
-        """Of proxies whose system names the processes that serve: the others in their containers."""
-        found: list[int] = []
-        for follower in self._present():
+        """Return the processes that do not serve, in proxies whose system names the program that serves."""
+        pids: list[int] = []
+        for follower in self._list_active_followers():
             system = find(follower.process.container.repository)
             if system and system.proxy:
-                found += follower.process.processes_but(system.proxy)
-        return found
+                pids += follower.process.processes_but(system.proxy)
+        return pids
 
     def follow(self, pod: Pod, process: Process) -> None:
-        """A container is about to start: of a proxy, it is told of changes."""
+        """Follow a proxy's container that is about to start, so that changes reach it."""
         container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
             return
         if system is not None and system.renew is not None:
             self._renewable.append((process, system.renew))
         if system is None or system.control is None:
-            self._deaf.add(container.place)
+            self._fixed_proxies.add(container.place)
             return
 
-        def wanted() -> Mapping[str, str]:
+        def make_files() -> Mapping[str, str]:
             place = process.setting.place
             return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
 
-        follower = Follower(pod.name, process, system.control(process), wanted, self.log, once=not self._changing)
+        follower = Follower(pod.name, process, system.control(process), make_files, self.log, once=not self._changing)
         with self._following:
             if not self._over:
                 follower.start()
                 self._followers.append(follower)
 
     def leave(self, pod: Pod) -> None:
+        """Stop following the containers of a pod that was ordered to end."""
         for follower in self._followers:
             if follower.pod == pod.name:
                 follower.over.set()
 
     def stop(self) -> None:
+        """Stop following all proxies and wait for the threads; it may be called again."""
         with self._following:
             self._over = True
         for follower in self._followers:
@@ -192,61 +238,85 @@ class Routing(Routes):
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        self._moved = self._moved or self._first != {pod.name for pod in ready if pod.role == "backend"}
+        """Pass the ready pods on to the proxies.
+
+        Args:
+            ready: All pods, of any role, that are ready and do not terminate.
+            addresses: Pod → IP address, of these pods at least.
+
+        """
+        self._backends_changed = self._backends_changed or self._first_backends != {
+            pod.name for pod in ready if pod.role == "backend"
+        }
         with self._accepting:
             self._addresses |= addresses
             self._accept(replace(self._objects, ready=tuple(ready)))
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """All of them or, where one is refused, none. MeasuringError for what is not honoured here."""
-        if self._deaf:
+        """Create or change objects: all of them or, if one is refused, none.
+
+        Raises:
+            MeasuringError: An object is not supported here, or a proxy reads no routes.
+
+        """
+        if self._fixed_proxies:
             fault = "this proxy reads neither Ingresses nor Routes"
-            raise MeasuringError(min(self._deaf), fault, "leave the change out, or measure another proxy")
+            raise MeasuringError(min(self._fixed_proxies), fault, "leave the change out, or measure another proxy")
         with self._accepting:
-            found = self._objects
+            result = self._objects
             try:
                 for manifest in manifests:
-                    found = objects.applied(found, manifest)
+                    result = objects.applied(result, manifest)
             except UsageError as error:
                 raise MeasuringError(error.place, error.fault, error.remedy) from None
-            self._accept(found)
+            self._accept(result)
 
     def renew(self) -> None:
-        """By what its system says that its controller does."""
+        """Reload every proxy that can be reloaded, in the way in which its system's controller does it."""
         for process, renew in self._renewable:
             renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        there = self._present()
-        found = {
-            "proxy/config_bytes": [float(follower.control.config_bytes()) for follower in there],
-            "proxy/load_s": [follower.load_s for follower in there if follower.load_s is not None],
+        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
+        followers = self._list_active_followers()
+        gauges = {
+            "proxy/config_bytes": [float(follower.control.config_bytes()) for follower in followers],
+            "proxy/load_s": [follower.load_s for follower in followers if follower.load_s is not None],
         }
-        return {name: max(values) for name, values in found.items() if values}
+        return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
+        """Raise the first fault of a reload, or a change of backends that a fixed proxy does not notice.
+
+        Raises:
+            MeasuringError: There is such a fault.
+
+        """
         for fault in [follower.fault for follower in self._followers if follower.fault is not None]:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
-        if self._deaf and self._moved:
+        if self._fixed_proxies and self._backends_changed:
             fault = "the backend's pods changed, and this proxy knows their addresses from its start, not a Service's"
-            raise MeasuringError(min(self._deaf), fault, "a proxy that reads Ingresses or Routes, or --target kind")
+            raise MeasuringError(
+                min(self._fixed_proxies), fault, "a proxy that reads Ingresses or Routes, or --target kind"
+            )
 
     def _accept(self, new: Objects) -> None:
+        """Take new objects and notify the followers if they differ from the old ones."""
         old, self._objects = self._objects, new
         if new != old:
             for follower in self._followers:
                 follower.changed.set()
 
-    def _present(self) -> list[Follower]:
+    def _list_active_followers(self) -> list[Follower]:
         return [follower for follower in self._followers if not follower.over.is_set()]
 
 
 class Follower(threading.Thread):
-    """One proxy container's queue of changes: what waits is one reload, no sooner after the last than its image allows.
+    """The queue of changes of one proxy's container, as a thread.
 
-    Writes down when each was begun (`Reload`) and when the new configuration served (`Reloaded`). Refuses to judge a reload that failed: the fault
-    is kept for whoever asks, the proxy goes on with what it had. `wanted`: what the container is to load now, path → text. `once`: it rests when
-    the first configuration serves.
+    All changes that wait become one reload, and two reloads are as far apart as the image requires. Events record
+    when each reload began (`Reload`) and when the new configuration served (`Reloaded`). The fault of a failed
+    reload is kept for callers to read, and the proxy continues with its old configuration.
     """
 
     def __init__(
@@ -254,56 +324,74 @@ class Follower(threading.Thread):
         pod: str,
         process: Process,
         control: Control,
-        wanted: Callable[[], Mapping[str, str]],
+        make_files: Callable[[], Mapping[str, str]],
         log: EventLog,
         once: bool = False,
     ) -> None:
+        """Prepare the thread.
+
+        Args:
+            pod: The name of the container's pod.
+            process: The container's process.
+            control: The system's way to reload the proxy and to see what it serves.
+            make_files: Returns the files that the container is to load now, as path → text.
+            log: The log for events.
+            once: Whether the thread ends when the first configuration serves.
+
+        """
         super().__init__(name=f"reloads-{pod}", daemon=True)
         self.pod, self.process, self.control = pod, process, control
-        self._wanted, self._log, self._once = wanted, log, once
+        self._make_files, self._log, self._once = make_files, log, once
         self.changed, self.over = threading.Event(), threading.Event()
         self._main: int | None = None
         self._last = float("-inf")
         self._served = False
         self.load_s: float | None = None
-        """From the last start or reload until it served; None while it does not, or where its begin was not seen."""
+        """The seconds from the last start or reload until it served.
+
+        None while it does not serve, or if its beginning was not seen.
+        """
         self.fault: LabError | None = None
 
     def run(self) -> None:
+        """Follow the proxy until `over` is set; this is the thread's body."""
         while not (self._once and self._served) and not self.over.wait(REST_S):
             try:
                 self._look()
             except (OSError, LabError) as error:
-                # Unless its container ended, which is no fault of a reload's; that is known a moment later.
+                # If the container ended, which is known a moment later, the error is no fault of a reload.
                 if not self.over.wait(ENDED_S) and self.process.pid == self._main:
                     self._fail(error)
-            except Exception as error:  # noqa: BLE001 - ended unheard, no later change would reach the proxy
+            except Exception as error:  # noqa: BLE001 - if the thread ended, no later change would arrive
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
+        """Keep the first fault."""
         if not isinstance(error, LabError):
-            said = str(error) if isinstance(error, OSError) else repr(error)
-            error = MeasuringError(self.process.container.place, f"its routes: {said}", "")
+            message = str(error) if isinstance(error, OSError) else repr(error)
+            error = MeasuringError(self.process.container.place, f"its routes: {message}", "")
         self.fault = self.fault or error
 
     def _look(self) -> None:
+        """React to a start of the container or to waiting changes."""
         if self.process.pid != self._main:
             self._main, self.load_s = self.process.pid, None
             if self._main is not None:
-                self.changed.set()  # what came while it was being started, it may not have
-                self._begin()
+                self.changed.set()  # it may lack changes that came while it was being started
+                self._follow_start()
         elif self._main is not None and self.changed.is_set():
-            self._turn()
+            self._reload()
 
-    def _begin(self) -> None:
-        """It was started: its first configuration is a load, too, and the next comes an interval later."""
+    def _follow_start(self) -> None:
+        """Wait until a started container serves: its first configuration counts as a load, too."""
         while (loading := self.control.started()) is None:
             if self.process.pid != self._main or self.over.wait(LOOK_S):
                 return
         self._last = time.monotonic() - (0.0 if loading.began_s is None else time.time() - loading.began_s)
-        self._served = self._serve(loading)
+        self._served = self._wait_until_serving(loading)
 
-    def _turn(self) -> None:
+    def _reload(self) -> None:
+        """Wait for the interval since the last reload, then load all changes that came until now."""
         waits_s = self._last + self.control.interval_s - time.monotonic()
         if self.control.looks_once_more:
             self.changed.clear()
@@ -312,19 +400,19 @@ class Follower(threading.Thread):
         if not self.control.looks_once_more:
             self.changed.clear()
         before, self._last = self._last, time.monotonic()
-        loading = self.control.load(self._wanted(), self.over)
+        loading = self.control.load(self._make_files(), self.over)
         if loading is not None:
             self._log.add("proxy", "Reload", self.pod, f"pid {loading.pid}", "proxy", loading.began_s)
-            if self._serve(loading):
+            if self._wait_until_serving(loading):
                 self._log.add("proxy", "Reloaded", self.pod, f"pid {loading.pid}", "proxy")
         elif not self.control.looks_once_more:
-            self._last = before  # nothing new: no turn was taken
+            self._last = before  # nothing was new, so no reload took place
 
-    def _serve(self, loading: Loading) -> bool:
-        """False when it was ended before it served."""
+    def _wait_until_serving(self, loading: Loading) -> bool:
+        """Wait until a configuration serves; return False if the container ended before."""
         while not self.control.serving(loading):
             if self.process.pid != self._main or self.over.wait(LOOK_S):
                 return False
         self.load_s = time.time() - loading.began_s if loading.began_s is not None else None
-        self.process.confine()  # its new processes may have chosen CPUs of their own
+        self.process.confine()  # its new processes may have chosen other CPUs
         return True

@@ -1,1 +1,1 @@
-"""Pods as processes: started from objects, probed, restarted, ended in time."""
+"""Pods as processes: started from objects, probed, restarted, and ended in time."""

@@ -1,4 +1,4 @@
-"""From objects to running pods: addresses, volumes, what each container is started with, and the way back."""
+"""The way from objects to running pods: addresses, volumes, what each container is started with, and the removal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ from lab.targets.local.sandbox.namespaces import STATE, real_root
 from lab.targets.local.sandbox.network import Network, Place
 
 PODS = STATE / "pods"
+"""The folder of all pods' folders."""
 
 
 def realise(context: Context) -> Realisation:
-    """By its system, or its command executed. UsageError for another version than what stands for the image here."""
+    """Return what to start instead of a container's image: its system's realisation, or the command of its manifest.
+
+    Raises:
+        UsageError: The image has another version than the program that stands for it here.
+
+    """
     system = find(context.container.repository)
-    # whatever a balancer runs, it serves no route
+    # A load balancer serves no routes, whatever program it runs.
     if system is None or system.realise is None or context.pod.role == "balancer":
         return Realisation(command(context.container), context.container.env)
     if context.pod.role == "proxy" and not system.by_tag:
@@ -41,21 +47,28 @@ def realise(context: Context) -> Realisation:
 
 
 def refuse_other_version(container: Container) -> None:
-    """UsageError for a tag that changes nothing here: its effect would be none."""
+    """Refuse a tag of an image that is not pinned: it changes nothing here, so its measured effect would be none.
+
+    Raises:
+        UsageError: The tag is not a pinned one.
+
+    """
     if not references.PINNED.exists():
-        return  # an ablation that goes on has manifests of its own, which were held to it when it began
+        return  # a resumed ablation has separate manifests, which were checked when it began
     system, tag = find(container.repository), references.split(container.image)[1]
     pinned = map(references.split, references.pinned().values())
-    tags = [other for repository, other in pinned if find(repository) is system]
-    there = f"what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
+    tags = [pinned_tag for repository, pinned_tag in pinned if find(repository) is system]
+    reason = f"what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
     remedy = "use --target kind, where the image itself runs"
-    refuse_if(tags and tag not in tags, container.place, f"image {container.image}: {there}", remedy)
+    refuse_if(tags and tag not in tags, container.place, f"image {container.image}: {reason}", remedy)
 
 
 def links(objects: Objects) -> list[tuple[str, str]]:
-    """Who talks to whom: the client to every proxy and (direct runs and canaries) backend, every proxy to every backend.
+    """Return the pairs of places that talk to each other.
 
-    Between client and proxies there is a load balancer where there is one, or a node where their Service has one.
+    The client talks to every proxy, and to every backend for direct runs and canaries; every proxy talks to every
+    backend. Between the client and the proxies there is a load balancer if the objects have one, or a node if the
+    proxies' Service has one.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
@@ -70,7 +83,17 @@ def links(objects: Objects) -> list[tuple[str, str]]:
 
 
 def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Everything about the containers that can be told without starting one. UsageError for the first fault."""
+    """Check everything about the objects that can be checked without starting a container.
+
+    Args:
+        objects: The objects.
+        pinned: The CPUs of each role.
+        realise: Returns what a container is started with.
+
+    Raises:
+        UsageError: The first fault; a NotMeasurableError if only this target or machine cannot measure it.
+
+    """
     systems = [find(container.repository) for pod in objects.pods for container in pod.containers]
     kinds = frozenset[str]().union(*(system.kinds for system in systems if system is not None))
     for raw in objects.others:
@@ -81,8 +104,8 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
     for service in objects.services.values():
         if service.selector:
             objects.endpoints(service.name)
-    for name, (place, asked) in objects.node_settings.items():
-        fault = f"{name} is the whole machine's, which the lab never changes; the variant asks for {asked}"
+    for name, (place, value) in objects.node_settings.items():
+        fault = f"{name} is the whole machine's, which the lab never changes; the variant asks for {value}"
         raise NotMeasurableError("host-wide", place, fault, "use --target kind")
     for pod in objects.pods:
         for container in pod.init + pod.containers:
@@ -93,42 +116,59 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
         for volume in pod.volumes.values():
             if volume.on_disk:
                 disk.check()
-            _keys(f"{pod.place}: volume {volume.name}", volume, objects)
+            _map_keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
             find_program(container.place, command(container)[0])
-    for context in _contexts(objects, pinned):
+    for context in _make_contexts(objects, pinned):
         started = realise(context)
         if started.root is None:
             find_program(context.container.place, started.command[0])
 
 
 def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Every proxy's configuration by its own checker. UsageError, in the proxy's own words, for one that it would refuse."""
-    for context in _contexts(objects, pinned):
+    """Check every proxy's configuration with the proxy's own checker.
+
+    Args:
+        objects: The objects.
+        pinned: The CPUs of each role.
+        realise: Returns what a container is started with.
+
+    Raises:
+        UsageError: A proxy would refuse its configuration; the message has the proxy's words.
+
+    """
+    for context in _make_contexts(objects, pinned):
         pod, started = context.pod, realise(context)
         if pod.role != "proxy" or not started.checker:
             continue
-        hosts = "\n".join([*_names(pod, objects, context.addresses), ""])
-        folders = {mount.path: _texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
-        told = checker.refusal(started.checker, started.files, folders, hosts, started.programs)
-        known = (word for word in reversed(started.checker) if word in started.programs or shutil.which(word))
-        program = Path(next(known, started.command[0])).name  # which a shell may start
-        fault = f"{program} refuses this configuration: {told}"
-        refuse_if(told, context.container.place, fault, "correct what it names")
+        hosts = "\n".join([*_list_host_lines(pod, objects, context.addresses), ""])
+        folders = {mount.path: _read_texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
+        refusal = checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+        programs = (name for name in reversed(started.checker) if name in started.programs or shutil.which(name))
+        program = Path(next(programs, started.command[0])).name  # a shell may start the program
+        fault = f"{program} refuses this configuration: {refusal}"
+        refuse_if(refusal, context.container.place, fault, "correct what it names")
 
 
 def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
-    """What its containers run that is not the machine's own, with versions."""
-    return {realise(context).about for context in _contexts(objects, pinned)} - {""}
+    """Return the programs that the containers run and that are not the machine's, with versions.
+
+    Args:
+        objects: The objects.
+        pinned: The CPUs of each role.
+        realise: Returns what a container is started with.
+
+    """
+    return {realise(context).about for context in _make_contexts(objects, pinned)} - {""}
 
 
-def _texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """File → text of a volume that has a source; nothing for any other."""
+def _read_texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """Return file → text of a volume from a ConfigMap or Secret; empty for any other volume."""
     if volume.source is None:
         return {}
     kind, source = volume.source
     texts = objects.configmaps[source] if kind == "ConfigMap" else objects.secrets[source].files()
-    return {name: texts[key] for key, name in _keys(f"volume {volume.name}", volume, objects).items()}
+    return {name: texts[key] for key, name in _map_keys(f"volume {volume.name}", volume, objects).items()}
 
 
 def job(
@@ -138,14 +178,24 @@ def job(
     pinned: Mapping[Role, frozenset[int]],
     disks: disk.Disk,
     groups: Groups,
-    made: Callable[[Pod, Process], None],
+    follow: Callable[[Pod, Process], None],
     changing: bool = False,
     realise: Realise = realise,
 ) -> Make:
-    """What the kubelet needs to start a pod. Writes its sysctls and makes its volumes; its containers are made when their turn comes.
+    """Write a pod's sysctls, make its volumes, and return the function with which the kubelet makes its containers.
 
-    `made` is told of each container, but for those that initialise, before it starts. `changing`: its containers have a cgroup for CPU, limited or not,
-    so that they can be squeezed, and end as slowly as their images do.
+    Args:
+        pod: The pod.
+        objects: The objects of its variant.
+        net: The network, which has the pod's place.
+        pinned: The CPUs of each role.
+        disks: The volumes on disk.
+        groups: The cgroups of the bring-up.
+        follow: Called with each container, except init containers, before it starts.
+        changing: Whether pods may come and go. Then containers have a cgroup for CPU, limited or not, so that their
+            CPU can be reduced, and they end as slowly as their images do.
+        realise: Returns what a container is started with.
+
     """
     addresses, place, folder = net.addresses, net[pod.name], pod_folder(pod, net)
     _write_sysctls(pod, place)
@@ -154,20 +204,20 @@ def job(
         volumes[name] = disks.folder(pod.name, name) if volume.on_disk else folder / "volumes" / name
         if not volume.on_disk:
             _make_volume(volumes[name], volume, objects)
-    hosts = "\n".join([f"{place.address} {pod.name}", *_names(pod, objects, addresses), ""])
+    hosts = "\n".join([f"{place.address} {pod.name}", *_list_host_lines(pod, objects, addresses), ""])
 
     def make(container: Container) -> Process:
         if container in pod.init:
             started = Realisation(command(container), container.env)
         else:
             started = realisation(container, pod, place, objects, addresses, pinned, realise)
-        own = f"{net.lane.prefix}{pod.name}-{container.name}"
-        group = groups.make(pod.role, own, container.place, container.limits, room=changing)
+        group_name = f"{net.lane.prefix}{pod.name}-{container.name}"
+        group = groups.make(pod.role, group_name, container.place, container.limits, room=changing)
         started = started if changing else replace(started, waits=(0.0, 0.0))
-        setting = Setting(pod.name, place, _cpus(pod, pinned), hosts, volumes, started, group)
+        setting = Setting(pod.name, place, _select_cpus(pod, pinned), hosts, volumes, started, group)
         process = Process(container, setting, folder / "containers" / container.name)
         if container not in pod.init:
-            made(pod, process)
+            follow(pod, process)
         return process
 
     return make
@@ -182,31 +232,43 @@ def realisation(
     pinned: Mapping[Role, frozenset[int]],
     realise: Realise = realise,
 ) -> Realisation:
-    """What a running container would be started with now: its configuration is that of these objects."""
+    """Return what a container would be started with now, with the configuration that follows from these objects.
+
+    Args:
+        container: The container.
+        pod: Its pod.
+        place: Its pod's place.
+        objects: The objects as they are now.
+        addresses: Pod → IP address.
+        pinned: The CPUs of each role.
+        realise: Returns what a container is started with.
+
+    """
     somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
-    cpus = len(_cpus(pod, pinned))
-    return realise(Context(container, pod, objects, addresses, cpus, somaxconn, _open_files()))
+    cpus = len(_select_cpus(pod, pinned))
+    return realise(Context(container, pod, objects, addresses, cpus, somaxconn, _get_open_files_limit()))
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
-    """Its volumes and its containers' files."""
+    """Return the folder of a pod's volumes and its containers' files."""
     return PODS / f"{net.lane.prefix}{pod.name}"
 
 
 def _write_sysctls(pod: Pod, place: Place) -> None:
+    """Write the sysctls of a pod. Raises MeasuringError if one cannot be written in a pod."""
     for name, value in pod.sysctls.items():
         try:
             network.write_sysctls(place, {name: value})
         except OSError as error:
             if not str(error.filename).startswith("/proc/sys/"):
                 raise
-            where = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
+            field_place = f"{pod.place}: spec.template.spec.securityContext.sysctls[{name}]"
             fault = f"cannot be written in a pod: {error.strerror}"
-            raise MeasuringError(where, fault, "only namespaced sysctls can; the others are the node's") from None
+            raise MeasuringError(field_place, fault, "only namespaced sysctls can; the others are the node's") from None
 
 
 def remove(pods: Iterable[Pod], net: Network) -> None:
-    """Take the pods' folders away, once nothing runs in them."""
+    """Remove the folders of pods in which nothing runs any more."""
     for pod in pods:
         folder = pod_folder(pod, net)
         for mounted in (folder / "volumes" / volume.name for volume in pod.volumes.values() if volume.size):
@@ -215,35 +277,41 @@ def remove(pods: Iterable[Pod], net: Network) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
-    """Of every container, before there is an address."""
+def _make_contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
+    """Yield a context for each container, with a placeholder for the addresses, which do not exist yet."""
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
         for container in pod.containers:
-            yield Context(container, pod, objects, addresses, len(_cpus(pod, pinned)), 4096, _open_files())
+            yield Context(
+                container, pod, objects, addresses, len(_select_cpus(pod, pinned)), 4096, _get_open_files_limit()
+            )
 
 
-def _open_files() -> int:
+def _get_open_files_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
-def _cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
+def _select_cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[int]:
     return pinned["proxy"] if pod.role == "proxy" else pinned["backend"]
 
 
-def _names(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
-    """Lines of its /etc/hosts. A Service's names stand for its pods' addresses: there is no cluster IP, and so no NAT, in between."""
-    found = ["127.0.0.1 localhost"]
+def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
+    """Return the lines of a pod's /etc/hosts.
+
+    The names of a Service stand for its pods' addresses: there is no cluster IP, and so no NAT, in between.
+    """
+    lines = ["127.0.0.1 localhost"]
     for service in objects.services.values():
         names = f"{service.name} {service.name}.{pod.namespace} {service.name}.{pod.namespace}.svc {service.name}.{pod.namespace}.svc.cluster.local"
         endpoints = filter(service.selects, objects.pods if objects.ready is None else objects.ready)
-        found += [f"{addresses[other.name]} {names}" for other in endpoints]
-    return found
+        lines += [f"{addresses[endpoint.name]} {names}" for endpoint in endpoints]
+    return lines
 
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
+    """Make a volume in memory. Raises MeasuringError if its size limit cannot be mounted."""
     folder.mkdir(parents=True)
-    for name, text in _texts(volume, objects).items():
+    for name, text in _read_texts(volume, objects).items():
         (folder / name).write_text(text)
     if volume.source is None and volume.size:
         options = f"size={int(quantity(volume.size))},mode=777"
@@ -254,16 +322,19 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
             raise MeasuringError(f"volume {volume.name}", fault, "remove its sizeLimit")
 
 
-def _keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """Key → file of a ConfigMap's or Secret's volume, empty for any other. UsageError for what is not there."""
+def _map_keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
+    """Return key → file of a volume from a ConfigMap or Secret; empty for any other volume.
+
+    Raises UsageError for an object or a key that does not exist.
+    """
     if volume.source is None:
         return {}
     kind, name = volume.source
     secrets = {key: item.keys for key, item in objects.secrets.items()}
-    all_of_them: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
-    refuse_unknown(name, all_of_them, place, f"there is no {kind} {name!r}")
-    known = all_of_them[name]
-    wanted = volume.items or {key: key for key in known}
-    for key in wanted:
-        refuse_unknown(key, known, f"{place}: items", f"{kind} {name} has no key {key!r}")
-    return wanted
+    sources: Mapping[str, Collection[str]] = objects.configmaps if kind == "ConfigMap" else secrets
+    refuse_unknown(name, sources, place, f"there is no {kind} {name!r}")
+    keys = sources[name]
+    files = volume.items or {key: key for key in keys}
+    for key in files:
+        refuse_unknown(key, keys, f"{place}: items", f"{kind} {name} has no key {key!r}")
+    return files

@@ -1,9 +1,11 @@
-"""One container as a process: its private folders, mounts, user and CPUs; start, enter, stop, read its output.
+"""A container as a process: its private folders, mounts, user and CPUs; how to start, enter and stop it.
 
-A container sees its own processes and the machine's files, save that these folders are its own and empty: `PRIVATE`.
-Its volumes are bound over that, /etc/hosts names the Services, and it sees only its role's CPUs. Its main process is the
-first of a process namespace and runs under an unprivileged id in a user namespace of its own, without capabilities,
-whether the lab is root or not; `privileged: true` makes it the pod's root. Refuses to interpret commands: what is asked for is executed.
+A container sees its own processes and the machine's files, except that the folders in `PRIVATE` are private to it and
+empty at first. Its volumes are bound over that, /etc/hosts names the Services, and it sees only its role's CPUs.
+
+Its main process is the first of a process namespace. It runs under an unprivileged id in a separate user namespace,
+without capabilities, whether the lab is root or not; `privileged: true` makes it the pod's root. Commands are
+executed as they are.
 """
 
 from __future__ import annotations
@@ -37,21 +39,37 @@ from lab.targets.local.sandbox.namespaces import real_root
 from lab.targets.local.sandbox.network import Place
 
 ONLINE = "/sys/devices/system/cpu/online"
+"""The file from which programs read which CPUs are online."""
 
 TAIL_BYTES = 8192
+"""The bytes at the end of an output that `tail` reads."""
 ASK_S = 2.0
-"""For an answer of an interface on a pod's loopback."""
+"""The seconds that an interface on a pod's loopback has for its answer."""
 
 LEAST_S = 2.0
-"""From the stop signal to SIGKILL at least, whatever the grace period (a kubelet's minimumGracePeriodInSeconds)."""
+"""The least seconds from the stop signal to SIGKILL, whatever the grace period.
+
+A kubelet calls it minimumGracePeriodInSeconds.
+"""
 
 Bind = tuple[Path, str, bool]
-"""Source, where it is mounted, and whether to be read only."""
+"""A bind mount: its source, its mount point, and whether it is read only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a container is started with, beyond its own description: `started`, and where."""
+    """The values a container is started with in addition to its description in the manifest.
+
+    Attributes:
+        hostname: Its hostname, which is the pod's name.
+        place: The network namespace of its pod.
+        cpus: The CPUs of its role.
+        hosts: The text of its /etc/hosts.
+        volumes: Volume name → the folder that holds it.
+        started: The command, environment and files that stand for its image.
+        group: Its cgroup.
+
+    """
 
     hostname: str
     place: Place
@@ -63,46 +81,56 @@ class Setting:
 
 
 class Process:
-    """A container's process, or the one it will be. `start` may be called again after it ended."""
+    """The process of a container; it may be started, and started again after it has ended."""
 
     def __init__(self, container: Container, setting: Setting, folder: Path) -> None:
+        """Make the container's private folders and files.
+
+        Args:
+            container: The container of the manifest.
+            setting: What it is started with.
+            folder: A new folder for its files and output.
+
+        """
         self.container, self.setting, self.folder = container, setting, folder
         self.stdout, self.stderr = folder / "stdout", folder / "stderr"
         self.popen: subprocess.Popen[bytes] | None = None
-        """The parent that made the main process's namespaces; ends as the main process ends."""
+        """The parent that made the namespaces of the main process; it ends as the main process ends."""
         self._main: int | None = None
         self._stopping = threading.Lock()
         self._released = threading.Event()
         self._root = setting.started.root
-        self._there = Path("/") if self._root is None else self._root.folder
-        """What it sees where nothing of its own lies over it."""
-        self._kept = PRIVATE if self._root is None else self._root.own
+        self._image = Path("/") if self._root is None else self._root.folder
+        """The folder of the files that the container sees wherever nothing private lies over them."""
+        self._private_paths = PRIVATE if self._root is None else self._root.own
+        """The folders, as the container names them, of which it has private copies."""
         for name in ("sysfs", "root"):
             (folder / name).mkdir(parents=True)
-        private = self._private()
-        self._binds = [*self._volumes(), *self._covers(), *private]
+        private = self._make_private_folders()
+        self._binds = [*self._bind_volumes(), *self._write_covers(), *private]
         for path, text in setting.started.files.items():
-            file = self._made(path)
+            file = self._locate_new_file(path)
             if text.startswith("-> "):
                 file.symlink_to(text.removeprefix("-> "))
             else:
                 file.write_text(text, errors="surrogateescape")
         for path, program in setting.started.programs.items():
-            file = self._made(path)
+            file = self._locate_new_file(path)
             file.touch()
             self._binds.insert(0, (program, str(file), False))
 
     @property
     def started(self) -> Realisation:
-        """What it is started with."""
+        """The command, environment and files that the container is started with."""
         return self.setting.started
 
     @property
     def pid(self) -> int | None:
-        """The main process, as the lab sees it, while it runs."""
+        """The process id of the main process, as the lab sees it; None while it does not run."""
         return self._main if self.popen is not None and self.popen.returncode is None else None
 
     def start(self) -> None:
+        """Start the main process, and wait until it exists."""
         setting, container = self.setting, self.container
         user = ["--user", f"--map-user={container.uid}", f"--map-group={container.gid}"]
         if self._root is not None:
@@ -122,22 +150,29 @@ class Process:
             binds=self._binds,
             command=shlex.join(command),
         )
-        apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+        namespaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
         self._main = None  # of an earlier start
         # Appending, so that a log can be cut while it is being written.
         with self.stdout.open("ab") as stdout, self.stderr.open("ab") as stderr:
             self.popen = subprocess.Popen(
-                [*setting.place.enter, *apart, "sh", "-euc", script],
+                [*setting.place.enter, *namespaces, "sh", "-euc", script],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
                 env=composed(),
             )
-        self._main = _only_child(self.popen)
+        self._main = _wait_for_child(self.popen)
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """The command that runs `argv` inside: its network, mounts, /proc, hostname, user and environment. ProcessLookupError if it ended."""
+        """Return the command line that runs a command inside the container.
+
+        The command gets the container's network, mounts, /proc, hostname, user and environment.
+
+        Raises:
+            ProcessLookupError: The container does not run.
+
+        """
         if self.pid is None:
             raise ProcessLookupError(errno.ESRCH, f"{self.container.place} is not running")
         user = [] if self.container.privileged else ["--user", "--preserve-credentials"]
@@ -146,14 +181,15 @@ class Process:
         return [*inside, *self._environment, *argv]
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """As `lab.systems.system.Process.run_pinned`."""
+        """Start a command inside the container on its CPUs; see `lab.systems.system.Process.run_pinned`."""
         pinned = self.enter(["taskset", "-c", cpus.as_list(self.setting.cpus), *argv])
         return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
-        """SIGKILL to what `enter` started inside, which ends `popen` too.
+        """Kill what a command of `enter` started inside, and wait for the command, which ends with it.
 
-        The other way round its child would be left to us, and hold its container's process namespace open until it is reaped.
+        Killing the command first would leave its child to us, and the child would hold its container's process
+        namespace open until it is reaped.
         """
         while popen.poll() is None:
             for pid in tree(popen.pid)[1:]:
@@ -163,54 +199,62 @@ class Process:
                 popen.wait(0.01)
 
     def ask(self, port: int, path: str) -> str:
-        """As `lab.systems.system.Process.ask`."""
+        """Return the answer to a GET on the pod's loopback; see `lab.systems.system.Process.ask`."""
         return ask(self.setting.place, port, path)
 
     @property
     def _environment(self) -> list[str]:
-        """The command that runs what follows in the container's own environment, and none of the lab's."""
-        own = {
+        """The beginning of a command line that runs a command with the container's environment only."""
+        variables = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOSTNAME": self.setting.hostname,
             **self.setting.started.env,
         }
-        return ["env", "-i", *(f"{name}={value}" for name, value in own.items())]
+        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
 
     def processes(self) -> list[int]:
-        """The main process and all its descendants that run; empty when it ended."""
+        """Return the process ids of the main process and all its running descendants; empty if it ended."""
         return tree(self.pid) if self.pid is not None else []
 
     def processes_but(self, name: str) -> list[int]:
-        """Those of `processes` that the kernel calls otherwise."""
+        """Return those of `processes` whose command name is another one."""
         return [pid for pid in self.processes() if readable(f"/proc/{pid}/comm").strip() != name]
 
     def confine(self) -> list[int]:
-        """Cut CPU affinities back to the role's CPUs, as a cpuset would. Returns the threads that had others.
+        """Reset CPU affinities to the role's CPUs, as a cpuset would, and return the threads that had others.
 
-        A process that bound itself to one CPU keeps one: that of the role's to which the fewest others are bound.
+        A process that bound itself to one CPU stays bound to one: the CPU of the role to which the fewest other
+        processes are bound.
         """
-        own, strays, bound = self.setting.cpus, list[int](), dict[int, int]()
+        allowed, strays, bound = self.setting.cpus, list[int](), dict[int, int]()
         pids = self.processes()
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                if len(mask := os.sched_getaffinity(pid)) == 1 and mask <= own:
+                if len(mask := os.sched_getaffinity(pid)) == 1 and mask <= allowed:
                     bound[pid] = min(mask)
         for pid in pids:
             for thread in thread_ids(pid):
                 with contextlib.suppress(ProcessLookupError):
                     mask = os.sched_getaffinity(thread)
-                    if mask <= own:
+                    if mask <= allowed:
                         continue
                     if len(mask) == 1 and pid not in bound:
-                        bound[pid] = min(sorted(own), key=[*bound.values()].count)
-                    os.sched_setaffinity(thread, {bound[pid]} if len(mask) == 1 else (mask & own) or own)
+                        bound[pid] = min(sorted(allowed), key=[*bound.values()].count)
+                    os.sched_setaffinity(thread, {bound[pid]} if len(mask) == 1 else (mask & allowed) or allowed)
                     strays.append(thread)
         return strays
 
     def stop(self, grace_s: float) -> bool:
-        """preStop, the stop signal, then SIGKILL when the grace period is over. True if it ended by itself.
+        """Run preStop, send the stop signal, and send SIGKILL when the grace period is over.
 
-        As a kubelet does, the stop signal comes however long preStop takes, and leaves `LEAST_S` at least.
+        As a kubelet does, this sends the stop signal however long preStop takes, and then leaves `LEAST_S` at least.
+
+        Args:
+            grace_s: The grace period in seconds.
+
+        Returns:
+            Whether the container ended without SIGKILL.
+
         """
         before_s, after_s = self.setting.started.waits
         with self._stopping:
@@ -218,16 +262,16 @@ class Process:
             if self.popen is None or self.popen.poll() is not None:
                 return True
             if (argv := self.setting.started.pre_stop or self.container.pre_stop) and self.pid is not None:
-                nothing = subprocess.DEVNULL
-                hook = subprocess.Popen(self.enter(argv), stdin=nothing, stdout=nothing, stderr=nothing)
-                _ends_within(hook, grace_s)
+                null = subprocess.DEVNULL
+                hook = subprocess.Popen(self.enter(argv), stdin=null, stdout=null, stderr=null)
+                _wait_for_end(hook, grace_s)
             deadline = max(deadline, time.monotonic() + LEAST_S)
             if before_s:
-                _ends_within(self.popen, min(before_s, deadline - time.monotonic()))
+                _wait_for_end(self.popen, min(before_s, deadline - time.monotonic()))
             self._signal(self.setting.started.stop_signal)
-            gracefully = _ends_within(self.popen, deadline - time.monotonic())
-            # A hook that is still busy ends with the container's processes. Killed before, it would leave its child to us,
-            # and the container's process namespace is not over until every process in there has been waited for.
+            gracefully = _wait_for_end(self.popen, deadline - time.monotonic())
+            # A hook that is still busy ends with the container's processes. If it were killed first, it would leave its
+            # child to us, and the container's process namespace exists until every process in it has been waited for.
             self.kill()
             if hook is not None:
                 hook.wait()
@@ -235,29 +279,38 @@ class Process:
             return gracefully
 
     def release(self) -> None:
-        """Nobody waits for its end any more."""
+        """Let a `stop` return without the wait that follows the end of the main process."""
         self._released.set()
 
     def linger(self) -> None:
-        """Returns when the container has ended, after its main process: a `stop` under way is over."""
+        """Wait until the container has ended, which may be after its main process: until a current `stop` is over."""
         if self.setting.started.waits[1]:
             with self._stopping:
                 pass
 
     def kill(self) -> None:
-        """SIGKILL. The main process is the first of its process namespace: with it everything in there ends."""
+        """Send SIGKILL and wait for the end.
+
+        The main process is the first of its process namespace: with it everything in the namespace ends.
+        """
         if self.popen is not None and self.popen.poll() is None:
             self._signal(signal.SIGKILL)
             self.popen.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the main process, which may just have ended."""
+        """Send a signal to the main process, which may just have ended."""
         assert self.popen is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._main or self.popen.pid, number)
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
-        """The last lines of its error output, or (unless told not to) of its output where that is empty."""
+        """Return the last lines of the error output.
+
+        Args:
+            lines: The number of lines.
+            output_too: Whether to return lines of the output instead if the error output is empty.
+
+        """
         for file in (self.stderr, self.stdout)[: 1 + output_too]:
             if file.exists():
                 with file.open("rb") as stream:
@@ -268,103 +321,114 @@ class Process:
         return ""
 
     def ended(self) -> str:
-        """How the main process ended, in words. `unshare` passes every signal on as its own end, save SIGKILL."""
+        """Return in words how the main process ended.
+
+        `unshare` ends by the same signal as the main process, except for SIGKILL.
+        """
         assert self.popen is not None and self.popen.returncode is not None
         status = self.popen.returncode
         if status == 1 and self.tail(1).startswith("unshare: sigprocmask"):
             status = -signal.SIGKILL
-        said = f"exited {status}" if status >= 0 else f"ended by signal {-status}"
-        return ", ".join(filter(None, [said, self.setting.group.out_of_memory()]))
+        message = f"exited {status}" if status >= 0 else f"ended by signal {-status}"
+        return ", ".join(filter(None, [message, self.setting.group.out_of_memory()]))
 
     def truncate(self, larger_than: int) -> None:
-        """Cut the output files that are larger (bytes) to nothing, as a kubelet rotates them."""
+        """Cut the output files that are larger than a number of bytes to nothing, as a kubelet rotates them."""
         for file in (self.stdout, self.stderr):
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
 
-    def _private(self) -> list[Bind]:
-        found: list[Bind] = []
-        for path in self._kept:
-            there, own = self._there / path.strip("/"), self._own(path)
-            if there.is_dir():
-                own.parent.mkdir(parents=True, exist_ok=True)
+    def _make_private_folders(self) -> list[Bind]:
+        """Make the private folders, as copies of the image's if there is one, and return their binds."""
+        binds: list[Bind] = []
+        for path in self._private_paths:
+            original, private = self._image / path.strip("/"), self._locate_private(path)
+            if original.is_dir():
+                private.parent.mkdir(parents=True, exist_ok=True)
                 if self._root is None:
-                    own.mkdir()
+                    private.mkdir()
                 else:
-                    subprocess.run(["cp", "-r", "--preserve=mode,timestamps,links", there, own], check=True)
-                found.append((own, self._over(path), False))
+                    subprocess.run(["cp", "-r", "--preserve=mode,timestamps,links", original, private], check=True)
+                binds.append((private, self._locate_mount_point(path), False))
         if self._root is None:
             for path in WRITABLE:
                 parent, _, name = path.rpartition("/")
-                (self._own(parent) / name).mkdir()
+                (self._locate_private(parent) / name).mkdir()
             for link in Path("/run").iterdir():
                 if link.is_symlink():
-                    (self._own("/run") / link.name).symlink_to(link.readlink())
-        return found
+                    (self._locate_private("/run") / link.name).symlink_to(link.readlink())
+        return binds
 
-    def _volumes(self) -> list[Bind]:
-        found: list[Bind] = []
+    def _bind_volumes(self) -> list[Bind]:
+        """Prepare the mount points of the container's volumes and return their binds. Raises UsageError."""
+        binds: list[Bind] = []
         for mount in self.container.mounts:
             source, target = self.setting.volumes[mount.volume] / mount.sub_path, self.inside(mount.path)
             if not source.exists():
                 fault = f"volume {mount.volume} has no {mount.sub_path!r}"
                 raise UsageError(self.container.place, fault, "correct the mount's subPath")
-            if target is None and not (self._there / mount.path.lstrip("/")).exists():
+            if target is None and not (self._image / mount.path.lstrip("/")).exists():
                 fault = f"there is no {mount.path} here to mount over"
-                raise UsageError(self.container.place, fault, f"mount it below one of {', '.join(self._kept)}")
+                raise UsageError(self.container.place, fault, f"mount it below one of {', '.join(self._private_paths)}")
             if target is not None and source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif target is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.touch()
-            # Below a folder of its own: there first.
-            found.append((source, str(target or self._over(mount.path)), mount.read_only))
-        return found
+            # A mount point in a private folder is mounted there, before that folder itself is bound.
+            binds.append((source, str(target or self._locate_mount_point(mount.path)), mount.read_only))
+        return binds
 
-    def _covers(self) -> list[Bind]:
+    def _write_covers(self) -> list[Bind]:
+        """Write the container's /etc/hosts and list of online CPUs and return their binds."""
         texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.as_list(self.setting.cpus) + "\n"}
-        found: list[Bind] = []
+        binds: list[Bind] = []
         for path, text in texts.items():
-            if path == ONLINE or (self._there / path.lstrip("/")).exists():
-                own = self.folder / path.strip("/").replace("/", "-")
-                own.write_text(text)
-                found.append((own, self._over(path), False))
-        return found
+            if path == ONLINE or (self._image / path.lstrip("/")).exists():
+                cover = self.folder / path.strip("/").replace("/", "-")
+                cover.write_text(text)
+                binds.append((cover, self._locate_mount_point(path), False))
+        return binds
 
-    def _over(self, path: str) -> str:
-        """Where what lies at a container's path is mounted."""
+    def _locate_mount_point(self, path: str) -> str:
+        """Return where a bind over a container's path is mounted."""
         return path if self._root is None else f"{self.folder / 'root'}{path}"
 
-    def _own(self, path: str) -> Path:
-        """Where the lab keeps what is the container's own of a folder."""
+    def _locate_private(self, path: str) -> Path:
+        """Return the lab's folder with the container's private copy of a folder."""
         return self.folder / "private" / path.strip("/").replace("/", "-")
 
     def inside(self, path: str) -> Path | None:
-        """Where a container's path lies for the lab; None if it is not in a folder of the container's own."""
-        for prefix in self._kept:
-            if path.startswith(prefix + "/") and (self._there / prefix.lstrip("/")).is_dir():
-                return self._own(prefix) / path.removeprefix(prefix + "/")
+        """Return where a container's path lies for the lab; None if it is in none of the private folders."""
+        for prefix in self._private_paths:
+            if path.startswith(prefix + "/") and (self._image / prefix.lstrip("/")).is_dir():
+                return self._locate_private(prefix) / path.removeprefix(prefix + "/")
         return None
 
-    def _made(self, path: str) -> Path:
-        """The same, its folder made. UsageError where there is none."""
+    def _locate_new_file(self, path: str) -> Path:
+        """Make the folder of a container's path and return where the path lies for the lab. Raises UsageError."""
         file = self.inside(path)
         if file is None:
             fault = f"{path} is not in a folder of the container's own"
-            raise UsageError(self.container.place, fault, f"one of: {', '.join(self._kept)}")
+            raise UsageError(self.container.place, fault, f"one of: {', '.join(self._private_paths)}")
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 
 
 def ask(place: Place, port: int, path: str) -> str:
-    """What listens on a pod's loopback answers to a GET, on a connection of its own. Raises OSError."""
+    """Return the answer to a GET on a pod's loopback, over a new connection.
+
+    Raises:
+        OSError: Nothing answers in time.
+
+    """
     page = Endpoint(f"http://127.0.0.1:{port}", "localhost")
     connection = network.connect(place, fetching.place(page), ASK_S)
     return fetching.fetch(connection, page, path, None, ASK_S).body.decode(errors="replace")
 
 
 def tree(root: int) -> list[int]:
-    """A process and its descendants."""
+    """Return the process ids of a process and its descendants, the process first; empty if it is gone."""
     try:
         return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
     except psutil.NoSuchProcess:
@@ -372,16 +436,19 @@ def tree(root: int) -> list[int]:
 
 
 def reap_orphans() -> None:
-    """Collect dead processes that were handed to us as PID 1: those that lead no session and are not of ours."""
-    own = os.getsid(0)
+    """Collect dead processes that the kernel handed to us as PID 1.
+
+    They are those that lead no session and are not in our session.
+    """
+    session = os.getsid(0)
     for child in psutil.Process().children():
         with contextlib.suppress(OSError, psutil.NoSuchProcess):
-            if child.status() == psutil.STATUS_ZOMBIE and os.getsid(child.pid) not in (child.pid, own):
+            if child.status() == psutil.STATUS_ZOMBIE and os.getsid(child.pid) not in (child.pid, session):
                 os.waitpid(child.pid, os.WNOHANG)
 
 
-def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:
-    """The one child of a process, as soon as it is there; None if the process ended without."""
+def _wait_for_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:
+    """Return the only child of a process as soon as it exists; None if it ended or no child came in time."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline and popen.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -391,8 +458,8 @@ def _only_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | 
     return None
 
 
-def _ends_within(popen: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether a process ends by then."""
+def _wait_for_end(popen: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for the end of a process and return whether it ended in time."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         popen.wait(max(0.0, seconds))
     return popen.returncode is not None

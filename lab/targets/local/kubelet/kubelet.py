@@ -1,9 +1,11 @@
-"""A small kubelet: starts pods, probes and restarts their containers, ends them in time, and writes down when.
+"""A small kubelet: it starts pods, probes and restarts their containers, ends them in time, and records all of it.
 
-`up` returns when every pod's readiness probe has succeeded once. It tries them every few milliseconds instead of
-after the manifest's initialDelaySeconds, because a bring-up would otherwise wait ten seconds for nothing; the probes
-proper run by their own times from the start of the container, and only they make events and restarts.
-Refuses to be an API server: which pods there are is said to it, at the start and (`begin`, `end`) later, by `control`.
+A bring-up waits until every pod's readiness probe has succeeded once. It tries them every few milliseconds instead of
+after the manifest's initialDelaySeconds, because a bring-up would otherwise wait ten seconds in vain. The real probes
+run by their own times from the start of the container, and only they cause events and restarts.
+
+The kubelet does not decide which pods exist: callers pass them at the start, and `control` does later (`begin`,
+`end`).
 """
 
 from __future__ import annotations
@@ -24,17 +26,26 @@ from lab.targets.local.kubelet.runner import CONTAINER, Runner
 from lab.targets.local.sandbox.cgroups import Groups
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
+"""The seconds between two checks of the containers' output, and the bytes above which it is cut to nothing."""
 
 Make = Callable[[Container], Process]
-"""Prepares one of a pod's containers when its turn comes (after the init containers ended)."""
+"""A function that prepares one of a pod's containers just before its start (after the init containers ended)."""
 
 
 @dataclass(slots=True, eq=False)
 class RunningPod:
-    """One pod from its making to its end. `runners`: its containers, none before they are started.
+    """A pod from its creation to its end.
 
-    What `control` knows of it: `generation` of its Deployment's template; `begun`: it has a place on the node; `told_ready`: what
-    was made known of its readiness; `ending`: its kubelet has been told.
+    Attributes:
+        pod: The pod.
+        runners: Its containers; empty before they are started.
+        terminating: Whether it was deleted.
+        generation: The generation of its Deployment's template; `control` keeps it, as the next three.
+        begun: Whether it has a place on the node.
+        told_ready: The readiness that was announced last.
+        ending: Whether its kubelet was ordered to end it.
+        created_s: The time of its creation (monotonic clock).
+
     """
 
     pod: Pod
@@ -48,33 +59,50 @@ class RunningPod:
 
     @property
     def ready(self) -> bool:
-        """Every container runs, and its readiness probe, if it has one, says so."""
+        """The readiness of the pod: every container runs, and its readiness probe, if it has one, has succeeded."""
         running = (runner.ready and runner.process.pid is not None for runner in self.runners)
         return bool(self.runners) and all(running)
 
     @property
     def endpoint(self) -> bool:
-        """Whether Services lead to it."""
+        """The state of being an endpoint, to which Services lead: announced as ready and not terminating."""
         return self.told_ready and not self.terminating
 
 
 class Kubelet:
-    """Pods that are up. Their processes come from outside, made for each container when its turn comes."""
+    """The pods that are up; their processes are made by functions of the caller, each just before its start."""
 
     def __init__(self, log: EventLog, each_probe: bool = False) -> None:
+        """Prepare a kubelet without pods.
+
+        Args:
+            log: The log for events.
+            each_probe: Whether every attempt of a probe is recorded as an event.
+
+        """
         self._log, self._each_probe = log, each_probe
         self.pods: list[RunningPod] = []
         self.groups = Groups()
-        """The limits of all containers; removed by whoever stops the kubelet, after that."""
+        """The cgroups of all containers. The caller that stops the kubelet removes them afterwards."""
         self.heard: Callable[[], None] = lambda: None
-        """Called, in whatever thread, when a container's readiness became another."""
+        """A function that is called, in any thread, when a container's readiness has changed."""
         self._listing = threading.Lock()
         self._initialising: list[Process] = []
         self._stopped = threading.Event()
         self._rotating = threading.Thread(target=self._rotate, name="logs", daemon=True)
 
     def start(self, pods: Sequence[tuple[Pod, Make]], deadline: float) -> None:
-        """Start pods side by side; returns when all are started. Raises the first LabError, one at the deadline (monotonic)."""
+        """Start pods concurrently and return when all are started.
+
+        Args:
+            pods: The pods, each with the function that makes its containers.
+            deadline: The end of the init containers' time (monotonic clock).
+
+        Raises:
+            LabError: A pod cannot be started, or an init container does not end by the deadline; the first such
+                error.
+
+        """
         if not self._rotating.is_alive():
             self._rotating.start()
         with ThreadPoolExecutor(len(pods) or 1) as pool:
@@ -86,30 +114,39 @@ class Kubelet:
                 raise
 
     def wait(self, deadline: float) -> None:
-        """Until each container's readiness probe succeeded once. MeasuringError at the deadline (monotonic), or when one exits."""
+        """Wait until each container's readiness probe has succeeded once.
+
+        Args:
+            deadline: The end of the wait (monotonic clock).
+
+        Raises:
+            StartError: A container has exited.
+            MeasuringError: A container is not ready at the deadline.
+
+        """
         for runner in self._runners:
             place, readiness = runner.container.place, runner.container.readiness
             while True:
                 if runner.exited:
-                    raise StartError(place, f"{runner.exited} at start", _printed(runner.process))
+                    raise StartError(place, f"{runner.exited} at start", _describe_output(runner.process))
                 if readiness is None or (fault := runner.attempt(readiness)) is None:
                     break
                 if time.monotonic() > deadline:
-                    raise MeasuringError(place, f"not ready: {fault}", _printed(runner.process))
+                    raise MeasuringError(place, f"not ready: {fault}", _describe_output(runner.process))
                 time.sleep(0.01)
-            runner.ready = True  # what its own probes find from now on, they change
+            runner.ready = True  # from now on, its own probes change it
             runner.confine()
 
     def end(self, pod: RunningPod) -> None:
-        """End one pod within its grace period, its readiness probed to the end, and forget it."""
+        """End one pod within its grace period and forget it; its readiness is probed until its end."""
         with ThreadPoolExecutor(len(pod.runners)) as pool:
             list(pool.map(lambda runner: runner.stop(pod.pod.grace_s), pod.runners))
         reap_orphans()
         with self._listing:
-            self.pods = [other for other in self.pods if other is not pod]
+            self.pods = [running for running in self.pods if running is not pod]
 
     def runners(self, role: str) -> list[Runner]:
-        """Those of pods that terminate come last."""
+        """Return the containers of a role's pods; those of terminating pods come last."""
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
@@ -118,9 +155,10 @@ class Kubelet:
         return [runner for pod in self.pods for runner in pod.runners]
 
     def stop(self) -> None:
-        """End everything at once: nothing here is worth a grace period, and the next bring-up is waiting.
+        """End everything at once, without grace periods, because the next bring-up is waiting.
 
-        Idempotent; a pod that another thread is starting meanwhile is ended by a second call, after that thread has ended.
+        It may be called again. A pod that another thread is starting at the same time is ended by a second call,
+        after that thread has ended.
         """
         self._stopped.set()
         for process in list(self._initialising):
@@ -133,25 +171,37 @@ class Kubelet:
         reap_orphans()
 
     def begin(self, running: RunningPod, make: Make, deadline: float) -> None:
-        """Start one pod; returns when its containers are started, ready or not. Starts none when the kubelet is stopped."""
+        """Start one pod and return when its containers are started, ready or not.
+
+        A stopped kubelet starts none.
+
+        Args:
+            running: The pod.
+            make: Makes its containers.
+            deadline: The end of the init containers' time (monotonic clock).
+
+        """
         pod = running.pod
         for container in pod.init:
-            self._initialise(pod, make(container), deadline)
+            self._run_init_container(pod, make(container), deadline)
         if self._stopped.is_set():
             return
-        made = map(make, pod.containers)
-        running.runners = [Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in made]
+        processes = map(make, pod.containers)
+        running.runners = [
+            Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in processes
+        ]
         with self._listing:
             self.pods = [*self.pods, running]
         for runner in running.runners:
             runner.start()
 
-    def _initialise(self, pod: Pod, process: Process, deadline: float) -> None:
+    def _run_init_container(self, pod: Pod, process: Process, deadline: float) -> None:
+        """Run an init container to its end. Raises MeasuringError at the deadline and StartError if it fails."""
         if self._stopped.is_set():
             return
         self._initialising.append(process)
         process.start()
-        if self._stopped.is_set():  # meanwhile, and what was not there yet was not killed
+        if self._stopped.is_set():  # `stop` came in the meantime and could not kill a process that did not exist yet
             process.kill()
         assert process.popen is not None
         try:
@@ -159,35 +209,47 @@ class Kubelet:
         except subprocess.TimeoutExpired:
             process.kill()
             fault = "this init container did not end in time"
-            raise MeasuringError(process.container.place, fault, _printed(process)) from None
+            raise MeasuringError(process.container.place, fault, _describe_output(process)) from None
         self._log.add(CONTAINER, "Completed", pod.name, f"exited {status}", pod.role)
         if status != 0:
-            raise StartError(process.container.place, f"this init container {process.ended()}", _printed(process))
+            raise StartError(
+                process.container.place, f"this init container {process.ended()}", _describe_output(process)
+            )
 
     def _rotate(self) -> None:
+        """Cut large outputs of containers until the kubelet is stopped."""
         while not self._stopped.wait(ROTATE_EVERY_S):
             for runner in self._runners:
                 runner.process.truncate(ROTATE_BYTES)
 
 
-def _printed(process: Process) -> str:
+def _describe_output(process: Process) -> str:
     return process.tail(3) or "it printed nothing"
 
 
 def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
-    """`metadata` and `spec` in Kubernetes' own names; fields that have no meaning here are not there."""
+    """Return a pod's `metadata` and `spec` in Kubernetes' names, without fields that have no meaning here.
+
+    Args:
+        pod: The pod.
+        on_the_node: Whether its ports are the node's ports.
+
+    """
     return {
         "metadata": {"name": pod.pod.name, "namespace": pod.pod.namespace, "labels": dict(pod.pod.labels)},
         "spec": {
             "hostNetwork": on_the_node,
             "terminationGracePeriodSeconds": pod.pod.grace_s,
-            "containers": [_container(runner) for runner in pod.runners],
+            "containers": [_describe_container(runner) for runner in pod.runners],
         },
     }
 
 
-def _container(runner: Runner) -> Mapping[str, Any]:
-    """A hook as the manifest has it: what an image's own is here, is told by nobody in a cluster."""
+def _describe_container(runner: Runner) -> Mapping[str, Any]:
+    """Return a container's part of the spec, its preStop hook as in the manifest.
+
+    A hook that comes from the image here is left out, because a cluster does not show it either.
+    """
     container, setting = runner.container, runner.process.setting
     probes = {
         "livenessProbe": container.liveness,
@@ -206,11 +268,11 @@ def _container(runner: Runner) -> Mapping[str, Any]:
             for name, number in container.ports.items()
         ],
         **({"lifecycle": {"preStop": {"exec": {"command": list(container.pre_stop)}}}} if container.pre_stop else {}),
-        **{name: _probe(probe) for name, probe in probes.items() if probe is not None},
+        **{name: _describe_probe(probe) for name, probe in probes.items() if probe is not None},
     }
 
 
-def _probe(probe: Probe) -> Mapping[str, Any]:
+def _describe_probe(probe: Probe) -> Mapping[str, Any]:
     handlers: Mapping[str, Mapping[str, Any]] = {
         "httpGet": {"path": probe.path, "port": probe.port},
         "tcpSocket": {"port": probe.port},

@@ -1,6 +1,6 @@
-"""One container kept running: probed, restarted with a kubelet's back-off, ended in time, and all of it written down.
+"""A container that is kept running: probed, restarted with a kubelet's back-off, and ended in time.
 
-Probes are a kubelet's: from the node, with their delays, periods, timeouts and thresholds.
+Probes work as a kubelet's: from the node, with their delays, periods, timeouts and thresholds.
 """
 
 from __future__ import annotations
@@ -18,34 +18,48 @@ from lab.systems.manifests.pods import Container, Pod, Probe
 from lab.targets.local.kubelet.containers import Process, reap_orphans
 
 BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
-"""A kubelet's: the first restart at once, then 10 s, 20 s, … up to five minutes; forgotten after ten good minutes."""
+"""The back-off of a kubelet: its first value, its maximum, and the running time after which it is forgotten.
+
+The first restart comes at once, the next after 10 s, 20 s, … up to five minutes. After ten good minutes it starts
+again.
+"""
 
 CONTAINER, KUBELET = "container", "kubelet"
-"""Sources of events: what only its container means, and what `lab.model.events` has a word for."""
+"""The sources of events: kinds that concern the container only, and kinds that `lab.model.events` knows."""
 
 TOLD = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
-"""Kinds that `lab.model.events` has, too."""
+"""The kinds of events that `lab.model.events` knows."""
 
 
 def check(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
-    """One attempt within the probe's timeout: None if it succeeded, else why not."""
+    """Make one attempt of a probe within its timeout; return None if it succeeded, else the reason why not.
+
+    Args:
+        probe: The probe.
+        address: The pod's IP address.
+        enter: Returns the command line that runs a command inside the container.
+
+    """
     deadline = time.monotonic() + probe.timeout_s
     try:
         if probe.kind == "exec":
-            argv, nothing = enter(probe.command), subprocess.DEVNULL
-            done = subprocess.run(argv, timeout=probe.timeout_s, capture_output=True, stdin=nothing, check=False)
+            argv, null = enter(probe.command), subprocess.DEVNULL
+            done = subprocess.run(argv, timeout=probe.timeout_s, capture_output=True, stdin=null, check=False)
             return None if done.returncode == 0 else f"exited {done.returncode}"
         with socket.create_connection((address, probe.port), probe.timeout_s) as connection:
-            return None if probe.kind == "tcpSocket" else _http(connection, probe, address, deadline)
+            return None if probe.kind == "tcpSocket" else _check_http(connection, probe, address, deadline)
     except (TimeoutError, subprocess.TimeoutExpired):
         return f"no answer within {probe.timeout_s} s"
     except OSError as error:
         return f"{error.strerror or error}"
 
 
-def _http(connection: socket.socket, probe: Probe, address: str, deadline: float) -> str | None:
-    own = {"Host": f"{address}:{probe.port}", "User-Agent": "kube-probe/lab", "Connection": "close"}
-    lines = [f"GET {probe.path} HTTP/1.1", *(f"{name}: {value}" for name, value in (own | dict(probe.headers)).items())]
+def _check_http(connection: socket.socket, probe: Probe, address: str, deadline: float) -> str | None:
+    defaults = {"Host": f"{address}:{probe.port}", "User-Agent": "kube-probe/lab", "Connection": "close"}
+    lines = [
+        f"GET {probe.path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in (defaults | dict(probe.headers)).items()),
+    ]
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
     connection.settimeout(max(0.001, deadline - time.monotonic()))
     with http.client.HTTPResponse(connection) as response:
@@ -57,11 +71,9 @@ def _http(connection: socket.socket, probe: Probe, address: str, deadline: float
 
 
 class Prober(threading.Thread):
-    """Runs one probe of one container until `end`: an attempt under way is not waited for, and its outcome not reported.
+    """A thread that runs one probe of one container until `end`.
 
-    `changed(ok, detail)` is called once a threshold is reached: True after successThreshold successes,
-    False after failureThreshold failures, and again only when that changes. `tried(fault, seconds)` is
-    called after each attempt, its fault None when it succeeded.
+    `end` does not wait for an attempt under way, and the outcome of that attempt is not reported.
     """
 
     def __init__(
@@ -71,19 +83,31 @@ class Prober(threading.Thread):
         changed: Callable[[bool, str], None],
         tried: Callable[[str | None, float], None],
     ) -> None:
+        """Prepare the thread.
+
+        Args:
+            probe: The probe, with its times and thresholds.
+            attempt: Makes an attempt and returns its fault, None if it succeeded.
+            changed: Called with (ok, detail) when a threshold is reached: True after successThreshold successes,
+                False after failureThreshold failures, and again only when that changes.
+            tried: Called with (fault, seconds) after each attempt; the fault is None if it succeeded.
+
+        """
         super().__init__(name="probe", daemon=True)
         self._probe, self._attempt, self._changed, self._tried = probe, attempt, changed, tried
         self._over = threading.Event()
 
     def end(self) -> None:
+        """Let the thread end, without waiting for it."""
         self._over.set()
 
     def run(self) -> None:
+        """Run the probe; this is the thread's body."""
         probe = self._probe
         state: bool | None = None
         last, in_a_row = False, 0
-        due = time.monotonic() + probe.initial_delay_s
-        while not self._over.wait(max(0.0, due - time.monotonic())):
+        next_s = time.monotonic() + probe.initial_delay_s
+        while not self._over.wait(max(0.0, next_s - time.monotonic())):
             begin = time.monotonic()
             fault = self._attempt()
             if self._over.is_set():
@@ -94,14 +118,11 @@ class Prober(threading.Thread):
             if in_a_row >= (probe.successes if ok else probe.failures) and state is not ok:
                 state = ok
                 self._changed(ok, fault or "")
-            due = max(due + probe.period_s, time.monotonic())
+            next_s = max(next_s + probe.period_s, time.monotonic())
 
 
 class Runner:
-    """Keeps one container running: starts it, probes it, restarts it with back-off until told to stop.
-
-    `heard` is called, in whatever thread, after `ready` became another. `each_probe`: every attempt of a probe is an event.
-    """
+    """The keeper of one container: it starts, probes and restarts the container until it is stopped or killed."""
 
     def __init__(
         self,
@@ -111,10 +132,20 @@ class Runner:
         heard: Callable[[], None] = lambda: None,
         each_probe: bool = False,
     ) -> None:
+        """Prepare the runner; `start` starts the container.
+
+        Args:
+            pod: The container's pod.
+            process: The container's process.
+            log: The log for its events.
+            heard: Called, in any thread, after `ready` has changed.
+            each_probe: Whether every attempt of a probe is recorded as an event.
+
+        """
         self.pod, self.process, self._log, self._each_probe = pod, process, log, each_probe
         self.restarts = 0
         self.exited = ""
-        self._ready, self._heard = False, heard
+        self._ready, self._on_ready_changed = False, heard
         self._stop = threading.Event()
         self._probers: list[tuple[str, Prober]] = []
         self._probing = threading.Lock()
@@ -122,61 +153,67 @@ class Runner:
 
     @property
     def container(self) -> Container:
+        """The container of the manifest."""
         return self.process.container
 
     @property
     def ready(self) -> bool:
+        """The readiness of the container."""
         return self._ready
 
     @ready.setter
     def ready(self, ready: bool) -> None:
         was, self._ready = self._ready, ready
         if was != ready:
-            self._heard()
+            self._on_ready_changed()
 
     def start(self) -> None:
+        """Start the container and the thread that keeps it running, unless it has been stopped already."""
         if self._stop.is_set():
             return
         self.process.start()
-        self._event("Started")
+        self._record_event("Started")
         self._thread.start()
 
     def attempt(self, probe: Probe) -> str | None:
+        """Make one attempt of a probe; return None if it succeeded, else the reason why not."""
         return check(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float) -> None:
-        """End it for good within a grace period, its readiness probed to the end."""
+        """End the container for good within a grace period in seconds; its readiness is probed until its end."""
         self._stop.set()
         self._end_probers(but="readiness")
-        self._event("Killing", f"grace period {grace_s:g} s")
+        self._record_event("Killing", f"grace period {grace_s:g} s")
         in_time = self.process.stop(grace_s)
-        self._event("Exited", "within its grace period" if in_time else "SIGKILL: its grace period was over")
+        self._record_event("Exited", "within its grace period" if in_time else "SIGKILL: its grace period was over")
         self.join()
 
     def kill(self) -> None:
-        """End it for good and at once; `join` waits for what that leaves."""
+        """End the container for good and at once; `join` waits for what is still running then."""
         self._stop.set()
         self._end_probers()
         self.process.release()
         self.process.kill()
 
     def join(self) -> None:
-        """Of one that was told to end: when this returns, nothing of it runs that had been started, neither a container that its thread
-        was just starting again, nor an attempt of a probe.
+        """Wait until everything that a stopped or killed container started has ended.
+
+        That includes a container that the thread was just starting again, and an attempt of a probe.
         """
         if self._thread.is_alive():
             self._thread.join()
-        while probers := self._end_probers():  # a startup probe that was just succeeding begins others
+        while probers := self._end_probers():  # a startup probe that just succeeds starts others
             for prober in probers:
                 prober.join()
         self.ready = False
 
     def confine(self) -> None:
-        """Bring threads back that have left the role's CPUs (a proxy may set affinities of its own)."""
+        """Bring threads back that have left the role's CPUs (a proxy may set affinities)."""
         if strays := self.process.confine():
-            self._event("Confined", f"{len(strays)} threads had left the role's CPUs")
+            self._record_event("Confined", f"{len(strays)} threads had left the role's CPUs")
 
     def _run(self) -> None:
+        """Keep the container running: the thread's body."""
         back_off = 0.0
         while True:
             begin = time.monotonic()
@@ -188,28 +225,29 @@ class Runner:
             self.process.popen.wait()
             self._end_probers()
             self.ready = False
-            self.process.kill()  # what it leaves behind ends with it, as in a pod
+            self.process.kill()  # processes that it left behind end with it, as in a pod
             reap_orphans()
             self.process.linger()
             if self._stop.is_set():
                 return
             self.exited = self.process.ended()
-            self._event("Exited", self.exited)
+            self._record_event("Exited", self.exited)
             if time.monotonic() - begin > BACK_OFF_RESET_S:
                 back_off = 0.0
             if back_off:
-                self._event("BackOff", f"{back_off:g} s")
+                self._record_event("BackOff", f"{back_off:g} s")
             if self._stop.wait(back_off):
                 return
             back_off = min(max(BACK_OFF_S, 2 * back_off), BACK_OFF_MAX_S)
             self.restarts += 1
             self.process.start()
-            self._event("Started", f"restart {self.restarts}")
-            if self._stop.is_set():  # told to stop while it was being started
+            self._record_event("Started", f"restart {self.restarts}")
+            if self._stop.is_set():  # it was stopped while it was being started
                 self.process.kill()
                 return
 
     def _probe_health(self) -> None:
+        """Start the readiness and liveness probes; a container without a readiness probe is ready at once."""
         if self.container.readiness is None:
             self.ready = True
         else:
@@ -218,38 +256,42 @@ class Runner:
             self._probe("liveness", self.container.liveness)
 
     def _probe(self, kind: str, probe: Probe) -> None:
+        """Start the prober of a probe."""
+
         def tried(fault: str | None, seconds: float) -> None:
             if self._each_probe:
-                self._event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
+                self._record_event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
             if fault is not None:
-                self._event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
+                self._record_event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
 
-        prober = Prober(probe, partial(self.attempt, probe), partial(self._found, kind, probe), tried)
+        prober = Prober(probe, partial(self.attempt, probe), partial(self._react_to_probe, kind, probe), tried)
         with self._probing:
             if not self._stop.is_set():
                 self._probers.append((kind, prober))
                 prober.start()
 
-    def _found(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
-        """A probe has reached a threshold."""
+    def _react_to_probe(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
+        """Do what follows when a probe has reached a threshold."""
         if kind == "readiness":
             self.ready = ok
             if ok:
                 self.confine()
-            self._event("Ready" if ok else "NotReady", detail)
+            self._record_event("Ready" if ok else "NotReady", detail)
             return
         if kind == "startup":
             self._end_probers()
         if not ok:
             grace_s = self.pod.grace_s if probe.grace_s is None else probe.grace_s
-            self._event("Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s")
-            self.process.stop(grace_s)  # the runner's own thread starts it again
+            self._record_event(
+                "Killing", f"{kind} probe failed {probe.failures} times: {detail}; grace period {grace_s} s"
+            )
+            self.process.stop(grace_s)  # the runner's thread starts it again
         elif kind == "startup":
-            self._event("StartupSucceeded")
+            self._record_event("StartupSucceeded")
             self._probe_health()
 
     def _end_probers(self, but: str = "") -> list[Prober]:
-        """Those that still run, told to end or not."""
+        """Let all probers end, except those of one kind, and return the probers that still run, ending or not."""
         with self._probing:
             for kind, prober in self._probers:
                 if kind != but:
@@ -257,5 +299,5 @@ class Runner:
             self._probers = [item for item in self._probers if item[1].is_alive()]
             return [prober for _, prober in self._probers]
 
-    def _event(self, kind: str, detail: str = "") -> None:
+    def _record_event(self, kind: str, detail: str = "") -> None:
         self._log.add(KUBELET if kind in TOLD else CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -1,1 +1,1 @@
-"""Where a system's processes run: namespaces, network, cgroups, CPUs, disks, links, and the machine's own settings."""
+"""The place where a system's processes run: namespaces, network, cgroups, CPUs, disks, links and sysctls."""

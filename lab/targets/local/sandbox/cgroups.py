@@ -1,11 +1,14 @@
-"""Limits of containers (`resources.limits`: cpu, memory) as cgroups, version 1 or 2: made, joined, counted, taken away.
+"""Limits of containers (`resources.limits`: cpu, memory) as cgroups, version 1 or 2: made, joined, counted, removed.
 
-Folders are made below the lab's own group, so that what bounds the lab bounds them too. On version 2 a group with processes
-cannot give its children controllers: there it is the nearest folder above whose children already have them.
-Every folder is called `lab-<device of /proc>-<outer process>-<its start>-…`: what a killed lab left is known by its owner
-being dead, and swept at the next start; process numbers are compared only where they are of one /proc.
-Refuses to touch what is not the lab's own, and to enable anything for it (a group that systemd delegated to us is ours:
-`delegate`); what cannot be applied is not applied, with the reason.
+The folders are made below the lab's own group, so that the lab's limits apply to them too. On version 2, a group with
+processes cannot give its children controllers. There the parent is the nearest folder above whose children already
+have them.
+
+A folder's name is `lab-<device of /proc>-<outer process>-<its start>-…`. A folder whose owner is dead was left by a
+killed lab, and the next start sweeps it. Process ids are compared only within one /proc.
+
+Groups that are not the lab's are never changed, and no controller is enabled in them. (A group that systemd
+delegated to us is ours: `delegate`.) A limit that cannot be applied is left out, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -32,15 +35,23 @@ from lab.targets.common.cgroup import CONTROLLERS, Controller
 from lab.targets.common.sampler import host_proc, parse_stat
 
 REMOVE_WITHIN_S = 2.0
+"""The seconds within which the kernel must let go of a group's folder."""
 _LABEL = re.compile(r"lab-(\d+)-(\d+)-(\d+)-")
 _DELEGATE = "start the lab by `systemd-run --user --scope -p Delegate=yes`, or as root where the host has enabled it"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One container's folders, by controller (on version 2 the same one), and what could not be applied, with the reason.
+    """The cgroup of one container.
 
-    `limits`: what the manifests say. `no_room`: why it has no folder for CPU that it was to have.
+    Attributes:
+        role: The role of the container's pod.
+        name: The name of the group, unique in the bring-up.
+        limits: The limits of the manifests.
+        folders: Controller → (cgroup version, folder); on version 2 the folder is the same for both.
+        unapplied: The limits that could not be applied, each with the reason.
+        no_room: The reason why limits or a requested folder for CPU could not be set up; empty if nothing failed.
+
     """
 
     role: str
@@ -51,25 +62,39 @@ class Group:
     no_room: str = ""
 
     def join(self) -> str:
-        """Shell commands after which the shell, and so what it becomes and starts, is inside: 0 stands for the writer."""
+        """Return shell commands that move the shell into the group, and so everything that it becomes and starts.
+
+        They write 0, which stands for the writer.
+        """
         folders = dict.fromkeys(folder for _, folder in self.folders.values())
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
 
     def seen(self) -> tuple[tuple[Path, str], ...]:
-        """(folder, what it is to lie over) for a container that sees its own limits, as a runtime shows them to it."""
-        there = _places()
-        return tuple(dict.fromkeys((folder, there[key].mount) for key, (_, folder) in self.folders.items()))
+        """Return the bind mounts that show a container its own limits, as a runtime does.
+
+        Each is a (folder of the group, mount point of the hierarchy).
+        """
+        places = _find_places()
+        return tuple(dict.fromkeys((folder, places[key].mount) for key, (_, folder) in self.folders.items()))
 
     def counts(self) -> dict[str, int]:
-        """`lab.targets.common.cgroup.counted` of its controllers; {} once it is gone."""
-        found: dict[str, int] = {}
+        """Return `lab.targets.common.cgroup.counted` of all its controllers; {} once the group is gone."""
+        counts: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():
-                found |= cgroup.counted(version, controller, lambda name, at=folder: readable(at / name))
-        return found
+                counts |= cgroup.counted(version, controller, lambda name, folder=folder: readable(folder / name))
+        return counts
 
     def squeeze(self, cpu: str | None) -> None:
-        """Another limit of CPU from now on; None = as the manifests say. MeasuringError when it does not hold."""
+        """Set another CPU limit from now on.
+
+        Args:
+            cpu: The limit as a manifest writes it. None restores the manifest's limit.
+
+        Raises:
+            MeasuringError: The limit cannot be applied.
+
+        """
         place = f"CPU limit of {self.name}"
         if "cpu" not in self.folders:
             raise MeasuringError(place, self.no_room or "it has no cgroup for CPU", _DELEGATE)
@@ -81,14 +106,21 @@ class Group:
             raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
     def out_of_memory(self) -> str:
-        """In words, "" as long as the kernel has ended none of its processes for want of memory."""
+        """Return a sentence if the kernel has killed a process of the group for lack of memory, else ""."""
         if not self.counts().get("oom_kills"):
             return ""
-        limit = cgroup.spelled("memory", _limit("memory", *self.folders["memory"]))
+        limit = cgroup.spelled("memory", _read_limit("memory", *self.folders["memory"]))
         return f"out of memory: the kernel ended processes of it at the limit of {limit}"
 
     def remove(self, within_s: float = REMOVE_WITHIN_S) -> None:
-        """Its processes must have been ended. What the kernel does not let go in time is left to the next start's `sweep`."""
+        """Remove the group's folders; its processes must have ended.
+
+        A folder that the kernel does not let go in time is left to the next start's `sweep`.
+
+        Args:
+            within_s: The seconds to try for, over all folders.
+
+        """
         deadline = time.monotonic() + within_s
         for folder in {folder for _, folder in self.folders.values()}:
             while folder.is_dir():
@@ -101,33 +133,39 @@ class Group:
 
 
 class Groups:
-    """All groups of one bring-up."""
+    """The groups of one bring-up."""
 
     def __init__(self) -> None:
         self._groups: list[Group] = []
 
     def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> Group:
-        """The group of one container of a pod, `name` unique. Never raises for a limit that does not hold here.
+        """Make the group of one container; a limit that does not hold here is no error, but noted in the group.
 
-        `room`: a folder for CPU in any case, so that `Group.squeeze` can be asked for later.
+        Args:
+            role: The role of the container's pod.
+            name: A unique name.
+            place: The place of the container for messages.
+            limits: The limits of the manifests.
+            room: Whether to make a folder for CPU in any case, so that `Group.squeeze` works later.
+
         """
-        known: dict[Controller, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
+        supported: dict[Controller, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
         only = f"the local target limits {' and '.join(CONTROLLERS)} only"
-        faults = [f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in known]
-        controllers: list[Controller] = [key for key in CONTROLLERS if key in known or (room and key == "cpu")]
+        faults = [f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in supported]
+        controllers: list[Controller] = [key for key in CONTROLLERS if key in supported or (room and key == "cpu")]
         folders: dict[Controller, tuple[int, Path]] = {}
         reason = ""
         try:
-            wanted: list[tuple[Controller, Fraction]] = [(key, cgroup.wanted(key, known[key])) for key in known]
-            own, there = label() + name, _places()
+            values: list[tuple[Controller, Fraction]] = [(key, cgroup.wanted(key, supported[key])) for key in supported]
+            folder_name, places = label() + name, _find_places()
             for key in controllers:
-                if key not in there:
+                if key not in places:
                     raise LookupError(f"no cgroup hierarchy with the controller {key} is mounted here")
-                folder = _parent(there[key], controllers) / own
-                if all(folder != made for _, made in folders.values()):
+                folder = _find_parent(places[key], controllers) / folder_name
+                if all(folder != existing for _, existing in folders.values()):
                     folder.mkdir()
-                folders[key] = there[key].version, folder
-            for key, value in wanted:
+                folders[key] = places[key].version, folder
+            for key, value in values:
                 _apply(key, *folders[key], value)
         except OSError as error:
             reason = f"{error.strerror}: {error.filename}"
@@ -136,35 +174,44 @@ class Groups:
         except (LookupError, ValueError) as error:
             reason = str(error.args[0])
         if reason:
-            faults += [f"limit not applied: {place}: {key} {value}: {reason}" for key, value in known.items()]
+            faults += [f"limit not applied: {place}: {key} {value}: {reason}" for key, value in supported.items()]
         group = Group(role, name, limits, folders, tuple(faults), reason)
         self._groups.append(group)
         return group
 
     def unapplied(self) -> list[str]:
-        """What was asked for and does not hold, each once, however many replicas."""
+        """Return the limits that were requested and do not hold, without repeats of several replicas."""
         return list(dict.fromkeys(fault for group in self._groups for fault in group.unapplied))
 
     def counters(self) -> dict[str, int]:
-        """`<role>/<count>`, summed over the role's containers that have a limit; OOM kills are told in words instead."""
-        found = Counter[str]()
+        """Return `<role>/<count>`, summed over the role's containers that have a limit, without OOM kills.
+
+        OOM kills are reported in words instead: `deaths`.
+        """
+        counters = Counter[str]()
         for group in self._groups:
             counts = group.counts()
             counts.pop("oom_kills", None)
-            found.update({f"{group.role}/{name}": count for name, count in counts.items()})
-        return found
+            counters.update({f"{group.role}/{name}": count for name, count in counts.items()})
+        return counters
 
     def deaths(self) -> list[tuple[str, str]]:
-        """(container, what happened) of those that ran out of memory."""
-        return [(group.name, said) for group in self._groups if (said := group.out_of_memory())]
+        """Return (group name, message) of the containers that ran out of memory."""
+        return [(group.name, message) for group in self._groups if (message := group.out_of_memory())]
 
     def remove(self) -> None:
+        """Remove all groups; their processes must have ended."""
         for group in self._groups:
             group.remove()
 
 
 def label() -> str:
-    """How this lab's folders begin: the device of the host's /proc, its outer process and that one's start."""
+    """Return the beginning of this lab's folder names: device of the host's /proc, outer process, and its start.
+
+    Raises:
+        LookupError: The host's /proc does not show the lab's outer process.
+
+    """
     proc, pid = host_proc()
     state = process_state(proc, pid)
     if state is None:
@@ -173,36 +220,37 @@ def label() -> str:
 
 
 def sweep() -> list[Path]:
-    """Remove the folders of labs of this machine that have died; those of live ones, and everybody else's, stay."""
+    """Remove the folders of dead labs of this machine and return them; folders of living labs and of others stay."""
     proc, _ = host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()
-    for mount in {found.mount for found in _places().values()}:
-        below = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
-        for folder, owner in ((folder, _LABEL.match(folder.name)) for folder in below):
+    for mount in {place.mount for place in _find_places().values()}:
+        folders = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
+        for folder, owner in ((folder, _LABEL.match(folder.name)) for folder in folders):
             if owner is None:
                 continue
-            of, pid, start = (int(number) for number in owner.groups())
+            owner_device, pid, start = (int(number) for number in owner.groups())
             state = process_state(proc, pid)
-            if of == device and (state is None or state[1] != start or state[0] in "ZX"):
-                with contextlib.suppress(OSError):  # a process of it is still ending, or it is another user's
+            if owner_device == device and (state is None or state[1] != start or state[0] in "ZX"):
+                with contextlib.suppress(OSError):  # a process in it is still ending, or it belongs to another user
                     folder.rmdir()
                     removed.append(folder)
     return removed
 
 
 def delegate() -> None:
-    """Version 2, in a group that was delegated to us and holds nobody else: make room for children with controllers.
+    """Enable controllers for children of the lab's group, if it is delegated to us.
 
-    A group with processes cannot, so ours, and those we descend from, move into a leaf of it. To be called outside the
-    lab's namespaces, where all of them can be seen. Anywhere else nothing is done.
+    It must be a version 2 group with no processes but ours and those we descend from; in any other
+    situation nothing is done. A group with processes cannot have such children, so these processes move into a leaf
+    of it. This must be called outside the lab's namespaces, where all of them are visible.
     """
-    found = set(_places().values())
-    if len(found) != 1 or (own := found.pop()).version != 2 or own.folder == own.mount:
+    places = set(_find_places().values())
+    if len(places) != 1 or (place := places.pop()).version != 2 or place.folder == place.mount:
         return
-    folder, me = Path(own.folder), psutil.Process()
+    folder, me = Path(place.folder), psutil.Process()
     family = {process.pid for process in [me, *me.parents(), *me.children(recursive=True)]}
     try:
-        if not _delegated(folder) or not set(CONTROLLERS) <= set(readable(folder / "cgroup.controllers").split()):
+        if not _is_delegated(folder) or not set(CONTROLLERS) <= set(readable(folder / "cgroup.controllers").split()):
             return
         members = {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
         if not members <= family:
@@ -214,35 +262,48 @@ def delegate() -> None:
         for controller in CONTROLLERS:
             (folder / "cgroup.subtree_control").write_text(f"+{controller}")
     except OSError:
-        return  # what follows finds no room, and says why
+        return  # making a group will find no room and give the reason
 
 
 def trial() -> tuple[bool, str]:
-    """Really limit a process of ours for a moment: (True, by which version), or (False, why not)."""
+    """Limit a process of ours for a moment, as a test of the machine.
+
+    Returns:
+        True and the cgroup versions that were used; or False and the reason why limits do not work.
+
+    """
     delegate()
     if why_not := unheld({"cpu": "100m", "memory": "64Mi"}):
         return False, why_not
-    versions = dict.fromkeys(f"version {place.version}" for place in _places().values())
+    versions = dict.fromkeys(f"version {place.version}" for place in _find_places().values())
     return True, f"{' and '.join(versions)}, tried with {' and '.join(CONTROLLERS)}"
 
 
 def unheld(limits: Mapping[str, str], squeezed: bool = False) -> str:
-    """Why these limits of a container would not hold here, or it could not be `squeezed` while it runs; empty when it can. Tried; nothing stays."""
+    """Try limits of a container and return the reason why they would not hold here; empty if they hold.
+
+    A group is made and removed again.
+
+    Args:
+        limits: The limits of the manifests.
+        squeezed: Whether to try instead that the CPU limit can be changed while the container runs.
+
+    """
     group = Groups().make("lab", "trial", "trial", limits, room=squeezed)
     try:
         if squeezed:
             group.squeeze("100m")
         elif group.unapplied:
             return group.unapplied[0].removeprefix("limit not applied: trial: ")
-        return _kept_out(group)
+        return _try_to_join(group)
     except MeasuringError as error:
         return error.fault
     finally:
         group.remove()
 
 
-def _kept_out(group: Group) -> str:
-    """Why a process of ours cannot join; empty when it can."""
+def _try_to_join(group: Group) -> str:
+    """Return the reason why a process of ours cannot join a group; empty if it can."""
     argv = ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode or not all(folder.name in done.stdout for _, folder in group.folders.values()):
@@ -250,46 +311,47 @@ def _kept_out(group: Group) -> str:
     return ""
 
 
-def _parent(own: cgroup.Place, controllers: Sequence[Controller]) -> Path:
-    """Where a child gets the controllers."""
-    folder = Path(own.folder)
-    if own.version == 1:
+def _find_parent(place: cgroup.Place, controllers: Sequence[Controller]) -> Path:
+    """Return the folder in which a new child gets the controllers. Raises LookupError if there is none."""
+    folder = Path(place.folder)
+    if place.version == 1:
         return folder
     for parent in (folder, *folder.parents):
         if set(controllers) <= set(readable(parent / "cgroup.subtree_control").split()):
             return parent
-        if str(parent) == own.mount:
+        if str(parent) == place.mount:
             break
     fault = f"no group from {folder} up gives {' and '.join(controllers)} to its children"
     raise LookupError(f"cgroup version 2: {fault}: {_DELEGATE}")
 
 
 def _apply(controller: Controller, version: int, folder: Path, value: Fraction | None) -> None:
+    """Write a limit and check that the kernel keeps it. Raises OSError, and ValueError if it keeps another."""
     for name, text in cgroup.settings(version, controller, value):
         if name not in cgroup.OPTIONAL or (folder / name).exists():
             (folder / name).write_text(text)
-    found = _limit(controller, version, folder)
-    if not cgroup.holds(controller, value, found):
-        raise ValueError(f"the kernel keeps {cgroup.spelled(controller, found)} in {folder}")
+    actual = _read_limit(controller, version, folder)
+    if not cgroup.holds(controller, value, actual):
+        raise ValueError(f"the kernel keeps {cgroup.spelled(controller, actual)} in {folder}")
 
 
-def _limit(controller: Controller, version: int, folder: Path) -> Fraction | None:
+def _read_limit(controller: Controller, version: int, folder: Path) -> Fraction | None:
     texts = [(folder / name).read_text() for name in cgroup.LIMIT_FILES[version, controller]]
     return cgroup.limit(controller, " ".join(texts))
 
 
-def _places() -> dict[Controller, cgroup.Place]:
-    """Our own groups, of the controllers that are mounted here."""
-    found: dict[Controller, cgroup.Place] = {}
+def _find_places() -> dict[Controller, cgroup.Place]:
+    """Return the groups of this process, for those controllers that are mounted here."""
+    places: dict[Controller, cgroup.Place] = {}
     for controller in CONTROLLERS:
         with contextlib.suppress(LookupError, OSError):
             texts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
-            found[controller] = cgroup.place(controller, *texts)
-    return found
+            places[controller] = cgroup.place(controller, *texts)
+    return places
 
 
-def _delegated(folder: Path) -> bool:
-    """systemd marks what it gave away: trusted.delegate, and since version 251 user.delegate."""
+def _is_delegated(folder: Path) -> bool:
+    """Return whether systemd marked the group as delegated: trusted.delegate, or user.delegate since version 251."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             return os.getxattr(folder, name) == b"1"
@@ -297,7 +359,12 @@ def _delegated(folder: Path) -> bool:
 
 
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:
-    """(state, start in clock ticks since boot) of a process, None when there is none."""
+    """Return (state, start in clock ticks since boot) of a process in a /proc; None if there is no such process.
+
+    Raises:
+        OSError: The process cannot be read for another reason.
+
+    """
     try:
         _, fields = parse_stat(Path(proc, str(pid), "stat").read_bytes())
     except OSError as error:

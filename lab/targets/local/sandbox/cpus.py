@@ -1,4 +1,4 @@
-"""Which CPU belongs to whom. Pure, but for `available`."""
+"""The division of this machine's CPUs among the roles; pure functions, except `available`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ from lab.model.endpoint import Role
 
 
 def available() -> list[int]:
-    """The CPUs this process may use, siblings of one core next to each other; all, where there is no affinity (macOS)."""
+    """Return the CPUs that this process may use, sibling threads of one core next to each other.
+
+    Without CPU affinity (macOS) they are all CPUs.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
-    return sorted(os.sched_getaffinity(0), key=_place)
+    return sorted(os.sched_getaffinity(0), key=_read_topology)
 
 
 def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
-    """The CPUs of each role, in the order given: the proxy's first, so that its CPUs are whole cores.
+    """Divide CPUs among the roles, the proxy's first, so that the proxy has complete cores.
 
     2 CPUs   proxy 1, generator + backend + lab 1
     3 CPUs   proxy 1, generator 1, backend + lab 1
-    n >= 4   proxy n/2, generator n/4 (a generator in C drives several proxy cores), backend + lab the rest
+    n >= 4   proxy n/2, generator n/4 (a generator in C drives several proxy cores), backend + lab the remaining ones
+
+    Args:
+        cpus: The CPUs in the order of `available`.
+
+    Raises:
+        UsageError: Fewer than two CPUs are given.
+
     """
     n = len(cpus)
     if n < 2:
@@ -33,17 +43,17 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
         )
     proxy = max(1, n // 2) if n > 3 else 1
     generator = max(1, n // 4)
-    rest = frozenset(cpus[proxy + generator :]) or frozenset(cpus[proxy:])
+    remaining = frozenset(cpus[proxy + generator :]) or frozenset(cpus[proxy:])
     return {
         "proxy": frozenset(cpus[:proxy]),
         "generator": frozenset(cpus[proxy : proxy + generator]),
-        "backend": rest,
-        "lab": rest,
+        "backend": remaining,
+        "lab": remaining,
     }
 
 
 def as_list(cpus: frozenset[int]) -> str:
-    """The kernel's list form.
+    """Format CPUs in the kernel's list form.
 
     >>> as_list(frozenset({0, 2}))
     '0,2'
@@ -51,8 +61,8 @@ def as_list(cpus: frozenset[int]) -> str:
     return ",".join(str(cpu) for cpu in sorted(cpus))
 
 
-def _place(cpu: int) -> tuple[int, int, int]:
-    """(socket, core, CPU); zeros where the kernel does not tell."""
+def _read_topology(cpu: int) -> tuple[int, int, int]:
+    """Return (socket, core, CPU); socket and core are 0 if the kernel does not report them."""
     topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         return int((topology / "physical_package_id").read_text()), int((topology / "core_id").read_text()), cpu

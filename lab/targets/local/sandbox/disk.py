@@ -1,7 +1,8 @@
-"""Volumes on a real disk: what an emptyDir without `medium: Memory` is on a node, and where a log costs what a disk costs.
+"""Volumes on a real disk, as an emptyDir without `medium: Memory` has on a node: a log costs there what a disk costs.
 
-They lie in `.cache/disk/lab-*` of the checkout (or where LAB_DISK says), a locked folder per bring-up, gone when it ends, or
-when the next lab begins. Refuses filesystems in memory, since they would measure memory under a disk's name.
+The volumes lie in `.cache/disk/lab-*` of the checkout, or in the folder that LAB_DISK names. Each bring-up has a
+locked folder, which is removed at its end, or by the next lab. Filesystems in memory are refused, since they would
+measure memory under a disk's name.
 """
 
 from __future__ import annotations
@@ -17,58 +18,79 @@ from lab.targets.common import cgroup, scratch
 from lab.targets.common.scratch import LockedFolder
 
 PLACE = "LAB_DISK"
-"""Environment variable: another folder for them."""
+"""The environment variable that names another folder for the volumes."""
 
 NEEDED_BYTES = 2 * 2**30
-"""Free space asked for. At 60,000 requests/s and 300 B a line a log grows by 18 MB/s: 1.1 GB a minute, if nobody cut it."""
+"""The free space that is required, in bytes.
+
+At 60,000 requests/s and 300 B a line a log grows by 18 MB/s, which is 1.1 GB a minute if nothing cuts it.
+"""
 
 CUT_EVERY_S, CUT_BYTES = 2.0, 256 * 2**20
-"""A larger file is cut to nothing, as logs are rotated: what appends to it goes on from there."""
+"""The seconds between two checks of the files, and the size in bytes above which a file is cut to nothing.
+
+This resembles the rotation of logs: a program that appends goes on at the file's new end.
+"""
 
 _PREFIX = "lab-"
+"""The beginning of a bring-up's folder name."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
+"""The filesystem types that keep files in memory."""
 _CHECKOUT = Path(__file__).resolve().parents[4]
+"""The root folder of the checkout."""
 
 
 class Disk:
-    """The folders of one bring-up; none is made before one is asked for. Ends with `remove`."""
+    """The volumes on disk of one bring-up; the first call of `folder` makes their parent folder, `remove` ends it."""
 
     def __init__(self) -> None:
-        self._own: LockedFolder | None = None
+        self._parent: LockedFolder | None = None
         self._ended = threading.Event()
 
     def folder(self, pod: str, volume: str) -> Path:
-        """A new, empty folder for a pod's volume, writable by every container. UsageError as `check`; OSError."""
-        if self._own is None:
-            self._own = scratch.make(check(), _PREFIX)
-            threading.Thread(target=self._cut, args=(self._own.path,), name="disk", daemon=True).start()
-        made = self._own.path / pod / volume
-        made.mkdir(parents=True)
-        made.chmod(0o777)  # as a kubelet makes it
-        return made
+        """Make a new, empty folder for a volume of a pod, writable by every container.
+
+        Raises:
+            UsageError: `check` refuses the place.
+            OSError: The folder cannot be made.
+
+        """
+        if self._parent is None:
+            self._parent = scratch.make(check(), _PREFIX)
+            threading.Thread(target=self._cut, args=(self._parent.path,), name="disk", daemon=True).start()
+        path = self._parent.path / pod / volume
+        path.mkdir(parents=True)
+        path.chmod(0o777)  # as a kubelet makes it
+        return path
 
     def remove(self) -> None:
-        """Once nothing writes there any more."""
+        """Remove the folders; called after the last writer has ended."""
         self._ended.set()
-        if self._own is not None:
-            self._own.remove()
-            self._own = None
+        if self._parent is not None:
+            self._parent.remove()
+            self._parent = None
 
     def _cut(self, folder: Path) -> None:
+        """Cut large files to nothing until `remove`."""
         while not self._ended.wait(CUT_EVERY_S):
             for file in folder.rglob("*"):
-                with suppress(OSError):  # gone in the meantime
+                with suppress(OSError):  # it disappeared in the meantime
                     if file.is_file() and not file.is_symlink() and file.stat().st_size > CUT_BYTES:
                         os.truncate(file, 0)
 
 
-def _place() -> Path:
+def _get_place() -> Path:
     return Path(os.environ.get(PLACE) or _CHECKOUT / ".cache/disk")
 
 
 def check() -> Path:
-    """The place for such volumes, made if need be. UsageError when it is in memory, full, or not ours to write."""
-    place, remedy = _place(), f"name a folder on a disk with {PLACE}=FOLDER"
+    """Return the folder for volumes on disk, made if it does not exist.
+
+    Raises:
+        UsageError: The folder is in memory, full, or not writable for us.
+
+    """
+    place, remedy = _get_place(), f"name a folder on a disk with {PLACE}=FOLDER"
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,15 +104,23 @@ def check() -> Path:
 
 
 def filesystem(path: Path, follow: bool = True) -> str:
-    """Its type, such as ext4, in our mount namespace; of an overlay that of the layer it writes to, where we see that."""
+    """Return the type of a path's filesystem, such as ext4, as our mount namespace shows it.
+
+    The result is empty if no mount holds the path.
+
+    Args:
+        path: The path.
+        follow: Whether to return, for an overlay, the type of the layer that it writes to, if we can see that.
+
+    """
     mount = cgroup.holding(cgroup.mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
     if mount is None:
         return ""
     upper = [option.removeprefix("upperdir=") for option in mount.super_options if option.startswith("upperdir=")]
-    seen = follow and mount.kind == "overlay" and upper and Path(upper[0]).is_dir()
-    return filesystem(Path(upper[0]), follow=False) if seen else mount.kind
+    visible = follow and mount.kind == "overlay" and upper and Path(upper[0]).is_dir()
+    return filesystem(Path(upper[0]), follow=False) if visible else mount.kind
 
 
 def sweep() -> None:
-    """Remove what dead labs left."""
-    scratch.sweep_folders(_place().glob(f"{_PREFIX}*"))
+    """Remove the folders that dead labs left."""
+    scratch.sweep_folders(_get_place().glob(f"{_PREFIX}*"))

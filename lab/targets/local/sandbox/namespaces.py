@@ -1,37 +1,43 @@
-"""The lab in namespaces of its own: a verb that measures is executed a second time inside them. This page says how.
+"""The lab in private namespaces: a verb that measures is executed a second time inside them.
 
-A verb calls `lab.commands.measuring.inside`, which asks the target to `enter`. On `local` and `apiserver` that happens twice:
+A verb calls `lab.commands.measuring.inside`, which calls the target's `enter`. On `local` and `apiserver` that
+happens twice:
 
-    just bench ─ outer python ─ unshare ─ inner python: PID 1 of its own pid, mount and network namespaces
+    just bench ─ outer python ─ unshare ─ inner python: PID 1 of new pid, mount and network namespaces
                  main                     main → arrive
                  verb                     verb
                  Target.enter             Target.enter
                  └ enter: starts the      └ attach: watches the outer process, covers /run,
-                   inner, waits for it      returns; the verb goes on here and measures
+                   inner, waits for it      returns; the verb continues here and measures
 
-1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments in new
-   namespaces, waits for it, and returns its exit status as the verb's. It parses, refuses and prepares only what needs no system.
-2. The inner process runs `lab.__main__` from the beginning. `arrive` tells the outer that the namespaces were made: if the inner
-   ends without that, the machine forbids them, and `enter` says so instead of returning a status.
-3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an empty
-   tmpfs, brings the loopback interface up and raises the limit of open files. From there on the verb measures.
+1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments
+   in new namespaces, waits for it, and returns its exit status as the verb's. The outer process parses, refuses and
+   prepares only what needs no system.
+2. The inner process runs `lab.__main__` from the beginning. `arrive` notifies the outer process that the namespaces
+   exist. If the inner process ends without that notice, the machine forbids the namespaces, and `enter` raises an
+   error with this reason instead of returning a status.
+3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an
+   empty tmpfs, brings the loopback interface up and raises the limit of open files. From there on the verb measures.
 
-What the environment carries; of a descriptor or a socket, its number:
+The environment carries these values; a descriptor or a socket is given by its number:
 
-    LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM; end of file: the outer is gone
+    LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM;
+                   end of file: the outer process is gone
     LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
-    LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's own (`lab.targets.common.sampler`)
-    LAB_HANDED     a ConfigMap that was read from a pipe, which gives it once only (`lab.base.handing`)
+    LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's processes
+                   (`lab.targets.common.sampler`)
+    LAB_HANDED     a ConfigMap that was read from a pipe, which can be read only once (`lab.base.handing`)
 
-How it ends: whatever ends the outer process ends everything. The outer forwards each signal once; a third interrupt kills. If the
-outer is killed itself, the inner reads the end of file and exits; should it be stuck, the kernel's parent-death signals kill it. The
-death of a PID 1 takes every process, mount and interface of its namespaces with it, so nothing has to be cleaned up but cgroups
-and folders on a disk (`lab.targets.local.sandbox.cgroups`, `disk`), which the next lab sweeps.
+Whatever ends the outer process ends everything. The outer process forwards each signal once; a third interrupt kills.
+If the outer process itself is killed, the inner one reads the end of file and exits; if it is stuck, the kernel's
+parent-death signals kill it. The death of a PID 1 takes every process, mount and interface of its namespaces with it.
+So nothing remains to be cleaned up but cgroups and folders on a disk (`lab.targets.local.sandbox.cgroups`, `disk`),
+which the next lab sweeps.
 
-What only the outer process can do is reach the network: `lab.systems.programs.run_outside` has it run one of the project's scripts, which brings a
-proxy or a module, and no other program. Where there is no outer process, the script runs here.
+Only the outer process can reach the network. `lab.systems.programs.run_outside` has it run one of the project's
+scripts, which fetches a proxy or a module, and no other program. If there is no outer process, the script runs here.
 
-Refuses to touch anything outside: the host's /run is covered, not written.
+Nothing outside is touched: the host's /run is covered, not written.
 """
 
 from __future__ import annotations
@@ -60,28 +66,33 @@ from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local.sandbox import cgroups
 
 STATE = Path("/run/lab")
-"""Everything the local target writes, on the private tmpfs over /run."""
+"""The folder of everything that the local target writes, on the private tmpfs over /run."""
 
 SCRATCH = STATE / "scratch"
-"""TMPDIR inside: nothing of it is left, however the lab ends."""
+"""The TMPDIR inside the namespaces: nothing of it is left, however the lab ends."""
 
 OPEN_FILES = 1_048_576
-"""Hard and soft limit of open files that containerd and Docker start containers with (and the kernel's fs.nr_open)."""
+"""The hard and soft limit of open files: as containerd and Docker start containers (and the kernel's fs.nr_open)."""
 
 KILL_AFTER = 3
-"""The third interrupt does not ask any more."""
+"""The number of the interrupt from which on the inner process is killed."""
 
 _FORWARDED = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T"}
+"""The byte that the outer process sends for each signal that it forwards."""
 _PR_SET_PDEATHSIG = 1
+"""The number of prctl's option that sets the parent-death signal."""
 
 
 def enter(argv: Sequence[str]) -> int:
     """Run `python -m lab ARGV` inside fresh namespaces; return its exit status (128 + n if signal n ended it).
 
     SIGINT and SIGTERM are passed on, once each, whether they came from a terminal or from `kill`.
-    UsageError when the machine does not allow the namespaces.
+
+    Raises:
+        UsageError: The machine does not allow the namespaces, or a program is missing.
+
     """
-    ours, theirs = socket.socketpair()
+    outer_end, inner_end = socket.socketpair()
     host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     _end_with_just()
     cgroups.delegate()
@@ -92,32 +103,32 @@ def enter(argv: Sequence[str]) -> int:
         nonlocal interrupts
         interrupts += number == signal.SIGINT
         try:
-            ours.send(_FORWARDED[signal.Signals(number)], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            outer_end.send(_FORWARDED[signal.Signals(number)], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError:
-            interrupts = KILL_AFTER  # nobody listens
+            interrupts = KILL_AFTER  # the inner process does not read any more
         if interrupts >= KILL_AFTER and process is not None:
             process.kill()
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
+        # The inner process gets a new session: a terminal's Ctrl-C reaches this process only, which passes it on.
         try:
             with serving_scripts() as channel:
-                numbers = {INSIDE: theirs.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
+                numbers = {INSIDE: inner_end.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
                 process = subprocess.Popen(
                     [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
                     env={**os.environ, **{name: str(number) for name, number in numbers.items()}},
-                    pass_fds=[theirs.fileno(), channel, host_proc, *handing.descriptors()],
+                    pass_fds=[inner_end.fileno(), channel, host_proc, *handing.descriptors()],
                     start_new_session=True,
                 )
         except FileNotFoundError as error:
             fault = f"not on PATH: {error.filename}"
             raise UsageError("local target", fault, "Debian: apt install util-linux") from None
-        theirs.close()
+        inner_end.close()
         status = process.wait()
         arrived = b""
         with suppress(OSError):
-            arrived = ours.recv(1, socket.MSG_DONTWAIT)
+            arrived = outer_end.recv(1, socket.MSG_DONTWAIT)
         if status > 0 and arrived != b"+":
             fault = "this machine does not let the lab make its namespaces (the line above says which)"
             remedy = "`just doctor` tells why; as root (sudo) it works everywhere, and --target kind needs none"
@@ -127,19 +138,19 @@ def enter(argv: Sequence[str]) -> int:
         if process is not None and process.poll() is None:
             process.kill()
             process.wait()
-        ours.close()
+        outer_end.close()
         os.close(host_proc)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def arrive() -> None:
-    """Tell the outer process that the namespaces are there: whatever fails from now on is no fault of theirs."""
+    """Notify the outer process that the namespaces exist: a later failure is not caused by them."""
     os.write(int(os.environ[INSIDE]), b"+")
 
 
 def attach() -> None:
-    """First act of a target inside: watch the outer process, then `prepare`."""
+    """Watch the outer process and `prepare` the namespaces: a target's first act inside them."""
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
     os.set_inheritable(int(os.environ[OUTSIDE]), False)
@@ -153,27 +164,28 @@ def attach() -> None:
 
 @contextmanager
 def serving_scripts() -> Iterator[int]:
-    """Run scripts for a process that is started meanwhile with OUTSIDE set to the number that this yields."""
-    ours, theirs = socket.socketpair()
-    threading.Thread(target=_serve_scripts, args=(ours,), name="outside", daemon=True).start()
+    """Run the project's scripts for a process that is started in the block with OUTSIDE set to the yielded number."""
+    server_end, client_end = socket.socketpair()
+    threading.Thread(target=_serve_scripts, args=(server_end,), name="outside", daemon=True).start()
     try:
-        yield theirs.fileno()
+        yield client_end.fileno()
     finally:
-        theirs.close()
+        client_end.close()
 
 
-def _serve_scripts(ours: socket.socket) -> None:
-    with ours, ours.makefile("r") as asked:
-        for line in asked:
+def _serve_scripts(server_end: socket.socket) -> None:
+    """Run a script for each received line and send back its exit status."""
+    with server_end, server_end.makefile("r") as requests:
+        for line in requests:
             script, *argv = json.loads(line)
             program = SCRIPTS / Path(script).name
             status = subprocess.run([program, *argv], stdin=subprocess.DEVNULL, check=False).returncode
-            ours.sendall(f"{status}".encode())
+            server_end.sendall(f"{status}".encode())
 
 
 def prepare() -> None:
-    """Inside the namespaces: cover /run, bring the loopback up, raise the file limit."""
-    # NixOS finds its tools through a link there.
+    """Cover /run, bring the loopback interface up, and raise the limit of open files, inside the namespaces."""
+    # NixOS finds its tools through a link in /run.
     links = [(path, path.readlink()) for path in Path("/run").iterdir() if path.is_symlink()]
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab", "/run"], check=True)
     for path, destination in links:
@@ -181,7 +193,7 @@ def prepare() -> None:
     STATE.mkdir(mode=0o755)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # What container runtimes give, where we may (root with CAP_SYS_RESOURCE); else all that this process may have.
+    # The limit of container runtimes if we may set it (root with CAP_SYS_RESOURCE), else the highest allowed one.
     for limit in (max(hard, OPEN_FILES), hard):
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -189,12 +201,21 @@ def prepare() -> None:
 
 
 def real_root() -> bool:
-    """Whether we are root of the machine, and not of a user namespace only."""
+    """Return whether this process is root of the machine, and not only of a user namespace."""
     return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] == "0"
 
 
 def set_namespace(path: Path, kind: int = 0x40000000) -> None:
-    """setns(2) for the calling thread only; the default kind is CLONE_NEWNET. Raises OSError."""
+    """Move the calling thread, and no other, into a namespace (setns(2)).
+
+    Args:
+        path: The file of the namespace.
+        kind: The kind of namespace; the default is CLONE_NEWNET.
+
+    Raises:
+        OSError: The kernel refuses.
+
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -205,17 +226,25 @@ def set_namespace(path: Path, kind: int = 0x40000000) -> None:
 
 
 def unshare(as_root: bool) -> list[str]:
-    """The command that runs what follows in the lab's namespaces, as PID 1, and kills it when its parent dies.
+    """Return the beginning of a command line that runs a command as PID 1 of new namespaces.
 
-    The user namespace comes first, and alone: making one would clear the parent-death signal set before.
+    The command is killed when its parent dies. The user namespace is made first and separately, because making one
+    would clear a parent-death signal that was set before.
+
+    Args:
+        as_root: Whether the caller is root, so that no user namespace is needed.
+
     """
     user = [] if as_root else ["unshare", "--user", "--map-root-user", "--"]
-    rest = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--"]
-    return [*user, "setpriv", "--pdeathsig", "KILL", "--", *rest]
+    namespaces = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--"]
+    return [*user, "setpriv", "--pdeathsig", "KILL", "--", *namespaces]
 
 
 def _watch(outer: socket.socket) -> None:
-    """Passes the outer's signals to the main thread; ends PID 1, and so everything, when the outer is gone, even if it went without reading ours."""
+    """Pass the outer process' signals to the main thread; end PID 1, and so everything, when the outer one is gone.
+
+    It may also disappear without having read what we sent (ConnectionError).
+    """
     main = threading.main_thread().ident
     assert main is not None
     with suppress(ConnectionError):
@@ -228,9 +257,9 @@ def _watch(outer: socket.socket) -> None:
 
 
 def _end_with_just() -> None:
-    """`just`, killed, would leave its recipe running: ask the kernel for SIGTERM when that parent goes."""
+    """Ask the kernel for SIGTERM when the parent ends, if it is `just`: killed, it would leave its recipe running."""
     parent = os.getppid()
     if readable(f"/proc/{parent}/comm").strip() == "just":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it went before the kernel was asked
+        if os.getppid() != parent:  # the parent ended before prctl was called
             os.kill(os.getpid(), signal.SIGTERM)

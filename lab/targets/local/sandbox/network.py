@@ -1,16 +1,18 @@
-"""One network namespace per pod and one for the client, joined by veth pairs point to point; and the client's link, slowed down.
+"""Network namespaces for pods and the client, joined by veth pairs; and the shaping of the client's link.
 
-An address belongs to a pod, not to a link: it is a /32 on the pod's loopback, reached over whichever pair joins
-two places. The lab's own namespace is the node: joined to every pod, it is where probes come from.
-`services` puts one more place between client and pods where a Service's NAT is on the way.
-Refuses to change anything of the kernel's defaults, offloads included, save two that a container runtime and a
-load generator's host would have changed too (`_SYSCTLS`).
+Each pod has a namespace, and so has the client. An address belongs to a pod, not to a link: it is a /32 on the
+pod's loopback, reached over whichever pair joins two places. The lab's own namespace is the node: it is joined to
+every pod, and probes come from it. `services` adds a place between the client and the pods if a Service's NAT is on
+the way.
 
-A slow link is a token bucket on both of its ends (tc tbf; no netem, which some kernels lack): it limits the rate and queues what is over it, it
-adds no delay to an idle link. Refuses to believe tc: what it says afterwards is compared.
+The kernel's defaults stay, offloads included, except two that a container runtime and the host of a load generator
+would have changed too (`_SYSCTLS`, `_CLIENT_SYSCTLS`).
+
+A slow link is a token bucket on both of its ends (tc tbf; not netem, which some kernels lack). It limits the rate and
+queues what exceeds it; it adds no delay to an idle link. What tc shows afterwards is compared with what was set.
 
     burst   what goes at the link's full speed before the rate holds: what the rate brings between two ticks of the
-            kernel's clock (/proc/net/psched; at most 1 ms, kernels with fine timers need less), and two frames at least.
+            kernel's clock (/proc/net/psched), and in 1 ms at least; but never less than two frames.
             A send larger than it (GSO gives up to 64 KiB) is cut into its frames first, as a network card would.
     limit   the queue: 100 ms of the rate, as routers are built, and 64 KiB at least, so that one send fits.
 """
@@ -38,37 +40,55 @@ from lab.targets.local.sandbox.namespaces import set_namespace
 T = TypeVar("T")
 
 CLIENT = "client"
+"""The name of the client's place."""
 HOSTS = Path("/etc/hosts")
+"""The file with the machine's host names."""
 
-# containerd 2 does this in every pod, so that ports below 1024 need no capability
 _SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "0"}
-# the client is not what is tested: connections per second must not end at its ports
+"""The sysctls of every pod, as containerd 2 sets them, so that ports below 1024 need no capability."""
 _CLIENT_SYSCTLS = {"net.ipv4.ip_local_port_range": "1024 65535", "net.ipv4.tcp_tw_reuse": "1"}
+"""The sysctls of the client: it is not what is tested, so its ports must not limit the connections per second."""
 
 FRAME_BYTES = 1514
+"""The bytes of a full Ethernet frame, without its checksum."""
 QUEUE_S, QUEUE_BYTES = 0.1, 64 * 1024
+"""The size of a slow link's queue: so many seconds of its rate, and at least so many bytes."""
 _TICK_S = 1e-3
+"""The seconds of the rate that a burst contains at least."""
 _NEAR = 0.02
-"""tc rounds: rates to bytes, bursts to the kernel's time units."""
+"""The relative difference that is accepted, because tc rounds: rates to bytes, bursts to the kernel's time units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What two systems side by side do not share: the names of their namespaces and interfaces, and their addresses."""
+    """The names and addresses that keep two concurrent systems apart.
+
+    Attributes:
+        prefix: The beginning of the names of namespaces.
+        device: The name of the node's end of a pod's pair, before its number.
+        addresses: The first half of all addresses.
+
+    """
 
     prefix: str = ""
     device: str = "pod"
-    """Of the node's end of a pod's pair, before its number."""
     addresses: str = "10.64"
 
 
 LANES: Mapping[Side, Lane] = {"left": Lane(), "right": Lane("right-", "right", "10.66")}
-"""A system that is alone is on the left."""
+"""The lane of each side; a solo system is on the left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A network namespace with one address."""
+    """A network namespace with one address.
+
+    Attributes:
+        name: Its name, unique within a system.
+        address: Its IP address.
+        prefix: The prefix of its lane.
+
+    """
 
     name: str
     address: str
@@ -76,92 +96,129 @@ class Place:
 
     @property
     def namespace(self) -> str:
-        """Its name for the kernel: unique among all systems that are up."""
+        """The kernel's name of the namespace, unique among all systems that are up."""
         return f"{self.prefix}{self.name}"
 
     @property
     def path(self) -> Path:
+        """The file of the namespace."""
         return Path("/run/netns") / self.namespace
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """The command that runs what follows in here."""
+        """The beginning of a command line that runs a command in this place."""
         return ("nsenter", f"--net={self.path}", "--")
 
 
 End = tuple[Place, str]
-"""A place and its interface's name."""
+"""A place and the name of an interface in it."""
 
 
 @dataclass(slots=True)
 class Network:
-    """All places of one bring-up. `build` makes them, `remove` takes them away; pods that come and go, `add` and `drop`.
+    """The places of one bring-up.
 
-    A place that has gone keeps its number, which its address and the names of interfaces are made of.
+    `build` makes them and `remove` removes them; `add` and `drop` serve pods that come and go. A place that was
+    dropped keeps its number, because addresses and interface names are made from it.
+
+    Attributes:
+        places: The places, dropped ones included.
+        lane: The names and addresses of the system's side.
+        borrowed: Pod → the place of an earlier pod that it uses. A pod on the host network is in the place of the
+            node, which outlives it.
+
     """
 
     places: tuple[Place, ...]
     lane: Lane = LANES["left"]
     borrowed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Pod → the place of another that it is in: what is on the host network is in the node's own, which outlives it."""
 
     def __getitem__(self, name: str) -> Place:
-        return self.places[self._number(name)]
+        return self.places[self._find_number(name)]
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """Place, or pod in a borrowed one → IP."""
+        """The IP address of each place, and of each pod in a borrowed place, by name."""
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
-    def device(self, there: str) -> str:
-        """The name of the interface that leads straight to a place, in any other."""
-        return f"to{self._number(there)}"
+    def device(self, target: str) -> str:
+        """Return the name that the interface leading directly to a place has, in any other place."""
+        return f"to{self._find_number(target)}"
 
     def add(self, name: str, links: Sequence[tuple[str, str]]) -> Place:
-        """One more place, joined by `links` to places that are there. Raises CalledProcessError, OSError."""
-        place = _place(name, len(self.places), self.lane)
+        """Add a place, joined by links to existing places.
+
+        Args:
+            name: The name of the new place.
+            links: Pairs of place names.
+
+        Raises:
+            CalledProcessError: `ip` fails.
+            OSError: A sysctl cannot be written, or `ip` not be started.
+
+        """
+        place = _make_place(name, len(self.places), self.lane)
         self.places = (*self.places, place)
         self.make([place], links)
         return place
 
-    def borrow(self, name: str, of: str) -> None:
-        """A pod that is in the place of another, now gone."""
-        self.borrowed = {**self.borrowed, name: self[of].name}
+    def borrow(self, name: str, predecessor: str) -> None:
+        """Put a pod into the place of another that is gone."""
+        self.borrowed = {**self.borrowed, name: self[predecessor].name}
 
     def drop(self, name: str) -> None:
-        """A place that nothing lives in any more. Raises CalledProcessError."""
-        batch([], [f"link del {self._node_device(name)}", f"netns del {self[name].namespace}"])
+        """Remove the namespace of a place that no process uses any more.
+
+        Raises:
+            CalledProcessError: `ip` fails.
+
+        """
+        batch([], [f"link del {self._name_node_device(name)}", f"netns del {self[name].namespace}"])
 
     def remove(self) -> None:
-        """The node's ends go first: a namespace's own links would outlive this call by the time its cleaning takes."""
-        there = [place for place in self.places if place.path.exists()]
-        links = [f"link del {self._node_device(place.name)}" for place in there]
-        # goes on after an error, so that what a failed bring-up made goes too
-        batch(["-force"], [*links, *(f"netns del {place.namespace}" for place in there)])
+        """Remove all namespaces.
 
-    def _number(self, name: str) -> int:
+        The node's ends go first: otherwise a namespace's links would exist for as long after this call as its
+        cleaning takes.
+        """
+        existing = [place for place in self.places if place.path.exists()]
+        links = [f"link del {self._name_node_device(place.name)}" for place in existing]
+        # -force continues after an error, so that the remains of a failed bring-up go too
+        batch(["-force"], [*links, *(f"netns del {place.namespace}" for place in existing)])
+
+    def _find_number(self, name: str) -> int:
         return [place.name for place in self.places].index(self.borrowed.get(name, name))
 
-    def _node_device(self, name: str) -> str:
-        return f"{self.lane.device}{self._number(name)}"
+    def _name_node_device(self, name: str) -> str:
+        return f"{self.lane.device}{self._find_number(name)}"
 
     def make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
-        """These of the places, joined to the node and by `links`. Raises CalledProcessError, OSError."""
+        """Make the namespaces of new places and join them to the node and by links.
+
+        Args:
+            new: Those of the places to make.
+            links: Pairs of place names.
+
+        Raises:
+            CalledProcessError: `ip` fails.
+            OSError: A sysctl cannot be written, or `ip` not be started.
+
+        """
         root, node = list[str](), [f"address replace {NODE_ADDRESS}/32 dev lo"]
         within: dict[str, list[str]] = {}
         for place in new:
-            device = self._node_device(place.name)
+            device = self._name_node_device(place.name)
             root.append(f"netns add {place.namespace}")
             root.append(f"link add {device} type veth peer name node netns {place.namespace}")
             node += [f"link set {device} up", f"route add {place.address}/32 dev {device} src {NODE_ADDRESS}"]
-            own = ["link set lo up", f"address add {place.address}/32 dev lo", "link set node up"]
-            within[place.namespace] = [*own, f"route add {NODE_ADDRESS}/32 dev node src {place.address}"]
+            setup = ["link set lo up", f"address add {place.address}/32 dev lo", "link set node up"]
+            within[place.namespace] = [*setup, f"route add {NODE_ADDRESS}/32 dev node src {place.address}"]
         for left, right in links:
-            here, there = self.device(right), self.device(left)
-            ends = f"{here} netns {self[left].namespace} type veth peer name {there} netns {self[right].namespace}"
+            near, far = self.device(right), self.device(left)
+            ends = f"{near} netns {self[left].namespace} type veth peer name {far} netns {self[right].namespace}"
             root.append(f"link add {ends}")
-            for place, other, device in ((self[left], self[right], here), (self[right], self[left], there)):
-                route = f"route add {other.address}/32 dev {device} src {place.address}"
+            for place, peer, device in ((self[left], self[right], near), (self[right], self[left], far)):
+                route = f"route add {peer.address}/32 dev {device} src {place.address}"
                 within.setdefault(place.namespace, []).extend([f"link set {device} up", route])
         batch([], root + node)
         for name, lines in within.items():
@@ -171,8 +228,19 @@ class Network:
 
 
 def build(names: Sequence[str], links: Sequence[tuple[str, str]], lane: Lane = LANES["left"]) -> Network:
-    """Namespaces of these names (the client's added), joined to the node and by `links`. Raises CalledProcessError."""
-    net = Network(tuple(_place(name, index, lane) for index, name in enumerate([CLIENT, *names])), lane)
+    """Make namespaces of these names and one for the client, joined to the node and by links.
+
+    Args:
+        names: The names of the places.
+        links: Pairs of place names.
+        lane: The names and addresses of the system's side.
+
+    Raises:
+        CalledProcessError: `ip` fails; what was made is removed again.
+        OSError: A sysctl cannot be written, or `ip` not be started.
+
+    """
+    net = Network(tuple(_make_place(name, index, lane) for index, name in enumerate([CLIENT, *names])), lane)
     try:
         net.make(net.places, links)
     except BaseException:
@@ -182,49 +250,68 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]], lane: Lane = L
     return net
 
 
-def _place(name: str, index: int, lane: Lane) -> Place:
+def _make_place(name: str, index: int, lane: Lane) -> Place:
     return Place(name, f"{lane.addresses}.{(index + 2) >> 8}.{(index + 2) & 255}", lane.prefix)
 
 
 def write_sysctls(place: Place, settings: Mapping[str, str]) -> None:
-    """Write /proc/sys entries as seen from a place. Raises OSError, its filename the entry's."""
+    """Write entries of /proc/sys as a place sees them.
+
+    Args:
+        place: The place.
+        settings: Name, such as net.core.somaxconn → value.
+
+    Raises:
+        OSError: An entry cannot be written; the error's filename is the entry's.
+
+    """
     for name, value in settings.items():
         file = Path("/proc/sys", name.replace(".", "/"))
         call_in(place, lambda file=file, value=value: file.write_text(value))
 
 
 def sink(port: int) -> socket.socket:
-    """Takes what is sent to the node as UDP, which nobody reads: what does not fit is dropped by the kernel. Raises OSError."""
-    taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # two systems of a pair share it
-    taken.bind((NODE_ADDRESS, port))
-    return taken
+    """Open a UDP socket on the node that nobody reads: the kernel drops what does not fit its buffer.
+
+    Raises:
+        OSError: The socket cannot be opened.
+
+    """
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the two systems of a pair share the port
+    receiver.bind((NODE_ADDRESS, port))
+    return receiver
 
 
 def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """A TCP connection from a place. Raises OSError."""
+    """Open a TCP connection from a place.
+
+    Raises:
+        OSError: The connection cannot be opened.
+
+    """
     return call_in(place, lambda: socket.create_connection(address, timeout_s))
 
 
 def call_in(place: Place, action: Callable[[], T]) -> T:
-    """Call `action` in a thread that lives in the place; a socket made there stays there."""
-    came = Future[T]()
+    """Call a function in a thread that lives in a place; a socket that it makes stays in that place."""
+    result = Future[T]()
 
     def run() -> None:
         try:
             set_namespace(place.path)
-            came.set_result(action())
+            result.set_result(action())
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            came.set_exception(error)
+            result.set_exception(error)
 
-    # A daemon: an interrupt ends the caller's wait, and the lab must not wait on for a connect that hangs.
+    # A daemon: an interrupt ends the caller's wait, and the lab must not wait longer for a connect that hangs.
     threading.Thread(target=run, name=f"in-{place.name}", daemon=True).start()
-    return came.result()
+    return result.result()
 
 
 @contextlib.contextmanager
 def complaining() -> Iterator[None]:
-    """A program that failed and what the kernel refused, as a MeasuringError."""
+    """Turn the failure of a program, and what the kernel refuses, into a MeasuringError."""
     remedy = "`just doctor` checks what it needs"
     try:
         yield
@@ -236,50 +323,78 @@ def complaining() -> Iterator[None]:
 
 
 def batch(options: Sequence[str], lines: Sequence[str]) -> None:
-    """`ip` commands, one a line. Raises CalledProcessError."""
+    """Run commands of `ip`, one per line.
+
+    Raises:
+        CalledProcessError: A command fails.
+
+    """
     argv, text = ["ip", *options, "-batch", "-"], "\n".join(lines) + "\n"
     subprocess.run(argv, input=text, text=True, check=True, capture_output=True)
 
 
 def resolving(addresses: Mapping[str, str], folder: Path, hosts_file: Path = HOSTS) -> tuple[str, ...]:
-    """The command that runs what follows where each host has its address, beside what is known anyway. MeasuringError.
+    """Return the beginning of a command line that runs a command for which each host name has its address.
 
-    A mount namespace of its own covers the file: another system's hosts may have the same names.
+    The names of the machine's hosts file stay. A private mount namespace covers the file, because the hosts of
+    another system may have the same names.
+
+    Args:
+        addresses: Host → address.
+        folder: The folder for the new file.
+        hosts_file: The file to cover.
+
+    Raises:
+        MeasuringError: The file cannot be read.
+
     """
     try:
-        known = hosts_file.read_text()
+        machine_hosts = hosts_file.read_text()
     except OSError as error:
         raise MeasuringError(str(hosts_file), f"cannot be read: {error.strerror}", "the lab covers it") from None
-    own = folder / "hosts"
+    cover_file = folder / "hosts"
     folder.mkdir(parents=True, exist_ok=True)
-    own.write_text(known + "".join(f"{address} {name}\n" for name, address in addresses.items()))
-    own.chmod(0o644)
-    cover = 'mount --bind "$0" "$1" && shift && exec "$@"'
-    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", cover, str(own), str(hosts_file))
+    cover_file.write_text(machine_hosts + "".join(f"{address} {name}\n" for name, address in addresses.items()))
+    cover_file.chmod(0o644)
+    script = 'mount --bind "$0" "$1" && shift && exec "$@"'
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, str(cover_file), str(hosts_file))
 
 
 def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
-    """Shape every end to a rate (Mbit/s), or not at all. MeasuringError when it did not take."""
-    wanted = (mbit or 0.0) * 125_000
+    """Shape both ends of every link to a rate.
+
+    Args:
+        links: The ends of each link.
+        mbit: The rate in Mbit/s. None removes the shaping.
+
+    Raises:
+        MeasuringError: tc fails, or shows another rate afterwards.
+
+    """
+    rate_bytes = (mbit or 0.0) * 125_000
     for place, device in chain.from_iterable(links):
-        if not wanted and not _rate(place, device):
+        if not rate_bytes and not _read_rate(place, device):
             continue
-        where = f"client link: {place.name}/{device}"
-        words = ["replace", "dev", device, *_bucket(wanted)] if wanted else ["del", "dev", device, "root"]
-        done = _tc(place, "qdisc", *words)
+        link_place = f"client link: {place.name}/{device}"
+        setup = ["replace", "dev", device, *_make_bucket(rate_bytes)] if rate_bytes else ["del", "dev", device, "root"]
+        done = _run_tc(place, "qdisc", *setup)
         if done.returncode:
-            raise MeasuringError(where, f"tc: {done.stderr.strip()}", "`just doctor` tries tc tbf")
-        found = _rate(place, device)
-        if not math.isclose(found, wanted, rel_tol=_NEAR):
-            fault = f"asked for {wanted:.0f} bytes/s, tc shows {found or 'none'}"
-            raise MeasuringError(where, fault, "see `tc -s qdisc`; iproute2 5.0 or newer is needed")
+            raise MeasuringError(link_place, f"tc: {done.stderr.strip()}", "`just doctor` tries tc tbf")
+        actual = _read_rate(place, device)
+        if not math.isclose(actual, rate_bytes, rel_tol=_NEAR):
+            fault = f"asked for {rate_bytes:.0f} bytes/s, tc shows {actual or 'none'}"
+            raise MeasuringError(link_place, fault, "see `tc -s qdisc`; iproute2 5.0 or newer is needed")
 
 
 def link_counters(links: Sequence[tuple[End, End]]) -> Mapping[str, int]:
-    """`client/rx_bytes`, `client/tx_bytes` of all pairs, cumulative: frames as the client's interfaces count them.
+    """Return `client/rx_bytes` and `client/tx_bytes` of all links, cumulative, as the client's interfaces count.
 
-    Ethernet frames without preamble, gap and checksum; a send that is not cut on the way (GSO) has one frame's headers: at most 5 % less than on a
-    wire.
+    They are bytes of Ethernet frames without preamble, gap and checksum. A send that is not cut on the way (GSO)
+    has one frame's headers, so the count is at most 5 % less than on a wire.
+
+    Args:
+        links: The ends of each link, the client's end first.
+
     """
     received = sent = 0
     for (client, device), _ in links:
@@ -289,8 +404,9 @@ def link_counters(links: Sequence[tuple[End, End]]) -> Mapping[str, int]:
     return {"client/rx_bytes": received, "client/tx_bytes": sent}
 
 
-def _bucket(rate_bytes: float) -> list[str]:
-    try:  # the packet scheduler's clock: 1/HZ, or a nanosecond where the kernel has fine timers (psched's 4th number)
+def _make_bucket(rate_bytes: float) -> list[str]:
+    """Return tc's options for a token bucket of a rate in bytes/s."""
+    try:  # the packet scheduler's clock: 1/HZ, or a nanosecond if the kernel has fine timers (psched's 4th number)
         tick_s = 1 / int(Path("/proc/net/psched").read_text().split()[3], 16)
     except (OSError, IndexError, ValueError, ZeroDivisionError):
         tick_s = 0.01
@@ -299,19 +415,23 @@ def _bucket(rate_bytes: float) -> list[str]:
     return ["root", "tbf", "rate", f"{rate_bytes * 8:.0f}bit", "burst", f"{burst}b", "limit", f"{burst + queue}b"]
 
 
-def _rate(place: Place, device: str) -> float:
-    """Of an interface's token bucket in bytes/s, 0 without one. MeasuringError if tc says neither."""
-    done = _tc(place, "-j", "qdisc", "show", "dev", device)
+def _read_rate(place: Place, device: str) -> float:
+    """Return the rate of an interface's token bucket in bytes/s, 0 without one.
+
+    Raises MeasuringError if the output of tc cannot be read.
+    """
+    done = _run_tc(place, "-j", "qdisc", "show", "dev", device)
     try:
-        found = (float(item["options"]["rate"]) for item in json.loads(done.stdout) if item["kind"] == "tbf")
-        return next(found, 0.0)
+        rates = (float(item["options"]["rate"]) for item in json.loads(done.stdout) if item["kind"] == "tbf")
+        return next(rates, 0.0)
     except (ValueError, LookupError, TypeError):
         fault = f"tc cannot be read: {(done.stderr or done.stdout).strip() or 'it printed nothing'}"
         raise MeasuringError(f"client link: {place.name}/{device}", fault, "iproute2 5.0 or newer") from None
 
 
-def _tc(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_tc(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tc for a place; a tc that cannot be started is an exit status of 127."""
     try:
-        return subprocess.run(["tc", "-n", place.namespace, *words], capture_output=True, text=True, check=False)
+        return subprocess.run(["tc", "-n", place.namespace, *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
         return subprocess.CompletedProcess(["tc"], 127, "", f"{error.filename}: {error.strerror}")

@@ -134,7 +134,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
 
     target = ClusterTarget("test", unconnected, "a test's")
     parts: Any = held
-    place = module._Place(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
+    place = module._Session(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
     monkeypatch.setattr(module.rollout, "wait", lambda *_: None)
     monkeypatch.setattr(module, "ClusterSystem", lambda *_: held)
@@ -167,7 +167,7 @@ def test_the_other_side_comes_up_meanwhile_and_where_this_one_is(monkeypatch: py
     for nodes, log in ((1, ["applied", other, gone]), (2, ["applied", gone, other])):
         held = Held()
         target = taken(held, monkeypatch)
-        target._place.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
+        target._session.nodes[:] = [node("4")] * nodes  # pyright: ignore[reportPrivateUsage]
         with target.up(load_variant("direct"), meanwhile=lambda held=held: held.log.append("the other side")):
             assert held.log == log
 
@@ -305,7 +305,7 @@ def coming_up(
 
     monkeypatch.setattr(cluster_system, "each_pod", lambda *_: list(pods))
     made, at = system(Held(), inside, monkeypatch), Endpoint("http://10.96.0.7:80", "h", ("h",))
-    for name, value in {"entry": at, "_entry": at, "processes": [], "log_tail": ""}.items():
+    for name, value in {"entry": at, "_build_endpoint": at, "processes": [], "log_tail": ""}.items():
         monkeypatch.setattr(made, name, lambda *_, value=value: value)
     monkeypatch.setattr(made, "_fault", answers)
     return made, inside

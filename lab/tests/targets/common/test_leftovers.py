@@ -105,7 +105,7 @@ def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
     try:
         during = look()
         assert during.queued - before.queued >= 3 and during.connections - before.connections >= 3
-        assert sorted(listening()).count(3) == sorted(parse_listeners(leftovers._rows())).count(3)  # pyright: ignore[reportPrivateUsage]
+        assert sorted(listening()).count(3) == sorted(parse_listeners(leftovers._read_rows())).count(3)  # pyright: ignore[reportPrivateUsage]
     finally:
         for client in clients:
             client.close()

@@ -24,7 +24,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "user/scope").mkdir(parents=True)
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids")
     own = Place(2, str(tmp_path), str(tmp_path / "user/scope"))
-    monkeypatch.setattr(cgroups, "_places", lambda: dict.fromkeys(CONTROLLERS, own))
+    monkeypatch.setattr(cgroups, "_find_places", lambda: dict.fromkeys(CONTROLLERS, own))
     return tmp_path
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_quantity_or_the_kernel_keeps_otherwise_is_not_applied(
     for asked in ("a lot", "0"):
         (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": asked}).unapplied
         assert "expected a quantity" in said and not list(tree.rglob("lab-*"))
-    monkeypatch.setattr(cgroups, "_limit", lambda *_: None)
+    monkeypatch.setattr(cgroups, "_read_limit", lambda *_: None)
     (said,) = Groups().make("backend", "b", "Deployment/backend", {"cpu": "200m"}).unapplied
     assert "the kernel keeps unlimited" in said
 
@@ -101,7 +101,7 @@ def test_a_group_that_was_not_delegated_or_has_strangers_is_left_alone(
     cgroups.delegate()
     assert sorted(path.name for path in scope.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
     scope, stranger = tree / "user/scope", 1
-    monkeypatch.setattr(cgroups, "_delegated", lambda _: True)
+    monkeypatch.setattr(cgroups, "_is_delegated", lambda _: True)
     (scope / "cgroup.controllers").write_text("cpu memory")
     monkeypatch.setattr(cgroups.psutil.Process, "parents", lambda _: [])
     (scope / "cgroup.procs").write_text(f"{sleeper}\n{stranger}\n")
@@ -122,7 +122,7 @@ def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.
     )
     (folder,) = removed
     assert folder.parent == tree and (folder / "cpu.max").read_text() == "10000 100000"
-    monkeypatch.setattr(cgroups, "_kept_out", lambda _: "")
+    monkeypatch.setattr(cgroups, "_try_to_join", lambda _: "")
     shutil.rmtree(folder)
     assert cgroups.unheld({"cpu": "2"}, squeezed=True) == ""
     (tree / "cgroup.subtree_control").write_text("cpu")
@@ -148,7 +148,7 @@ def layout(request: pytest.FixtureRequest, tree: Path, monkeypatch: pytest.Monke
         own = {name: Place(1, str(tree / name), str(tree / name / "user/scope")) for name in CONTROLLERS}
         for place in own.values():
             Path(place.folder).mkdir(parents=True)
-        monkeypatch.setattr(cgroups, "_places", lambda: own)
+        monkeypatch.setattr(cgroups, "_find_places", lambda: own)
     return request.param
 
 

@@ -29,7 +29,7 @@ class Narrow:
 
 @pytest.mark.parametrize("missing", rights.EVERY_RUN)
 def test_a_right_that_every_run_needs_is_named_at_first(missing: rights.Right, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_api", lambda _: Narrow(missing))
+    monkeypatch.setattr(remote, "_connect", lambda _: Narrow(missing))
     said = f"context mine: you may not {missing[0]} {missing[2]}\n.*README.md names them"
     with pytest.raises(UsageError, match=said):
         remote.up("mine", Console(stderr=True))
