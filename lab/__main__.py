@@ -19,7 +19,7 @@ from lab.commands.verbs import new_spelling, parser, refuse_empty
 from lab.model.names import INSIDE
 
 
-class Talk(Console):
+class StderrConsole(Console):
     """The console of stderr. When its reader has gone (`2>&1 | head`) it falls silent, and the measuring continues."""
 
     def on_broken_pipe(self) -> None:
@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if INSIDE in os.environ:
         from lab.targets.local.sandbox import namespaces
 
-        namespaces.arrive()
+        namespaces.report_arrival()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    talk = Talk(stderr=True)
+    talk = StderrConsole(stderr=True)
 
     def verb() -> int:
         if sys.stdout is None:  # `>&-`: the next file that is opened would receive the answer
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "lab.targets" in sys.modules:
             from lab import targets
 
-            targets.close()
+            targets.close_targets()
         return 0
 
     def flush() -> int:

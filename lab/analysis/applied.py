@@ -19,9 +19,9 @@ import polars as pl
 from lab.base.errors import LabError, UsageError
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.records.renamed import Names
+from lab.records.renamed import RenamedNames
 from lab.records.store import RunStore
-from lab.records.tables import FrameError
+from lab.records.tables import DamagedError
 from lab.systems import stand_ins
 
 RESTORE = "restore it from a copy"
@@ -37,7 +37,7 @@ class AsApplied(RunStore):
     those of a thousand routes take seconds to read, and nobody changes them meanwhile.
     """
 
-    def __init__(self, folder: Path, record: RunRecord, names: Names | None = None) -> None:
+    def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
         super().__init__(folder, record, names)
         self._applied: dict[str, list[dict[str, Any]]] = {}
         self._logs: dict[str, pl.DataFrame] = {}
@@ -48,7 +48,7 @@ class AsApplied(RunStore):
         for sample in (sample for sample in samples if sample.raw_sha256):
             try:
                 same = self.raw_held(sample)
-            except (OSError, FrameError) as error:
+            except (OSError, DamagedError) as error:
                 raise UsageError(self.raw_place(sample), f"cannot be read: {error}", RESTORE) from None
             if not same:
                 raise UsageError(self.raw_place(sample), "not what sample.json has the digest of", RESTORE)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from lab.records.calibration import TOLD, CalibrationRecord, Known, Measured
+from lab.records.calibration import PERCENTILES, CalibrationRecord, Known, Measured
 
 BIASED = ("floor", "fixed", "bimodal")
 """The scenarios in which the true latency of every request is known.
@@ -21,7 +21,7 @@ BIASED = ("floor", "fixed", "bimodal")
 """
 AT_RATE = "fixed"
 """The scenario that gives the CPU per request at a moderate rate."""
-VISIBLE = 0.5
+LEAST_VISIBLE = 0.5
 """The least part of the true share of waiting requests that must be reported for a pause to count as visible."""
 EXAGGERATED = 1.5
 """The part of the true share of waiting requests above which a reported pause counts as exaggerated."""
@@ -51,7 +51,7 @@ class Bias:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class PauseResult:
     """The effect of the server's pause on what a generator reports.
 
     Attributes:
@@ -85,7 +85,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GeneratorResult:
     """The results of one generator.
 
     Attributes:
@@ -103,7 +103,7 @@ class Row:
 
     known: Known
     bias: Mapping[str, Mapping[str, Bias]]
-    pause: Pause | None
+    pause: PauseResult | None
     ceiling: Ceiling | None
     cpu_per_request_s: Spread | None
     measurements: int
@@ -112,7 +112,7 @@ class Row:
     advice: str
 
 
-def rows_of(record: CalibrationRecord) -> list[Row]:
+def summarise_generators(record: CalibrationRecord) -> list[GeneratorResult]:
     """Return the results of each generator of a calibration, in the record's order."""
     return [
         _summarise_generator(
@@ -122,19 +122,19 @@ def rows_of(record: CalibrationRecord) -> list[Row]:
     ]
 
 
-def _summarise_generator(generator: Known, measurements: Sequence[Measured]) -> Row:
+def _summarise_generator(generator: Known, measurements: Sequence[Measured]) -> GeneratorResult:
     def select(scenario: str) -> list[Measured]:
         return [
             measurement for measurement in measurements if measurement.scenario == scenario and measurement.reported
         ]
 
     pause = _judge_pause(select("pause"))
-    return Row(
+    return GeneratorResult(
         known=generator,
         bias={name: _compute_biases(reported) for name in BIASED if (reported := select(name))},
         pause=pause,
         ceiling=_summarise_ceiling(select("ceiling")),
-        cpu_per_request_s=spread(_list_costs_s(select(AT_RATE))),
+        cpu_per_request_s=compute_spread(_list_costs_s(select(AT_RATE))),
         measurements=len(measurements),
         noisy=Counter(measurement.scenario for measurement in measurements if measurement.noise),
         failures={measurement.scenario: measurement.failure for measurement in measurements if measurement.failure},
@@ -142,14 +142,14 @@ def _summarise_generator(generator: Known, measurements: Sequence[Measured]) -> 
     )
 
 
-def spread(values: Iterable[float | None]) -> Spread | None:
+def compute_spread(values: Iterable[float | None]) -> Spread | None:
     """Return the median and the range of the values that are not None; None if there are none."""
     numbers = [value for value in values if value is not None]
     return Spread(median=median(numbers), low=min(numbers), high=max(numbers), count=len(numbers)) if numbers else None
 
 
 def _require_spread(values: Iterable[float]) -> Spread:
-    result = spread(values)
+    result = compute_spread(values)
     assert result is not None  # called only where there are measurements
     return result
 
@@ -157,7 +157,7 @@ def _require_spread(values: Iterable[float]) -> Spread:
 def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
     """Return percentile → bias; each difference is taken within one measurement, against its own truth."""
     biases: dict[str, Bias] = {}
-    for name in TOLD:
+    for name in PERCENTILES:
         pairs = [
             (measurement.reported.latency.quantiles_s[name], measurement.truth.service.quantiles_s[name])
             for measurement in measurements
@@ -165,15 +165,15 @@ def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
         ]
         complete = [(reported, true) for reported, true in pairs if reported is not None and true is not None]
         biases[name] = Bias(
-            true_s=spread(true for _, true in pairs),
-            reported_s=spread(reported for reported, _ in pairs),
-            bias_s=spread(reported - true for reported, true in complete),
-            bias_share=spread((reported - true) / true for reported, true in complete if true > 0),
+            true_s=compute_spread(true for _, true in pairs),
+            reported_s=compute_spread(reported for reported, _ in pairs),
+            bias_s=compute_spread(reported - true for reported, true in complete),
+            bias_share=compute_spread((reported - true) / true for reported, true in complete if true > 0),
         )
     return biases
 
 
-def _judge_pause(measurements: Sequence[Measured]) -> Pause | None:
+def _judge_pause(measurements: Sequence[Measured]) -> PauseResult | None:
     pairs = [
         (measurement.reported, measurement.truth.share_over)
         for measurement in measurements
@@ -182,20 +182,22 @@ def _judge_pause(measurements: Sequence[Measured]) -> Pause | None:
     if not pairs:
         return None
     ratio = median(reported.latency.share_over / true for reported, true in pairs)
-    return Pause(
+    return PauseResult(
         reported_share=_require_spread(reported.latency.share_over for reported, _ in pairs),
         true_share=_require_spread(true for _, true in pairs),
         dropped=_require_spread(reported.dropped for reported, _ in pairs),
-        sight="hidden" if ratio < VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
+        sight="hidden" if ratio < LEAST_VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
     )
 
 
 def _summarise_ceiling(measurements: Sequence[Measured]) -> Ceiling | None:
     costs_s, achieved = (
         _list_costs_s(measurements),
-        spread(measurement.reported.achieved_rps for measurement in measurements if measurement.reported),
+        compute_spread(measurement.reported.achieved_rps for measurement in measurements if measurement.reported),
     )
-    return achieved and Ceiling(achieved, spread(1 / cpu_s for cpu_s in costs_s if cpu_s > 0), spread(costs_s))
+    return achieved and Ceiling(
+        achieved, compute_spread(1 / cpu_s for cpu_s in costs_s if cpu_s > 0), compute_spread(costs_s)
+    )
 
 
 def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
@@ -208,7 +210,7 @@ def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
     return [cpu_s / requests for cpu_s, requests in pairs if cpu_s is not None]
 
 
-def _advise(generator: Known, pause: Pause | None) -> str:
+def _advise(generator: Known, pause: PauseResult | None) -> str:
     """Return what to use a generator for, judged by what it showed of the pause; empty where that was not measured."""
     if not generator.installed:
         return f"not installed: {generator.remedy}"

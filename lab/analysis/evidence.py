@@ -19,21 +19,21 @@ from typing import Any
 import polars as pl
 
 from lab.analysis import pidstat, rerun, timelines
-from lab.analysis.aggregate.cells import counted_alone, unsteady_arms
+from lab.analysis.aggregate.cells import find_unsteady_arms, select_counted_solo_samples
 from lab.analysis.applied import AsApplied
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.thirds import seconds_in
+from lab.analysis.judge.thirds import make_totals_reader
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError, NotMeasurableError
 from lab.base.files import reference_folder
 from lab.disturbances import _asked as asked
 from lab.model.metrics import METRICS
 from lab.model.run import NotMeasured, RunRecord
-from lab.model.samples import Sample, cell, planned_cells
-from lab.model.sweeps import Point, control_of
+from lab.model.samples import Sample, key_of_measurement, planned_cells
+from lab.model.sweeps import LoadPoint, find_control
 from lab.model.variants import hosts
-from lab.model.variants.variants import of_the_node
+from lab.model.variants.variants import sets_node
 from lab.records import outcomes, propagation
 from lab.records.references import boot_folders
 from lab.records.store import RunStore, run_names
@@ -92,7 +92,7 @@ def _compute_startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
 def _read_reload_interval_s(run: RunStore, sample: Sample) -> float | None:
     """Return the reload interval that the applied manifests set; None if they set none, or there is no router."""
     with suppress(NotMeasurableError):
-        return asked.asked_interval_s(run.manifests(sample.variant))
+        return asked.configured_interval_s(run.manifests(sample.variant))
     return None
 
 
@@ -102,7 +102,7 @@ def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None
     None without failures.
     """
     log = run.requests(sample)
-    log = log.with_columns(right=outcomes.right(sample.point, log))
+    log = log.with_columns(right=outcomes.mark_right_answers(sample.point, log))
     failed = log.filter(~pl.col("right"))["due_s"]
     if failed.is_empty():
         return None
@@ -114,7 +114,7 @@ def _find_busiest_second(run: RunStore, sample: Sample) -> float | None:
 
     None if no second was seen completely.
     """
-    seconds = pidstat.cpu_table(run.usage(sample)).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
+    seconds = pidstat.build_cpu_table(run.usage(sample)).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
     largest = seconds["cpu_percent"].max()
     return largest / 100 if isinstance(largest, float) else None
 
@@ -122,7 +122,7 @@ def _find_busiest_second(run: RunStore, sample: Sample) -> float | None:
 LOGS: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
     "busiest_second": _find_busiest_second,
     "answered_while_failing": _share_answered_while_failing,
-    "routes": lambda run, sample: float(len(hosts.routed(run.manifests(sample.variant)))),
+    "routes": lambda run, sample: float(len(hosts.find_hosts(run.manifests(sample.variant)))),
     "least_reload_spacing_s": _measure_least_spacing_s,
     "startup_allowance_s": _compute_startup_allowance_s,
     "reload_interval_s": _read_reload_interval_s,
@@ -166,7 +166,7 @@ class Damaged:
         return self.record.sweep in sweeps and arms.issuperset(variants) and target in (None, self.record.target)
 
 
-def damage(name: str, error: LabError, record: RunRecord | None = None) -> Damaged:
+def describe_damage(name: str, error: LabError, record: RunRecord | None = None) -> Damaged:
     """Return a damaged run of data/reference: which file, what is wrong with it, and what to do."""
     remedy = f"restore data/reference/{name} from a copy (git restore brings a committed one back), or measure it again"
     return Damaged(name, f"{error.place}: {error.fault}; {remedy}", record)
@@ -188,7 +188,9 @@ class Log:
     @property
     def bins(self) -> pl.DataFrame:
         """The requests in bins; exactly those have failed that the sample's table counts as failed."""
-        return timelines.bins(self.requests, self.zero_s, right=outcomes.right(self.sample.point, self.requests))
+        return timelines.bins(
+            self.requests, self.zero_s, right=outcomes.mark_right_answers(self.sample.point, self.requests)
+        )
 
     @property
     def marks(self) -> pl.DataFrame:
@@ -198,7 +200,7 @@ class Log:
     @property
     def delays(self) -> pl.DataFrame:
         """The columns t_s, delay_s of every change that answers can show."""
-        return propagation.delays(self.requests, self.events).with_columns(t_s=pl.col("at_s") - self.zero_s)
+        return propagation.list_delays(self.requests, self.events).with_columns(t_s=pl.col("at_s") - self.zero_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +229,12 @@ class Evidence:
         """Return `summarise_run` of its steady loads, or of the disrupted ones, computed once; LabError as there."""
         if disturbed not in self._summaries:
             self._summaries[disturbed] = summarise_run(
-                self.run.record, self.samples, self.run.histogram, disturbed, seconds_in(self.run)
+                self.run.record, self.samples, self.run.histogram, disturbed, make_totals_reader(self.run)
             )
         return self._summaries[disturbed]
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[LoadPoint, ...]:
         """The load points of the run."""
         return self.run.record.points
 
@@ -266,7 +268,7 @@ class Evidence:
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
         """Return block → the sample that counts; for a disruption only if the block's control run is valid, too."""
-        controls = (control_of(self.points, candidate) for candidate in self.points if candidate.name == point)
+        controls = (find_control(self.points, candidate) for candidate in self.points if candidate.name == point)
         control = next(controls, None)
         return {
             block: sample
@@ -285,14 +287,14 @@ class Evidence:
         lost = sorted(planned - self.blocks(arm, point).keys())
         reasons: dict[str, None] = {}
         for block in lost:
-            tried = [sample for sample in self.samples if cell(sample)[:4] == (block, arm, point, "")]
+            tried = [sample for sample in self.samples if key_of_measurement(sample)[:4] == (block, arm, point, "")]
             recorded = [str(sample.reason) for sample in tried if sample.reason is not None]
             reasons |= dict.fromkeys(recorded or ["no valid control run" if tried else "not measured"])
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
 
     def unsteady(self, arm: str, point: str) -> str:
         """Describe how an arm's samples at a point are not steady, so that none counts; empty if they are steady."""
-        change = unsteady_arms(self.samples).get((arm, point))
+        change = find_unsteady_arms(self.samples).get((arm, point))
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
@@ -349,7 +351,7 @@ class Evidence:
         invalid = sum(not sample.valid for sample in self.samples)
         gaps = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
         planned = planned_cells(record.plan().slots)
-        missing = len(planned - set(map(cell, self.samples)))
+        missing = len(planned - set(map(key_of_measurement, self.samples)))
         gaps += f", {missing} of {len(planned)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         title = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
@@ -370,7 +372,7 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
     return usage.with_columns(pl.col("t_s") - (sample.load_after_s or 0.0))
 
 
-def references() -> tuple[list[Evidence], list[Damaged]]:
+def load_references() -> tuple[list[Evidence], list[Damaged]]:
     """Return (the runs of data/reference, local ones first, then the newest; those that cannot be read)."""
     folders = [_load_evidence(reference_folder() / name) for name in run_names(reference_folder())]
     runs = [run for run in folders if isinstance(run, Evidence)]
@@ -402,11 +404,11 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
         run = AsApplied.open(str(folder))
         samples = tuple(run.samples())
     except LabError as error:
-        return damage(name, error, run.record if run else None)
-    return Evidence(name, run, samples, counted_alone(samples))
+        return describe_damage(name, error, run.record if run else None)
+    return Evidence(name, run, samples, select_counted_solo_samples(samples))
 
 
-def matching(
+def select_runs(
     runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
 ) -> list[Evidence]:
     """Return the runs that measured `variant` (None: any) under one of `sweeps` on `target` (None: any), in order."""
@@ -441,7 +443,7 @@ class Shelf:
     def of(
         self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
-        """Return the first run that measured what is asked for, in the order of the sweeps and of `references`.
+        """Return the first run that measured what is asked for, in the order of the sweeps and of `load_references`.
 
         A run with enough blocks for intervals comes before one that has only a shape, unless `shape` is set.
 
@@ -454,25 +456,25 @@ class Shelf:
         """
         variants = [variant] if isinstance(variant, str) else list(variant or ())
         hurt = "".join(f"; {run.said}" for run in self.damaged if run.of(sweeps, variants, target) is not False)
-        candidates = (run for sweep in sweeps for run in matching(self.runs, [sweep], target=target))
+        candidates = (run for sweep in sweeps for run in select_runs(self.runs, [sweep], target=target))
         matches = [run for run in candidates if all(map(run.arms, variants))]
         if matches:
             taken = matches[0] if shape else max(matches, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
-            alike = matching(self.runs, [taken.run.record.sweep], target=taken.run.record.target)
+            alike = select_runs(self.runs, [taken.run.record.sweep], target=taken.run.record.target)
             unable = tuple(item for run in alike if run is not taken for item in run.run.record.not_measurable)
             return replace(taken, beside=hurt, unable=unable) if hurt or unable else taken
         on_target = f" on {target}" if target else ""
-        node = target is None and any(map(of_the_node, variants))
+        node = target is None and any(map(sets_node, variants))
         command = rerun.bench(" ".join(variants) or "VARIANT", sweeps[0], "kind" if node else target)
         return Missing(f"nothing in data/reference of {' or '.join(sweeps)}{on_target}: {command}{hurt}")
 
 
 def shelf() -> Shelf:
     """Read all of data/reference."""
-    runs, damaged = references()
+    runs, damaged = load_references()
     return Shelf(tuple(runs), tuple(damaged))
 
 
-def listed(*runs: Evidence | Missing) -> str:
+def format_list(*runs: Evidence | Missing) -> str:
     """Return a Markdown list with every run once, in the order given."""
     return "\n".join(dict.fromkeys(f"- {run.said}" for run in runs))

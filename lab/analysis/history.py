@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
-from lab.base.files import reference_folder, replace, writing
+from lab.base.files import reference_folder, replace_file, writing
 from lab.model.metrics import METRICS
 from lab.records.store import RunStore
 
@@ -38,10 +38,10 @@ COLUMNS: tuple[str, ...] = (*OF_RUN, *OF_EFFECT, *BY)
 six blocks; `scheme`: how the two arms were a pair, empty where each was solo; `measured_by`, `computed_by`: commits of
 the lab.
 """
-Row = dict[str, str]
+HistoryRow = dict[str, str]
 
 
-def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[Row]:
+def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[HistoryRow]:
     """Return the rows of a run: every arm's effects at every point, of steady and of disrupted loads.
 
     The A/A twins' effects are among them. An effect that both the pair and the solo samples have is two rows.
@@ -58,10 +58,10 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
     """
     record, samples = run.record, run.samples()
     facts = record.facts.get("boot_id", ""), record.facts["cpu"]
-    origin = record.id, reference, shortened(commit), record.created_at[:16], *facts, record.target, record.sweep
-    by = shortened(record.git_commit or ""), shortened(computed_by)
+    origin = record.id, reference, shorten_commit(commit), record.created_at[:16], *facts, record.target, record.sweep
+    by = shorten_commit(record.git_commit or ""), shorten_commit(computed_by)
     summaries = [summarise_run(record, samples, run.histogram, disturbed) for disturbed in (False, True)]
-    rows: list[Row] = []
+    rows: list[HistoryRow] = []
     for row, effect in (
         (line, line_effect) for summary in summaries for line in summary.rows for line_effect in line.effects
     ):
@@ -81,7 +81,7 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
     return rows
 
 
-def shortened(commit: str) -> str:
+def shorten_commit(commit: str) -> str:
     """Return a commit's name in twelve characters, with `+changes` where the work tree differed."""
     name, plus, changes = commit.partition("+")
     return name[:12] + plus + changes
@@ -92,7 +92,7 @@ def table_path() -> Path:
     return reference_folder() / FILE
 
 
-def add_rows(rows: Sequence[Row]) -> None:
+def add_rows(rows: Sequence[HistoryRow]) -> None:
     """Append the rows of runs that the table does not have, and sort it by the time of the run.
 
     Raises:
@@ -100,7 +100,7 @@ def add_rows(rows: Sequence[Row]) -> None:
         StoreError: The table cannot be written.
 
     """
-    path, have = table_path(), list[Row]()
+    path, have = table_path(), list[HistoryRow]()
     if path.is_file():
         with open(path, newline="", encoding="utf-8") as handle:
             reader = csv.DictReader(handle)
@@ -114,4 +114,4 @@ def add_rows(rows: Sequence[Row]) -> None:
     new = [row for row in rows if row["run"] not in runs]
     writer.writerows(sorted([*have, *new], key=lambda row: (row["created_at"], row["run"])))
     with writing(path, "LAB_REFERENCE"):
-        replace(path, out.getvalue().encode())
+        replace_file(path, out.getvalue().encode())

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1
 
-from lab.analysis.aggregate.cells import Pair
+from lab.analysis.aggregate.cells import CellPair
 from lab.analysis.summary import Summary
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
 
 METRIC = "cpu_per_request"
 PREFIX = "extra-work-"
-UNSURE = 0.05
+ALPHA = 0.05
 """The probability that any of the differences between pair and solo lies outside its interval (Bonferroni)."""
-WHOLE = (0.9, 1.1)
+FULL_SLOPE = (0.9, 1.1)
 """The range of the slope in which pairs count as showing all of a cost."""
 
 
@@ -72,15 +72,15 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if the slope is near enough to 1 (`WHOLE`) to say that pairs show all of a cost."""
-        return self.slope is not None and WHOLE[0] <= self.slope.ratio <= WHOLE[1]
+        """True if the slope is near enough to 1 (`FULL_SLOPE`) to say that pairs show all of a cost."""
+        return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
 
-Measured = tuple[str, int, dict[int, float], dict[int, float]]
+MeasuredCost = tuple[str, int, dict[int, float], dict[int, float]]
 """A tuple of variant, number of lines, and the log-ratios by block as a pair and solo, in blocks that have both."""
 
 
-def lines(record: RunRecord, arm: str) -> int:
+def count_lines(record: RunRecord, arm: str) -> int:
     """Return how many needless lines an arm has; 0 if it has none.
 
     The number is that of the last such knob of its variant, because a later one replaces an earlier one.
@@ -91,33 +91,33 @@ def lines(record: RunRecord, arm: str) -> int:
     return counts[-1] if counts else 0
 
 
-def known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
+def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
     """Return what pairs and solo arms show of each known cost; None where no such variant was measured both ways."""
     measured = sorted(_list_measured(record, summary), key=lambda variant: variant[1])
-    confidence = 1 - UNSURE / max(1, len(measured) - 1)
+    confidence = 1 - ALPHA / max(1, len(measured) - 1)
     costs = tuple(
         KnownCost(
             variant=variant,
             lines=count,
             alone=_estimate(solo),
             pair=_estimate(pair),
-            apart=stats.difference([*pair.values()], [*solo.values()], confidence),
+            apart=stats.estimate_difference([*pair.values()], [*solo.values()], confidence),
         )
         for variant, count, pair, solo in measured
     )
     return KnownCosts(costs, _estimate_slope(measured)) if costs else None
 
 
-def _list_measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
+def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
     """Yield the variants of known work whose baseline has none, at a load that was measured as a pair and solo."""
     for row in summary.rows:
-        count = lines(record, row.arm.name)
-        if not count or row.pair is None or not row.arm.baseline or lines(record, row.arm.baseline):
+        count = count_lines(record, row.arm.name)
+        if not count or row.pair is None or not row.arm.baseline or count_lines(record, row.arm.baseline):
             continue
         for solo_row in summary.rows:
             same_load = solo_row.point.model_copy(update={"alone": ""}).load == row.point.load
             if solo_row.arm == row.arm and solo_row.point.alone and same_load and solo_row.base is not None:
-                pair, solo = (sides.log_ratios(METRIC) for sides in (row.pair, Pair(solo_row.cell, solo_row.base)))
+                pair, solo = (sides.log_ratios(METRIC) for sides in (row.pair, CellPair(solo_row.cell, solo_row.base)))
                 blocks = sorted(pair.keys() & solo.keys())
                 if len(blocks) >= stats.MIN_BLOCKS:
                     pair, solo = ({block: ratios[block] for block in blocks} for ratios in (pair, solo))
@@ -125,10 +125,10 @@ def _list_measured(record: RunRecord, summary: Summary) -> Iterator[Measured]:
 
 
 def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
-    return stats.difference([*logs.values()], [0.0] * len(logs))
+    return stats.estimate_difference([*logs.values()], [0.0] * len(logs))
 
 
-def _estimate_slope(measured: Sequence[Measured]) -> stats.Estimate | None:
+def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
     """Estimate the ratio of a line's cost as a pair to its cost solo, over the blocks that have every variant.
 
     In each block both costs are least-squares slopes through the origin; their common denominator cancels.
@@ -136,4 +136,4 @@ def _estimate_slope(measured: Sequence[Measured]) -> stats.Estimate | None:
     blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))
     pair = [sum(count * expm1(logs[block]) for _, count, logs, _ in measured) for block in blocks]
     solo = [sum(count * expm1(logs[block]) for _, count, _, logs in measured) for block in blocks]
-    return stats.paired(pair, solo) if blocks and min(*pair, *solo) > 0 else None
+    return stats.estimate_ratio(pair, solo) if blocks and min(*pair, *solo) > 0 else None

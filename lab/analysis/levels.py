@@ -10,7 +10,7 @@ from collections.abc import Collection
 from math import hypot, sqrt
 
 from lab.model.pairs import Scheme
-from lab.records.levels import Known, committed
+from lab.records.levels import SystemComponents, read_components
 
 WORTHWHILE = 1.5
 """The ratio of workers' to repeats' standard deviation up to which there is no reason to make other workers."""
@@ -24,7 +24,7 @@ LONG_S = 4.0
 """The approximate seconds of a measurement with which the standard deviation of a start is compared in a note."""
 
 
-def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | None:
+def find_components(target: str, variants: Collection[str], scheme: Scheme) -> SystemComponents | None:
     """Return the committed components of the variant whose workers vary most, among these variants on a target.
 
     None where none is committed for this scheme. Components without repeats are left out: their workers' standard
@@ -38,21 +38,23 @@ def known(target: str, variants: Collection[str], scheme: Scheme) -> Known | Non
     return max(fitting, key=lambda component: component.generation or 0.0, default=None)
 
 
-def _select_committed(target: str, variants: Collection[str]) -> list[Known]:
-    return [component for component in committed() if component.target == target and component.variant in variants]
+def _select_committed(target: str, variants: Collection[str]) -> list[SystemComponents]:
+    return [
+        component for component in read_components() if component.target == target and component.variant in variants
+    ]
 
 
-def counts_singly(component: Known, generations: int, load_s: float) -> bool:
+def counts_singly(component: SystemComponents, generations: int, load_s: float) -> bool:
     """Return whether each of so many generations of a bring-up counts as a value (BOUNDING, SHARE).
 
     `load_s`: the seconds for which each is measured.
     """
-    starts, (_, *lower) = starts_of(component), _list_parts(component, generations, load_s)
+    starts, (_, *lower) = find_starts(component), _list_parts(component, generations, load_s)
     bound = starts.bring_up_at_most if starts.bring_ups >= BOUNDING else None
     return bound is not None and bound**2 < SHARE * sum(variance for variance, _ in lower)
 
 
-def starts_of(component: Known) -> Known:
+def find_starts(component: SystemComponents) -> SystemComponents:
     """Return the same system's components with the most bring-ups, which know best how much these vary."""
     same = [
         candidate
@@ -62,9 +64,9 @@ def starts_of(component: Known) -> Known:
     return max([component, *same], key=lambda candidate: candidate.bring_ups)
 
 
-def _list_parts(component: Known, generations: int, load_s: float) -> list[tuple[float, int]]:
+def _list_parts(component: SystemComponents, generations: int, load_s: float) -> list[tuple[float, int]]:
     """Return (variance, its degrees of freedom) of bring-up, generation and repeat in one system's block."""
-    starts = starts_of(component)
+    starts = find_starts(component)
     return [
         ((starts.bring_up or 0.0) ** 2, starts.bring_ups - 1),
         ((component.generation or 0.0) ** 2 / generations, component.bring_ups * (component.generations - 1)),
@@ -72,7 +74,7 @@ def _list_parts(component: Known, generations: int, load_s: float) -> list[tuple
     ]
 
 
-def repeat_sd(component: Known, load_s: float) -> float:
+def repeat_sd(component: SystemComponents, load_s: float) -> float:
     """Return a repeat's standard deviation under a load of `load_s` seconds.
 
     Its variance is inversely proportional to the time.
@@ -80,7 +82,7 @@ def repeat_sd(component: Known, load_s: float) -> float:
     return (component.repeat or 0.0) * sqrt(component.load_s / load_s)
 
 
-def scatter(component: Known, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
+def compute_sd(component: SystemComponents, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
     """Return (standard deviation, number of pilot blocks that would know it as well) of what counts as one value.
 
     A value is a block of so many generations, or a single generation. The standard deviation is that of the log-ratio of
@@ -94,12 +96,12 @@ def scatter(component: Known, generations: int, load_s: float, singly: bool = Fa
     return sqrt(2 * total), round(degrees) + 1
 
 
-def start_sd(component: Known) -> float:
+def start_sd(component: SystemComponents) -> float:
     """Return the standard deviation of one start, shared by all its measurements: workers and bring-up together."""
-    return hypot(component.generation or 0.0, starts_of(component).bring_up or 0.0)
+    return hypot(component.generation or 0.0, find_starts(component).bring_up or 0.0)
 
 
-def notes(target: str, variants: Collection[str]) -> list[str]:
+def list_start_notes(target: str, variants: Collection[str]) -> list[str]:
     """Return a note for each variant whose starts are known to vary more than its repeats."""
     results: list[str] = []
     for component in _select_committed(target, variants):

@@ -1,6 +1,6 @@
 """The noise that one variant under several names (A/A) shows: how much each metric varies, how often it is claimed.
 
-Every arm of `aa_arms` is the same variant: the A/A pair, and null arms that are judged against the baseline like any
+Every arm of `make_aa_arms` is the same variant: the A/A pair, and null arms that are judged against the baseline like any
 variant. So each claim about a null arm is a false one. Any run with an A/A pair can be read. With fewer than six blocks
 a metric is not judged. The module does not know how its results are printed.
 """
@@ -14,11 +14,11 @@ from statistics import fmean, stdev
 
 from scipy import special
 
-from lab.analysis.aggregate.absolute import mean_of
-from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.aggregate.absolute import compute_mean
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row
-from lab.analysis.summary import Summary, null_arms
+from lab.analysis.judge.rows import SummaryRow
+from lab.analysis.summary import Summary, list_null_arms
 from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm
 from lab.stats import paired as stats
@@ -70,7 +70,7 @@ class Noise:
     few: tuple[float, float] | None = None
 
 
-def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
+def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
     """Return the arms of an A/A run.
 
     Args:
@@ -85,20 +85,20 @@ def aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
     return (*arms, *([Arm(reference, reference, "reference", None)] if reference not in (None, variant) else []))
 
 
-def pairs(arms: Sequence[Arm]) -> list[str]:
+def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
     """Return the variants that were measured twice."""
     return [arm.variant for arm in arms if arm.role == "again"]
 
 
-def noises(summary: Summary) -> tuple[Noise, ...]:
+def measure_noise(summary: Summary) -> tuple[Noise, ...]:
     """Return the noise of every metric of a baseline at every steady point, in the table's order.
 
     It is that of the A/A pair and of null arms; for pairs also that of variants. If a metric was judged in a way in which
     none of these was, it is that of the variants that were.
     """
-    names = {arm.name for arm in null_arms([row.arm for row in summary.rows])}
+    names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
-    groups: dict[tuple[str, str, str, Scheme | None], list[tuple[Row, Effect]]] = {}
+    groups: dict[tuple[str, str, str, Scheme | None], list[tuple[SummaryRow, Effect]]] = {}
     for row in sorted(summary.rows, key=lambda row: (row.arm.role != "again", row.arm.name not in names)):
         for effect in row.effects if row.arm.baseline else ():
             groups.setdefault((row.point.name, row.arm.baseline or "", effect.metric, effect.scheme), []).append(
@@ -111,7 +111,7 @@ def noises(summary: Summary) -> tuple[Noise, ...]:
     )
 
 
-def _measure_noise(base: Row, comparisons: Sequence[tuple[Row, Effect]], names: Collection[str]) -> Noise:
+def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Effect]], names: Collection[str]) -> Noise:
     """Return the noise of one metric.
 
     Args:
@@ -129,11 +129,11 @@ def _measure_noise(base: Row, comparisons: Sequence[tuple[Row, Effect]], names: 
     not_aa = [comparison for comparison in comparisons if comparison[0].arm.role != "again"]
     several = not_aa and first.point.generations > 1 and not first.point.singly
     used = [effect, *nulls] if only_nulls else [used_effect for _, used_effect in (not_aa if several else comparisons)]
-    sd, degrees = pooled(
+    sd, degrees = pool_deviations(
         [(used_effect.estimate.sd, used_effect.estimate.n - 1) for used_effect in used if used_effect.estimate]
     )
     judged = [
-        (null_effect.estimate.p_value or 0.0) <= SURE_P
+        (null_effect.estimate.p_value or 0.0) <= ALPHA
         for null_effect in nulls
         if null_effect.estimate and null_effect.decision.judged
     ]
@@ -142,7 +142,7 @@ def _measure_noise(base: Row, comparisons: Sequence[tuple[Row, Effect]], names: 
         point=base.point.name,
         metric=metric,
         scheme=effect.scheme,
-        level=mean_of(values),
+        level=compute_mean(values),
         cv=stdev(values) / fmean(values) if len(values) > 1 else None,
         sd=sd,
         pilot_blocks=degrees + 1,
@@ -165,7 +165,7 @@ def _explain_unjudged(effect: Effect) -> str:
     return "" if effect.estimate.has_interval else few
 
 
-def suspicious(claimed: int, compared: int) -> bool:
+def has_too_many_claims(claimed: int, compared: int) -> bool:
     """Return whether the null arms have too many claims.
 
     So many or more have a chance below 2.5 % if each may be false in 5 %: of 40, six.
@@ -173,7 +173,7 @@ def suspicious(claimed: int, compared: int) -> bool:
     return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
 
 
-def pooled(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
+def pool_deviations(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
     """Return the pooled (standard deviation of one block's log-ratio, its degrees of freedom): √(Σ f·s² / Σ f).
 
     `estimates` are such pairs; (None, 0) is returned if none has a standard deviation (Box, Hunter & Hunter, Statistics
@@ -184,14 +184,18 @@ def pooled(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None,
     return (sqrt(sum(degrees * sd**2 for sd, degrees in usable) / total), total) if total else (None, 0)
 
 
-def nulls_text(noise: Sequence[Noise]) -> str:
+def describe_null_claims(noise: Sequence[Noise]) -> str:
     """Describe how many null comparisons were claimed."""
-    compared, claimed = counted(noise)
+    compared, claimed = count_claims(noise)
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
-    hint = "; that is more: claim nothing here before the machine is quieter" if suspicious(claimed, compared) else ""
+    hint = (
+        "; that is more: claim nothing here before the machine is quieter"
+        if has_too_many_claims(claimed, compared)
+        else ""
+    )
     return text + hint if compared else "no null comparison was judged"
 
 
-def counted(noise: Sequence[Noise]) -> tuple[int, int]:
+def count_claims(noise: Sequence[Noise]) -> tuple[int, int]:
     """Return (null comparisons that were judged, those of them that were claimed)."""
     return sum(item.compared for item in noise), sum(item.claimed for item in noise)

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.analysis.aggregate.cells import cells_of
-from lab.analysis.aggregate.order import OrderTest, adjust, find_missing_by_order, run_order_tests
-from lab.analysis.judge.decision import SURE_P
+from lab.analysis.aggregate.cells import build_cells
+from lab.analysis.aggregate.order import OrderTest, adjust_p_values, find_missing_by_order, run_order_tests
+from lab.analysis.judge.decision import ALPHA
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.base.validation import Record
@@ -39,7 +39,7 @@ class OrderReport(Record):
     dependent: tuple[str, ...] = Field(description="what depends on the order at a Holm-adjusted p of at most 0.05")
 
 
-def report_of_reference() -> OrderReport:
+def report_order_tests() -> OrderReport:
     """Test in every committed run whether each metric, by arm and point, depends on what was measured before.
 
     Invalid samples are left out, as they are left out of every table. Among them are samples that were not steady, and samples that began
@@ -52,7 +52,7 @@ def report_of_reference() -> OrderReport:
         try:
             store = RunStore.open(str(folder / name))
             samples = store.samples()
-            tests = run_order_tests(cells_of(store.record.plan(), samples, store.histogram, False), samples)
+            tests = run_order_tests(build_cells(store.record.plan(), samples, store.histogram, False), samples)
         except LabError as error:
             runs.append(RunOrder(run=name, samples=0, tests=0, fault=str(error)))
             continue
@@ -62,13 +62,13 @@ def report_of_reference() -> OrderReport:
         runs.append(RunOrder(run=name, samples=steady, tests=len(tests), smallest_p=smallest, missing=missing))
         all_tests += [(name, test) for test in tests]
     all_tests.sort(key=lambda item: item[1].p_value)
-    adjusted = adjust([test for _, test in all_tests])
+    adjusted = adjust_p_values([test for _, test in all_tests])
     return OrderReport(
         runs=tuple(runs),
         tests=len(all_tests),
-        below_5_percent=sum(test.p_value < SURE_P for test in adjusted),
+        below_5_percent=sum(test.p_value < ALPHA for test in adjusted),
         smallest_holm_p=adjusted[0].holm_p if adjusted else None,
         dependent=tuple(
-            f"{name}: {test.text}" for (name, _), test in zip(all_tests, adjusted, strict=True) if test.holm_p <= SURE_P
+            f"{name}: {test.text}" for (name, _), test in zip(all_tests, adjusted, strict=True) if test.holm_p <= ALPHA
         ),
     )

@@ -1,7 +1,7 @@
 """The lessons of earlier runs for one about to start: noise, how long bring-ups take, which loads need a fresh one.
 
 Runs under the same conditions (target, loads, generators, facts) are pooled. Without any, the committed standard
-deviations of pairs elsewhere are used (`elsewhere`). A damaged run is not used, nor one with too few blocks.
+deviations of pairs elsewhere are used (`list_committed_noise`). A damaged run is not used, nor one with too few blocks.
 
 A load that leaves so many local ports waiting that the next start cannot be drained needs a fresh bring-up after it. If a
 sample recorded what loads leave, that decides. In older samples the connections that the proxy opened stand in for
@@ -18,27 +18,27 @@ from itertools import islice, pairwise, product
 from statistics import median
 
 from lab.analysis import levels
-from lab.analysis.judge.rulings import carrier, scatter_elsewhere
-from lab.analysis.noise import Noise, noises, pairs, pooled
-from lab.analysis.summary import Summary, null_arms, summarise_run
+from lab.analysis.judge.rulings import choose_metric, list_committed_noise
+from lab.analysis.noise import Noise, list_aa_variants, measure_noise, pool_deviations
+from lab.analysis.summary import Summary, list_null_arms, summarise_run
 from lab.base.errors import LabError
-from lab.base.files import readable, reference_folder, runs_folder
+from lab.base.files import read_text_if_readable, reference_folder, runs_folder
 from lab.model.design import PlannedAnew
-from lab.model.facts import differing
-from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, ports_taken
+from lab.model.facts import list_differences
+from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, find_taken_ports
 from lab.model.pairs import Scheme
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Sample, bring_ups_s
-from lab.model.sweeps import Point
-from lab.model.variants.naming import spellings
+from lab.model.samples import Sample, list_bring_ups_s
+from lab.model.sweeps import LoadPoint
+from lab.model.variants.naming import list_spellings
 from lab.records.store import RunStore, run_names
 from lab.records.tables import RUN
 from lab.stats import paired as stats
 
 POOLED = 10
 """The number of earlier runs whose noise is pooled."""
-EACH_ITS_OWN = 0.95
+ONE_CONNECTION_PER_REQUEST = 0.95
 """The connections opened per request beyond which an older sample does not show who closes them.
 
 Each request has a connection for itself then, and many backends close those. Below it a proxy keeps some connections and
@@ -61,7 +61,7 @@ MAY_DIFFER = (
 
 More connections leave more, and the other keys do not affect what a load leaves.
 """
-Load = tuple[str, Point]
+VariantLoad = tuple[str, LoadPoint]
 """A variant and a load on it, the load without its name."""
 Schemes = Mapping[str, Scheme | None]
 """A mapping of point → the kind of pair that gives an effect there; None: solo samples give it."""
@@ -109,7 +109,7 @@ class Past:
         return complete and all(self.manifests.get(name) == digest for name, digest in baselines.items())
 
 
-def past_runs(record: RunRecord) -> Iterator[Past]:
+def find_past_runs(record: RunRecord) -> Iterator[Past]:
     """Yield the lessons of each other run under a run's conditions that has enough blocks, the newest first.
 
     The conditions are target, loads, generators, and facts except the boot.
@@ -120,17 +120,22 @@ def past_runs(record: RunRecord) -> Iterator[Past]:
             run = RunStore.open(name)
             old = run.record
             alike = (old.target, old.points, old.generators) == conditions and old.blocks >= stats.MIN_BLOCKS
-            if name != record.id and alike and not differing(record.facts, old.facts) and (samples := run.samples()):
+            if (
+                name != record.id
+                and alike
+                and not list_differences(record.facts, old.facts)
+                and (samples := run.samples())
+            ):
                 yield past_of(old, samples, summarise_run(old, samples, run.histogram))
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
     """Return the lessons of one run."""
-    durations = bring_ups_s(samples)
-    nulls, variants = null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
+    durations = list_bring_ups_s(samples)
+    nulls, variants = list_null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
     only_aa = bool(nulls) and len(nulls) == len(variants)
     digests = {name: variant.manifests_sha256 for name, variant in record.variants.items()}
-    return Past((record.id,), median(durations) if durations else None, noises(summary), digests, only_aa)
+    return Past((record.id,), median(durations) if durations else None, measure_noise(summary), digests, only_aa)
 
 
 def best_past(record: RunRecord) -> Past | None:
@@ -139,11 +144,11 @@ def best_past(record: RunRecord) -> Past | None:
     They are all those pooled that cover the noise of its baselines with the present manifests; else the newest that know
     any noise; else the newest.
     """
-    baselines = {name: record.variants[name].manifests_sha256 for name in pairs(record.arms)}
-    newest = list(islice(past_runs(record), POOLED))
+    baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
+    newest = list(islice(find_past_runs(record), POOLED))
     with_noise = (past for past in newest if any(not noise.why for noise in past.noises))
     covering = [past for past in newest if past.covers(baselines)]
-    return together(covering) if covering else next(with_noise, next(iter(newest), None))
+    return pool_pasts(covering) if covering else next(with_noise, next(iter(newest), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,25 +179,25 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
     planned, past = record.plan(), past or best_past(record)
     if past is not None and past.bring_up_s is not None:
         bring_up_s = past.bring_up_s
-    fresh = known_anew(planned, record.target)
+    fresh = find_fresh_bring_ups(planned, record.target)
     return Forecast(past, fresh, planned.lasts_s(bring_up_s) + fresh.count * bring_up_s)
 
 
-def together(pasts: Sequence[Past]) -> Past:
+def pool_pasts(pasts: Sequence[Past]) -> Past:
     """Return the newest of several lessons, with the noise of all pooled."""
     groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
     for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
         groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
     merged: list[Noise] = []
     for first, *older in groups.values():
-        sd, degrees = pooled([(noise.sd, noise.pilot_blocks - 1) for noise in (first, *older)])
+        sd, degrees = pool_deviations([(noise.sd, noise.pilot_blocks - 1) for noise in (first, *older)])
         merged.append(replace(first, sd=sd, pilot_blocks=degrees + 1))
     return replace(pasts[0], noises=tuple(merged), runs=tuple(run for past in pasts for run in past.runs))
 
 
-def judged_at(
+def select_judged_noise(
     noise: Sequence[Noise],
-    points: Sequence[Point],
+    points: Sequence[LoadPoint],
     metric: str | None,
     asked: bool = False,
     schemes: Schemes | None = None,
@@ -215,24 +220,24 @@ def judged_at(
         by_metric = {candidate.metric: candidate for candidate in fitting}
         reasons = {name: candidate.why for name, candidate in by_metric.items() if candidate.why}
         given = (metric,) if asked and metric else None
-        metrics = given or (OF_A_BASELINE if metric is None else (carrier(metric, point, points, reasons),))
+        metrics = given or (OF_A_BASELINE if metric is None else (choose_metric(metric, point, points, reasons),))
         judged += [by_metric[name] for name in metrics if name in by_metric and not by_metric[name].why]
     return judged
 
 
-def elsewhere(target: str, variants: Iterable[str], points: Sequence[Point]) -> list[Noise]:
+def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
     """Return the committed standard deviations of pairs, as if they were of these variants at these points.
 
     For CPU per request in a pair it is that of this very system on this target, if its variance components are known.
     """
     noise: list[Noise] = []
-    committed = scatter_elsewhere()
+    committed = list_committed_noise()
     for variant, point in product(variants, points):
         for deviation in (candidate for candidate in committed if candidate.load == point.scheme):
             sd, pilot = deviation.sd, deviation.rounds
-            component = levels.known(target, {variant}, deviation.scheme) if deviation.scheme else None
+            component = levels.find_components(target, {variant}, deviation.scheme) if deviation.scheme else None
             if component is not None and deviation.metric == "cpu_per_request":
-                sd, pilot = levels.scatter(component, point.generations, point.duration_s, point.singly)
+                sd, pilot = levels.compute_sd(component, point.generations, point.duration_s, point.singly)
             noise.append(
                 Noise(variant, point.name, deviation.metric, deviation.scheme, None, None, sd, pilot, None, False, 0, 0)
             )
@@ -245,19 +250,24 @@ def elsewhere(target: str, variants: Iterable[str], points: Sequence[Point]) -> 
 def share_left(sample: Sample) -> float | None:
     """Return the share of local ports that wait in TIME_WAIT after a sample's load; None if it does not show that."""
     if (end := sample.leftovers.get("end")) is not None:
-        return None if end.unseen else ports_taken(end).share
+        return None if end.unseen else find_taken_ports(end).share
     opened = sample.counters.get(OPENED)
-    if opened is None or not sample.requests or not sample.duration_s or opened > EACH_ITS_OWN * sample.requests:
+    if (
+        opened is None
+        or not sample.requests
+        or not sample.duration_s
+        or opened > ONE_CONNECTION_PER_REQUEST * sample.requests
+    ):
         return None
     return opened * (1 + sample.point.warmup_s / sample.duration_s) / DEFAULT_PORTS
 
 
-def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
+def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
     """Return solo load → the least share of ports that it left waiting, for loads that always left too many.
 
     A load needs LEAST_SAMPLES samples or more.
     """
-    shares: dict[Load, list[float | None]] = {}
+    shares: dict[VariantLoad, list[float | None]] = {}
     for sample in samples:
         if sample.valid and sample.pair is None and sample.point.disturbance is None:
             shares.setdefault((sample.variant, _strip_name(sample.point)), []).append(share_left(sample))
@@ -267,7 +277,7 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[Load, float]:
     return {load: share for load, share in least.items() if share >= PORT_SHARE}
 
 
-def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str] = ()) -> PlannedAnew:
+def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the starts in a plan that cannot be drained.
 
     The load before them in their bring-up leaves too many ports waiting.
@@ -291,7 +301,7 @@ def planned_anew(planned: Plan, shares: Mapping[Load, float], runs: Sequence[str
     return PlannedAnew(count, tuple(loads), tuple(runs))
 
 
-def known_anew(planned: Plan, target: str) -> PlannedAnew:
+def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
     """Count a plan's certain fresh bring-ups by all stored runs of its variants on a target.
 
     They are the user's runs and the committed ones.
@@ -300,7 +310,7 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
     if len(ups) == len(set(ups)):
         return PlannedAnew()
     slots = list({(slot.arm.name, slot.point.name): slot for slot in planned.slots}.values())
-    shares, runs = dict[Load, float](), list[str]()
+    shares, runs = dict[VariantLoad, float](), list[str]()
     for run in _find_runs({slot.arm.variant for slot in slots}, target):
         parts = [
             ((slot.arm.variant, point.name), _find_part_left(slot, (slot.arm.variant, _strip_name(point))))
@@ -310,10 +320,10 @@ def known_anew(planned: Plan, target: str) -> PlannedAnew:
         alike = {place for place, part in parts if part and enough}
         with suppress(LabError):  # a damaged run is not used
             of_run = leaving_loads(run.samples(partial(_is_solo_sample, alike))) if alike else {}
-            if planned_anew(planned, of_run).count:
+            if count_fresh_bring_ups(planned, of_run).count:
                 shares |= {load: min(share, shares.get(load, share)) for load, share in of_run.items()}
                 runs.append(run.record.id)
-    return planned_anew(planned, shares, runs)
+    return count_fresh_bring_ups(planned, shares, runs)
 
 
 def _is_solo_sample(loads: Set[tuple[str, str]], sample: Sample) -> bool:
@@ -326,10 +336,10 @@ def _find_runs(variants: Set[str], target: str) -> Iterator[RunStore]:
 
     The text of their run.json is searched before it is parsed.
     """
-    spelled = [f'"{spelling}"' for variant in variants for spelling in spellings(variant)]
+    spelled = [f'"{spelling}"' for variant in variants for spelling in list_spellings(variant)]
     for folder in (runs_folder(), reference_folder()):
         for name in run_names(folder):
-            text = readable(folder / name / RUN)
+            text = read_text_if_readable(folder / name / RUN)
             if f'"target": "{target}"' in text and any(spelling in text for spelling in spelled):
                 with suppress(LabError):
                     run = RunStore.open(str(folder / name))
@@ -337,11 +347,11 @@ def _find_runs(variants: Set[str], target: str) -> Iterator[RunStore]:
                         yield run
 
 
-def _strip_name(point: Point) -> Point:
+def _strip_name(point: LoadPoint) -> LoadPoint:
     return point.model_copy(update={"name": ""})
 
 
-def _find_part_left(slot: Slot, load: Load) -> float:
+def _find_part_left(slot: Slot, load: VariantLoad) -> float:
     """Return the least part that a slot's load leaves waiting of what a known load leaves.
 
     It is 0 if the slot's load is neither that load, nor one with more connections. A shorter load leaves at least its

@@ -22,7 +22,7 @@ CPU_COLUMNS = ("usr_percent", "system_percent", "guest_percent", "cpu_percent")
 MEMORY_COLUMNS = ("minflt_per_s", "majflt_per_s", "vsz_kib", "rss_kib", "mem_percent")
 
 
-def cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
+def build_cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
     """Return the CPU usage of each second.
 
     Columns: `t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU.
@@ -33,7 +33,7 @@ def cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
 def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
     """Return the memory usage of each second.
 
-    Columns as `cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory
+    Columns as `build_cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory
     (`memory_bytes`; None: not known).
     """
     return _split_seconds(usage).select(*HEAD, *_compute_memory(memory_bytes))

@@ -17,7 +17,7 @@ NO_LOAD = ("--", "--json", "--plan")
 """The arguments of a verb that select its output, or that end the options."""
 
 
-def measure(record: RunRecord, arms: str) -> str:
+def measure_command(record: RunRecord, arms: str) -> str:
     """Return `just bench ARMS …`, or for a search `just knee ARMS …` with the conditions and load that it was given.
 
     Variants that exist only in the run's own manifests (an ablation's) are measured by the run's own command.

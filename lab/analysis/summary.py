@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lab.analysis import levels, rerun
-from lab.analysis.aggregate.cells import Cells, HistogramOf, cells_of
-from lab.analysis.aggregate.exhaustion import MEANING, exhaustions_of
-from lab.analysis.aggregate.order import find_missing_by_order, order_note, run_order_tests
-from lab.analysis.explain.notes import beyond_plan, changed_facts, general_notes, notes_of
-from lab.analysis.judge.effects import Asked, Effect, Effects, beside_disturbance
-from lab.analysis.judge.rows import Row, Summary
-from lab.analysis.judge.thirds import SecondsOf, thirds_of
+from lab.analysis.aggregate.cells import Cells, HistogramOf, build_cells
+from lab.analysis.aggregate.exhaustion import MEANING, compute_exhaustions
+from lab.analysis.aggregate.order import find_missing_by_order, format_order_note, run_order_tests
+from lab.analysis.explain.notes import describe_resumptions, list_exceeded_promises, list_row_notes, list_table_notes
+from lab.analysis.judge.effects import Effect, Effects, RunQuestions, outcome_metric
+from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.judge.thirds import SecondsOf, compute_thirds
 from lab.model.plan import Arm, Plan
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample, cell, planned_cells
-from lab.model.sweeps import Point
+from lab.model.samples import Reason, Sample, key_of_measurement, planned_cells
+from lab.model.sweeps import LoadPoint
 
 
 def summarise_run(
@@ -57,16 +57,16 @@ def summarise_run(
         {name: variant.knobs for name, variant in ran.items()},
         seconds_of,
     )
-    nulls = frozenset(arm.name for arm in null_arms(record.arms))
+    nulls = frozenset(arm.name for arm in list_null_arms(record.arms))
     counted = (sample for sample in samples if sample.reason is not Reason.BLOCK_INTERRUPTED)
-    left_out = planned_cells(record.plan().slots) - {cell(sample) for sample in counted}
+    left_out = planned_cells(record.plan().slots) - {key_of_measurement(sample) for sample in counted}
     notes = (
         *summary.notes,
         *([MEANING] if any(row.exhaustion for row in summary.rows) else []),
-        *changed_facts(record),
+        *describe_resumptions(record),
         *(str(probe) for probe in record.probes if probe.decided != "as-asked" and not disturbed),
-        *levels.notes(record.target, {ran[arm.name].name for arm in record.arms if arm.role != "reference"}),
-        *(() if disturbed else beyond_plan(record, summary.rows)),
+        *levels.list_start_notes(record.target, {ran[arm.name].name for arm in record.arms if arm.role != "reference"}),
+        *(() if disturbed else list_exceeded_promises(record, summary.rows)),
     )
     return replace(
         summary,
@@ -90,7 +90,7 @@ def summarise(
     plan: Plan,
     samples: Sequence[Sample],
     histogram_of: HistogramOf,
-    questions: Asked,
+    questions: RunQuestions,
     snippets: Mapping[str, str] | None = None,
     disturbed: bool = False,
     knobs: Mapping[str, Sequence[str]] | None = None,
@@ -112,10 +112,10 @@ def summarise(
         MeasuringError: Samples do not belong together.
 
     """
-    cells = cells_of(plan, samples, histogram_of, disturbed)
+    cells = build_cells(plan, samples, histogram_of, disturbed)
     places, missing = _list_places(cells, disturbed), find_missing_by_order(samples)
     rows = [
-        Row(
+        SummaryRow(
             cells.at(arm.name, point),
             cells.at(arm.baseline, point) if arm.baseline else None,
             effects,
@@ -124,35 +124,35 @@ def summarise(
         )
         for (arm, point), effects in zip(places, Effects(cells, questions, missing).table(places), strict=True)
     ]
-    order = "" if disturbed else order_note(run_order_tests(cells, samples))
-    notes = (*general_notes(rows, disturbed), *filter(None, [order]))
+    order = "" if disturbed else format_order_note(run_order_tests(cells, samples))
+    notes = (*list_table_notes(rows, disturbed), *filter(None, [order]))
     if knobs is not None:
         loaded = [(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
-        rows = [replace(row, exhaustion=ports) for row, ports in zip(rows, exhaustions_of(loaded), strict=True)]
+        rows = [replace(row, exhaustion=ports) for row, ports in zip(rows, compute_exhaustions(loaded), strict=True)]
     for number, row in enumerate(rows):
         if seconds_of is not None and row.point.sustained and row.base is not None:
-            thirds = thirds_of(row.cell.counted, row.base.counted, seconds_of)
+            thirds = compute_thirds(row.cell.counted, row.base.counted, seconds_of)
             settled = tuple(map(thirds.settle, row.effects)) if thirds else row.effects
             rows[number] = replace(row, thirds=thirds, effects=settled)
     return Summary(
         target=next((sample.target for sample in samples if (sample.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
-        rows=tuple(replace(row, notes=tuple(dict.fromkeys(notes_of(row)))) for row in rows),
+        rows=tuple(replace(row, notes=tuple(dict.fromkeys(list_row_notes(row)))) for row in rows),
         notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
-        primary={arm: beside_disturbance(metric) if disturbed else metric for arm, metric in questions.primary.items()},
+        primary={arm: outcome_metric(metric) if disturbed else metric for arm, metric in questions.primary.items()},
     )
 
 
-def null_arms(arms: Sequence[Arm]) -> list[Arm]:
+def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
     """Return the arms that are compared with their own variant, without the A/A pair's."""
     variant_of = {arm.name: arm.variant for arm in arms}
     return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]
 
 
-def decided(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
+def decide_run(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
     """Return (arm, point, metric) → the effect as the run's table has it."""
     table_effects: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
@@ -165,12 +165,12 @@ def decided(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mappi
     return table_effects
 
 
-def _read_questions(record: RunRecord, disturbed: bool) -> Asked:
+def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
     """Return what was fixed beforehand: by the run's design, and by each variant's hypothesis."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
     metric = design.planned_for.asked if design.planned_for and not disturbed else None
-    return Asked(
+    return RunQuestions(
         primary={name: metric or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
         solo={(place.arm, place.point): place.solo_decides for place in design.places if not place.against},
@@ -178,7 +178,7 @@ def _read_questions(record: RunRecord, disturbed: bool) -> Asked:
     )
 
 
-def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, Point]]:
+def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, LoadPoint]]:
     """Return the places of a table's rows in order: reference, baselines each with its A/A arm, variants."""
     arms = {arm.name: arm for arm in cells.plan.arms}
     ranked: list[tuple[int, int, bool, Arm]] = []

@@ -63,7 +63,7 @@ def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: p
         requests: The log of requests.
         zero_s: The zero of the times (epoch).
         width_s: The width of a bin in seconds.
-        right: By request: whether it did not fail, though it may be no good answer (`lab.records.outcomes.right`); None:
+        right: By request: whether it did not fail, though it may be no good answer (`lab.records.outcomes.mark_right_answers`); None:
             only good answers did not fail.
 
     """
@@ -102,7 +102,7 @@ def _locate_bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
     return ((pl.col(column) - zero_s) / width_s + 1e-6).floor().cast(pl.Int64)
 
 
-def across(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return the least and most good answers per second of several blocks' bins: columns t_s, low_rps, high_rps.
 
     The bins must be on one zero; only those that every block has are kept.
@@ -132,7 +132,7 @@ def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
 def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
     """Return the columns of PROBES_SCHEMA for every recorded probe (`lab.records.incidents`)."""
-    recorded = happenings.probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
+    recorded = happenings.list_probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
     return recorded.drop_nulls("took_s").select(*PROBES_SCHEMA)
 
 
@@ -142,5 +142,5 @@ def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
     Those that failed or were broken off are included. MeasuringError as there.
     """
     until_s = pl.col("at_s") - zero_s
-    recorded = happenings.transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
+    recorded = happenings.list_transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
     return recorded.select(*TRANSFERS_SCHEMA)

@@ -20,7 +20,7 @@ from lab.base.errors import LabError, MeasuringError, UsageError
 
 Model = TypeVar("Model", bound=BaseModel)
 
-OWN_FAULTS = frozenset(
+SHORTAGE_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 )
 """The error numbers for what the lab's machine lacks (space, descriptors, memory, processes).
@@ -66,7 +66,7 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 
 @contextmanager
-def written_to(option: str, path: Path) -> Iterator[None]:
+def as_option_error(option: str, path: Path) -> Iterator[None]:
     """Turn a failed write of `path` into a UsageError of the option that named the path."""
     try:
         yield
@@ -78,15 +78,15 @@ def written_to(option: str, path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def own_faults(place: str) -> Iterator[None]:
+def as_store_error(place: str) -> Iterator[None]:
     """Turn an OSError that this machine's shortage causes into a StoreError; let any other pass.
 
-    `OWN_FAULTS` lists these errors; `place` is the error's place where the OSError names no file.
+    `SHORTAGE_ERRNOS` lists these errors; `place` is the error's place where the OSError names no file.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in OWN_FAULTS:
+        if error.errno not in SHORTAGE_ERRNOS:
             raise
         fault, remedy = f"this machine: {error.strerror}", "free some of it, then go on with --resume"
         raise StoreError(str(error.filename or place), fault, remedy) from None
@@ -164,16 +164,16 @@ def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
         os.fsync(handle.fileno())
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Replace a file atomically: a reader sees the old content or the new one."""
     partial = path.with_name(f".{path.name}.partial")
     write_synced(partial, content)
     partial.rename(path)
-    sync(path.parent)
+    sync_folder(path.parent)
 
 
 @contextmanager
-def whole_folder(final: Path, kind: str) -> Iterator[Path]:
+def create_folder_atomically(final: Path, kind: str) -> Iterator[Path]:
     """Yield a scratch folder that is renamed to `final` when the block ends without an error.
 
     Args:
@@ -189,14 +189,14 @@ def whole_folder(final: Path, kind: str) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         yield partial
-        sync(partial)
+        sync_folder(partial)
         if final.exists():
             raise FileExistsError(errno.EEXIST, f"a {kind} of that name exists", str(final))
         partial.rename(final)
-        sync(final.parent)
+        sync_folder(final.parent)
 
 
-def sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Flush the folder's entries (new names, renames) to the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -221,7 +221,7 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
             (folder / name).write_text(text)
 
 
-def readable(path: Path | str) -> str:
+def read_text_if_readable(path: Path | str) -> str:
     """Return the text of a file, or an empty text where it does not exist or may not be read.
 
     The files of a process in `/proc` vanish, for example, when the process ends.

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 
 from lab.base.errors import UsageError
 
-HANDED = "LAB_HANDED"
+DESCRIPTOR_VARIABLE = "LAB_HANDED"
 """The environment variable that holds the descriptor's number."""
 
 STDIN = "-"
 
 
-def again(verb: str, option: str = "--configmap") -> str:
+def piped_command(verb: str, option: str = "--configmap") -> str:
     """Return the command that reads the file from standard input, for the end of a pipe in a remedy.
 
     Args:
@@ -43,7 +43,7 @@ def read_once(path: str, reader: str) -> bytes:
         UsageError: The file or standard input cannot be read.
 
     """
-    if (number := os.environ.pop(HANDED, None)) is not None:
+    if (number := os.environ.pop(DESCRIPTOR_VARIABLE, None)) is not None:
         descriptor = int(number)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
@@ -62,21 +62,21 @@ def read_once(path: str, reader: str) -> bytes:
 
 
 @contextmanager
-def handing_on(content: bytes) -> Iterator[None]:
+def hand_over(content: bytes) -> Iterator[None]:
     """Hand content to the processes that are started within the context; `read_once` returns it there.
 
-    Such a process must inherit the open descriptors that `descriptors` lists.
+    Such a process must inherit the open descriptors that `inherited_descriptors` lists.
     """
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
-        os.environ[HANDED] = str(file.fileno())
+        os.environ[DESCRIPTOR_VARIABLE] = str(file.fileno())
         try:
             yield
         finally:
-            os.environ.pop(HANDED, None)
+            os.environ.pop(DESCRIPTOR_VARIABLE, None)
 
 
-def descriptors() -> list[int]:
+def inherited_descriptors() -> list[int]:
     """Return the descriptors that a child process must inherit to receive the content; empty if there is none."""
-    return [int(os.environ[HANDED])] if HANDED in os.environ else []
+    return [int(os.environ[DESCRIPTOR_VARIABLE])] if DESCRIPTOR_VARIABLE in os.environ else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def at(tree: Any, path: str) -> Any:
+def get_path(tree: Any, path: str) -> Any:
     """Return the value at a dotted path of decoded JSON, or None where the path does not exist.
 
     >>> at({"a": [{"b": 1}]}, "a.0.b")

@@ -19,7 +19,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|us|ns)", re.ASCII)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
-def quantity(text: str) -> Fraction:
+def parse_quantity(text: str) -> Fraction:
     """Parse a Kubernetes quantity into an exact number.
 
     >>> quantity("200m"), quantity("64Mi"), quantity("1e3")
@@ -38,7 +38,7 @@ def quantity(text: str) -> Fraction:
     return Fraction(number) * Fraction(10) ** int(exponent or _DECIMAL.get(suffix, 0))
 
 
-def seconds(text: str) -> float | None:
+def parse_duration_s(text: str) -> float | None:
     """Parse a Go duration into seconds; return None for other text and for a duration with a sign.
 
     OpenShift's router and its operator read durations in this form.
@@ -51,13 +51,13 @@ def seconds(text: str) -> float | None:
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
-def share(text: str) -> float | None:
+def parse_share(text: str) -> float | None:
     """Parse a share, written as `5%` or `0.05`, into 0.05; return None for anything but a number of 0 or more."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
     return float(match[1]) / (100 if match[2] else 1) if match else None
 
 
-def number(place: str, minimum: int, maximum: int) -> Callable[[str], int]:
+def whole_number_in(place: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Return a converter from an option's text to a whole number within the range, both ends included.
 
     The converter raises a UsageError of `place` for any other text.

@@ -40,7 +40,7 @@ def read_toml(path: Path, place: str, example: str) -> dict[str, Any]:
         raise UsageError(place, f"cannot be read: {error}", "make it a readable text file") from None
 
 
-def validated(
+def validate_table(
     model: type[Model],
     table: object,
     place: str,
@@ -65,10 +65,10 @@ def validated(
     try:
         return model.model_validate(table, context=context)
     except ValidationError as error:
-        raise UsageError(place, "; ".join(faults(error, model, *parts)), f"{schema} lists every key") from None
+        raise UsageError(place, "; ".join(format_faults(error, model, *parts)), f"{schema} lists every key") from None
 
 
-def refuse(*rules: tuple[bool, str]) -> None:
+def refuse_broken_rules(*rules: tuple[bool, str]) -> None:
     """Refuse a value that breaks a rule, from within a model's validator.
 
     Args:
@@ -89,7 +89,7 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def faults(error: ValidationError, *models: type[BaseModel], tags: Collection[str] = ()) -> list[str]:
+def format_faults(error: ValidationError, *models: type[BaseModel], tags: Collection[str] = ()) -> list[str]:
     """Return one text per distinct fault of a validation error.
 
     Args:

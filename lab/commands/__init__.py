@@ -17,18 +17,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.base.quantities import number, share
+from lab.base.quantities import parse_share, whole_number_in
 
 if TYPE_CHECKING:
     from lab.experiments.bench.request import Resolve
     from lab.report.grid import Part
 
-Run = Callable[[argparse.Namespace, Console], int]
+RunVerb = Callable[[argparse.Namespace, Console], int]
 """The type of functions that run a verb: they take the options and the console of stderr, and return the exit status.
 
 Answers go to stdout.
 """
-Takes = Mapping[str, Mapping[str, Any]]
+Arguments = Mapping[str, Mapping[str, Any]]
 """The arguments of a verb, each with the keyword arguments of argparse's `add_argument`."""
 
 
@@ -49,8 +49,8 @@ class Verb:
     """
 
     about: str
-    run: Run | None
-    takes: Takes = field(default_factory=dict[str, Mapping[str, Any]])
+    run: RunVerb | None
+    takes: Arguments = field(default_factory=dict[str, Mapping[str, Any]])
     shared: Sequence[str] = ()
     words: Mapping[str, Verb] = field(default_factory=dict[str, "Verb"])
     metavar: str = ""
@@ -78,9 +78,9 @@ K6_OUT = ("summary", "csv", "json")
 
 def variant_name(text: str) -> str:
     """Convert the name of a variant in an argument, old or new, into the present name."""
-    from lab.model.variants.naming import present_name
+    from lab.model.variants.naming import find_present_name
 
-    return present_name(text)
+    return find_present_name(text)
 
 
 def arm_name(text: str) -> str:
@@ -97,7 +97,7 @@ def fraction(place: str, text: str) -> float:
         UsageError: The text is no share, or not more than 0 and less than 1; `place` is the error's place.
 
     """
-    value = share(text)
+    value = parse_share(text)
     if value is None:
         raise UsageError(place, f"expected a share, got '{text}'", "as 5% or 0.05")
     if not 0 < value < 1:
@@ -107,7 +107,7 @@ def fraction(place: str, text: str) -> float:
     return value
 
 
-def word_of(place: str, noun: str, names: Collection[str]) -> Callable[[str], str]:
+def one_of(place: str, noun: str, names: Collection[str]) -> Callable[[str], str]:
     """Return a converter of an option's text that accepts only certain names.
 
     The converter raises a UsageError for any other text.
@@ -137,16 +137,19 @@ VARIANT: Mapping[str, Any] = {
     "metavar": "VARIANT",
     "help": "an overlay, a component by itself, or BASELINE+KNOB+KNOB; names of before will do",
 }
-STORED: Mapping[str, Any] = {
+RUN_ARGUMENT: Mapping[str, Any] = {
     "metavar": "RUN",
     "help": "by its name in data/runs, or its folder (data/reference/…: the committed ones)",
 }
 """The argument that names a stored run."""
-OPTIONS: Takes = {
+OPTIONS: Arguments = {
     "--target": {"help": "where it runs, of those that `just doctor` tries (default: local)"},
     "--context": {"metavar": "NAME", "help": "of --target remote: the kubeconfig's context, never the current one"},
-    "--blocks": {"type": number("--blocks", 1, BLOCKS_MOST), "help": "how often each is measured"},
-    "--seed": {"type": number("--seed", 0, 2**31 - 1), "help": "seed for the randomized order (default: random)"},
+    "--blocks": {"type": whole_number_in("--blocks", 1, BLOCKS_MOST), "help": "how often each is measured"},
+    "--seed": {
+        "type": whole_number_in("--seed", 0, 2**31 - 1),
+        "help": "seed for the randomized order (default: random)",
+    },
     "--plan": {"action": "store_true", "help": "print the plan and stop; with --json, as JSON"},
     "--json": {"action": "store_true", "help": "print it as JSON"},
     "--markdown": {"action": "store_true", "help": "print it as Markdown"},
@@ -178,7 +181,7 @@ MEASURING = (*TARGETED, "--blocks", "--seed", "--plan", "--json")
 """The arguments of every verb that measures a run."""
 
 
-def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
+def refuse_blocks_with_resolve(options: argparse.Namespace) -> None:
     """Refuse `--blocks` together with `--resolve`, since both determine the number of blocks.
 
     Raises:
@@ -189,23 +192,23 @@ def refuse_blocks_beside_resolve(options: argparse.Namespace) -> None:
         raise UsageError("--resolve", "chooses the number of blocks that --blocks names", "leave one of them out")
 
 
-GO_ON = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
+RESUME_OPTIONS = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
 """The options that may accompany `--resume`: they say where and how to measure, not what."""
 
 
-def given(options: argparse.Namespace) -> dict[str, Any]:
+def given_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that were given, with their values."""
     return {
         name: value for name, value in vars(options).items() if value is not None and value is not False and value != []
     }
 
 
-def of_its_own(options: argparse.Namespace) -> set[str]:
+def new_run_options(options: argparse.Namespace) -> set[str]:
     """Return the given options that define a new run; a resumed run has them already."""
-    return given(options).keys() - GO_ON
+    return given_options(options).keys() - RESUME_OPTIONS
 
 
-def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
+def command_for_record(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
     """Return the command line for the record, in one form however it was typed.
 
     The order is: options with a value, flags, positional arguments. The cluster's context is left out, since other
@@ -216,7 +219,7 @@ def recorded(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
         names: The option with the positional arguments; empty for none.
 
     """
-    values_of = {name: value if isinstance(value, list) else [value] for name, value in given(options).items()}
+    values_of = {name: value if isinstance(value, list) else [value] for name, value in given_options(options).items()}
     positional = values_of.pop(names, [])
     by_option = {
         name.replace("_", "-"): values_of[name] for name in values_of if name not in ("argv", "verb", "context")
@@ -261,15 +264,15 @@ def print_answer(
         footer: Lines that follow the text for people.
 
     """
-    from lab.report.markdown import markdown
-    from lab.report.terminal import show
+    from lab.report.markdown import render_markdown
+    from lab.report.terminal import print_parts
 
     with answer() as out:
         if options.json:
             print(as_json())
         elif getattr(options, "markdown", False):
-            print(markdown(page()), end="")
+            print(render_markdown(page()), end="")
         else:
-            show(out, page())
+            print_parts(out, page())
             for line in footer:
                 out.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)

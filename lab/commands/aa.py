@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.quantities import number
-from lab.commands import MEASURING, Verb, of_its_own, print_answer, variant_name
-from lab.commands.measuring import inside, plan_and_measure, target_of
+from lab.base.quantities import whole_number_in
+from lab.commands import MEASURING, Verb, new_run_options, print_answer, variant_name
+from lab.commands.measuring import enter_target, plan_and_measure, target_of
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
     from lab.records.store import RunStore
-    from lab.report.tables.noise import Example, Report
+    from lab.report.tables.noise import NextMeasurement, Report
 
 BLOCKS = 10
 NULLS, NULLS_MOST = 1, 20
@@ -29,7 +29,7 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
     is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
     stored = name if is_run else None
     if stored or options.resume:
-        extra = of_its_own(options) - {"subject"}
+        extra = new_run_options(options) - {"subject"}
         target_given = stored and (options.target or options.plan or options.resume)
         if extra or target_given or (options.subject and options.subject != stored):
             verb = "goes on with" if options.resume else "prints"
@@ -46,13 +46,13 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
     if options.resume:
         _require_pair(RunStore.open(options.resume))
 
-    target = inside(options, target_of(options))
+    target = enter_target(options, target_of(options))
 
     from lab.analysis.noise import BASELINE
     from lab.experiments import bench
 
     variant = options.subject or BASELINE
-    request = bench.Request(
+    request = bench.BenchRequest(
         (variant,),
         DEFAULT_SWEEP if options.sweep is None else options.sweep,
         options.blocks or BLOCKS,
@@ -73,9 +73,9 @@ def _require_pair(run: RunStore) -> RunStore:
         UsageError: The run has no steady A/A pair.
 
     """
-    from lab.analysis.noise import pairs
+    from lab.analysis.noise import list_aa_variants
 
-    twins = pairs(run.record.arms)
+    twins = list_aa_variants(run.record.arms)
     if not twins or all(point.disturbance is not None for point in run.record.points):
         reason = "every load in it is disturbed" if twins else "nothing in it was measured twice"
         raise UsageError(run.record.id, f"has no steady A/A pair: {reason}", "`just aa` measures one")
@@ -84,7 +84,7 @@ def _require_pair(run: RunStore) -> RunStore:
 
 def _print(options: argparse.Namespace, run: RunStore) -> int:
     from lab.analysis import rerun
-    from lab.analysis.noise import pairs
+    from lab.analysis.noise import list_aa_variants
     from lab.analysis.past import past_of
     from lab.analysis.summary import summarise_run
     from lab.report.json.runs import AA
@@ -93,27 +93,27 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
     record = run.record
     samples = run.samples()
     summary = summarise_run(record, samples, run.histogram)
-    report = noise_tables.report(record, past_of(record, samples, summary), summary.complete)
-    again = f"just aa {pairs(record.arms)[0]}{rerun.load(record)} --blocks {max(BLOCKS, record.blocks)}"
+    report = noise_tables.make_report(record, past_of(record, samples, summary), summary.complete)
+    again = f"just aa {list_aa_variants(record.arms)[0]}{rerun.load(record)} --blocks {max(BLOCKS, record.blocks)}"
     advice = noise_tables.advise(report, _choose_example(report), again)
     print_answer(options, lambda: noise_tables.page(report, advice), lambda: AA.dumps(report, advice=advice))
     return 0 if report.complete else 1
 
 
-def _choose_example(report: Report) -> Example:
+def _choose_example(report: Report) -> NextMeasurement:
     """Return an example of a command that resolves an effect.
 
     Its variant has one knob, its hypothesis is about this load, and its baseline is the measured variant. If there is
     none, the example is a placeholder with a metric that is judged here.
     """
     from lab.analysis import rerun
-    from lab.analysis.noise import pairs
-    from lab.analysis.past import judged_at
+    from lab.analysis.noise import list_aa_variants
+    from lab.analysis.past import select_judged_noise
     from lab.model.variants.knobs import load_knob
     from lab.model.variants.variants import load_overlay, variant_names
-    from lab.report.tables.noise import Example
+    from lab.report.tables.noise import NextMeasurement
 
-    base = next((noise.variant for noise in report.judged), pairs(report.record.arms)[0])
+    base = next((noise.variant for noise in report.judged), list_aa_variants(report.record.arms)[0])
     points, load = report.record.points, rerun.load(report.record)
     noises = [noise for noise in report.noises if noise.variant == base]
     overlays = [overlay for name in variant_names() if (overlay := load_overlay(name)).baseline == base]
@@ -122,13 +122,13 @@ def _choose_example(report: Report) -> Example:
             continue
         knob = load_knob(overlay.own_knobs[0])
         metric = overlay.primary_metric or knob.primary_metric
-        judged = judged_at(noises, points, metric)
+        judged = select_judged_noise(noises, points, metric)
         if knob.sweep == report.record.sweep and not knob.needs and judged:
-            return Example(f"just bench {overlay.name}{load} --resolve {{}}", tuple(judged))
+            return NextMeasurement(f"just bench {overlay.name}{load} --resolve {{}}", tuple(judged))
     metric = next((noise.metric for noise in noises if not noise.why and noise.metric == "cpu_per_request"), None)
     metric = metric or next((noise.metric for noise in noises if not noise.why), "cpu_per_request")
     command = f"just bench {base}+KNOB{load} --resolve {{}},{metric}"
-    return Example(command, tuple(judged_at(noises, points, metric, asked=True)))
+    return NextMeasurement(command, tuple(select_judged_noise(noises, points, metric, asked=True)))
 
 
 AA = Verb(
@@ -143,7 +143,7 @@ AA = Verb(
         },
         "--sweep": {"help": "the loads (default: quick)"},
         "--nulls": {
-            "type": number("--nulls", 0, NULLS_MOST),
+            "type": whole_number_in("--nulls", 0, NULLS_MOST),
             "help": f"how many more of the same are judged as if they were variants (default: {NULLS})",
         },
         "--knee": {"metavar": "RUN|RATE", "help": "of the sweep at-knee: as with bench"},

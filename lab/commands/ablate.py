@@ -11,41 +11,41 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import MEASURING, Verb, of_its_own, print_answer, recorded, variant_name
+from lab.commands import MEASURING, Verb, command_for_record, new_run_options, print_answer, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
-    inside,
+    enter_target,
     measure,
     print_plan,
+    print_plan_line,
+    probe_trials,
     resume_command,
-    say,
     say_left_out,
-    trials,
 )
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.ablation.folder import AblationStore, Ready
-    from lab.experiments.ablation.plan import Owned
+    from lab.experiments.ablation.folder import AblationStore, ReadyRun
+    from lab.experiments.ablation.plan import OwnedKnob
     from lab.targets.base import Target
 
 
 def _run_ablate(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
     from lab.experiments.ablation.plan import knobs_of
-    from lab.studies.study_files import variants_of
+    from lab.studies.study_files import resolve_variants
 
-    if options.resume and (options.target or of_its_own(options) - {"variant"}):
+    if options.resume and (options.target or new_run_options(options) - {"variant"}):
         fault = "--resume goes on with the ablation's own knobs, target, blocks and seed"
         raise UsageError("ablate", fault, "leave them out")
     if not options.resume and not options.subject:
         raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
     if options.resume:
         store = AblationStore.open(options.resume)
-        return _measure_runs(options, talk, inside(options, store.record.target), store)
-    names, study = variants_of(options.subject, options.variant)
-    target, command = inside(options, options.target), recorded(options, "subject")
+        return _measure_runs(options, talk, enter_target(options, store.record.target), store)
+    names, study = resolve_variants(options.subject, options.variant)
+    target, command = enter_target(options, options.target), command_for_record(options, "subject")
     return ablate(options, talk, target, options.subject, command, lambda folder: (knobs_of(names, folder, study), []))
 
 
@@ -55,7 +55,7 @@ def ablate(
     target: Target,
     subject: str,
     command: Sequence[str],
-    build: Callable[[Path], tuple[Sequence[Owned], Sequence[str]]],
+    build: Callable[[Path], tuple[Sequence[OwnedKnob], Sequence[str]]],
 ) -> int:
     """Plan and measure a new ablation; none of its files stay if it is only planned or refused.
 
@@ -71,14 +71,14 @@ def ablate(
             result.
 
     """
-    from lab.experiments.ablation.folder import new_manifests, planned
+    from lab.experiments.ablation.folder import new_manifests, plan_ablation
 
     with new_manifests(f"ablate-{Path(subject).stem.replace('+', '-')[:40]}") as (manifests, keep):
         target.check()
         knobs, notes = build(manifests)
-        say(talk, "checking", f"{len(knobs)} knobs of {subject}, alone and together")
+        print_plan_line(talk, "checking", f"{len(knobs)} knobs of {subject}, alone and together")
         seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-        store = planned(manifests.parent, knobs, notes, target, subject, command, options.blocks, seed)
+        store = plan_ablation(manifests.parent, knobs, notes, target, subject, command, options.blocks, seed)
         return _measure_runs(options, talk, target, store, keep)
 
 
@@ -90,9 +90,9 @@ def _measure_runs(
     keep: Callable[[], object] | None = None,
 ) -> int:
     """Print the plan of every run, then measure what is missing; `keep` keeps the folder of a new ablation."""
-    from lab.experiments.ablation.folder import prepared
+    from lab.experiments.ablation.folder import prepare_runs
 
-    ready = prepared(store, target, trials(options, talk))
+    ready = prepare_runs(store, target, probe_trials(options, talk))
     _print_plan(talk, store, ready)
     if options.plan:
         runs = [(run.prepared, done_samples(run.run)) for run in ready if run.prepared]
@@ -106,7 +106,7 @@ def _measure_runs(
         done = done_samples(run.run)
         if run.prepared is None or done == len(run.prepared.plan.slots):
             continue
-        say(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep} of {store.record.id}")
+        print_plan_line(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep} of {store.record.id}")
         print_plan(talk, run.prepared, done)
         store.note_run(run.planned.sweep, run.prepared.record.id)
         if measure(talk, run.prepared, run.run, target, resume) is None:
@@ -114,34 +114,36 @@ def _measure_runs(
     return print_ablation(options, store)
 
 
-def _print_plan(talk: Console, store: AblationStore, ready: Sequence[Ready]) -> None:
+def _print_plan(talk: Console, store: AblationStore, ready: Sequence[ReadyRun]) -> None:
     record = store.record
-    say(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
+    print_plan_line(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
     for step in record.steps:
         how = ["alone"] if step.alone else []
         how += ["cumulatively"] if step.cumulative and step.cumulative != step.alone else []
         base = f", on {step.against}" if step.against != step.root else ""
         reasons = "".join(f"; {text}" for text in step.why)
-        say(talk, "knob", f"{step.knob}: {step.metric} in {step.sweep}{base}: {' and '.join(how) or 'not'}{reasons}")
+        print_plan_line(
+            talk, "knob", f"{step.knob}: {step.metric} in {step.sweep}{base}: {' and '.join(how) or 'not'}{reasons}"
+        )
     for note in record.notes:
-        say(talk, "note", note)
+        print_plan_line(talk, "note", note)
     total_s = 0.0
     for number, run in enumerate(ready, 1):
         say_left_out(talk, run.planned.not_measurable)
         if run.prepared is None:
-            say(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep}: nothing measurable here")
+            print_plan_line(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep}: nothing measurable here")
             continue
         plan, done = run.prepared.plan, done_samples(run.run)
         left_s = run.prepared.design.duration_s * (1 - done / len(plan.slots))
         total_s += left_s
         arms = len([arm for arm in plan.arms if arm.role != "reference"])
         text = f"{run.planned.sweep}: {arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"
-        say(
+        print_plan_line(
             talk,
             f"run {number}/{len(ready)}",
             f"{text}{f', {done} done' if done else ''}, about {format_duration(left_s)}",
         )
-    say(talk, "duration", f"about {format_duration(total_s)} in all\n")
+    print_plan_line(talk, "duration", f"about {format_duration(total_s)} in all\n")
 
 
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
@@ -149,7 +151,7 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
     from lab.report.json.answers import ABLATION
-    from lab.report.tables.ablation import page, ranked
+    from lab.report.tables.ablation import page, rank_knobs
 
     begun = set(run_names())
     runs = {item.sweep: RunStore.open(item.run) for item in store.record.runs if item.run and item.run in begun}
@@ -158,7 +160,7 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
         for disruption in (False, True)
     )
     outcomes = {sweep: summary for sweep, summary in disturbed.items() if summary.rows}
-    lines = ranked(store.record, summaries, outcomes)
+    lines = rank_knobs(store.record, summaries, outcomes)
     planned = [item.sweep for item in store.record.runs if not item.skipped]
     complete = all(
         sweep in summaries and summaries[sweep].complete and (sweep not in outcomes or outcomes[sweep].complete)

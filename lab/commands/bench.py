@@ -10,26 +10,34 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.handing import STDIN, again, handing_on, read_once
-from lab.commands import MEASURING, VARIANT, Verb, of_its_own, recorded, refuse_blocks_beside_resolve, variant_name
+from lab.base.handing import STDIN, hand_over, piped_command, read_once
+from lab.commands import (
+    MEASURING,
+    VARIANT,
+    Verb,
+    command_for_record,
+    new_run_options,
+    refuse_blocks_with_resolve,
+    variant_name,
+)
 from lab.commands.ablate import ablate
 from lab.commands.measuring import (
     answer_plan,
-    finish,
-    inside,
+    enter_target,
     measure,
     plan_and_measure,
+    print_and_write_result,
     print_plan,
+    print_plan_line,
+    probe_trials,
     resume_command,
-    say,
     target_of,
-    trials,
 )
-from lab.model.names import DEFAULT_TARGET, WORTH
+from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.ablation.plan import Owned
+    from lab.experiments.ablation.plan import OwnedKnob
 
 _LONG = 200_000
 """The number of characters of settings from which reading them takes so long that a line announces it."""
@@ -37,7 +45,7 @@ RENDERED = (
     "read-backs are what the local target renders: where the controller writes a directive otherwise, samples"
     " are invalid as knob-not-applied"
 )
-_OF_A_NEW_RUN = {
+_NEW_RUN_OPTIONS = {
     "resolve": ("a run that goes on has its blocks", "every key has a run of its own"),
     "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
     "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
@@ -53,11 +61,11 @@ _OF_A_NEW_RUN = {
 def _run_bench(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
-    refuse_blocks_beside_resolve(options)
-    for name, (with_resume, with_configmap) in _OF_A_NEW_RUN.items():
+    refuse_blocks_with_resolve(options)
+    for name, (with_resume, with_configmap) in _NEW_RUN_OPTIONS.items():
         if getattr(options, name) is not None and (options.resume or options.configmap):
             raise UsageError(f"--{name}", with_resume if options.resume else with_configmap, "leave it out")
-    if options.resume and of_its_own(options) - {"configmap"}:
+    if options.resume and new_run_options(options) - {"configmap"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
     if options.sustained and options.configmap:
@@ -69,11 +77,11 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
-    target = inside(options, target_of(options))
+    target = enter_target(options, target_of(options))
 
     from lab.experiments import bench
 
-    request = bench.Request(
+    request = bench.BenchRequest(
         tuple(options.variants),
         options.sweep,
         options.blocks,
@@ -82,17 +90,17 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         resolve=options.resolve,
         knee=options.knee,
         against=() if options.against is None else (options.against,),
-        worth=options.worth or WORTH,
+        worth=options.worth or EQUIVALENCE_MARGIN,
         sustained=options.sustained,
         only=tuple(options.points.split(",")) if options.points else (),
     )
     store = plan_and_measure(options, talk, target, request, "variants")
-    return store if isinstance(store, int) else finish(options, store)
+    return store if isinstance(store, int) else print_and_write_result(options, store)
 
 
 def _bench_configmap(options: argparse.Namespace, talk: Console) -> int:
     """Run an ablation whose knobs are the keys of a file."""
-    from lab.experiments.ablation.folder import unmeasurable
+    from lab.experiments.ablation.folder import find_unmeasurable
     from lab.experiments.configmap import knobs, reading, split
 
     if options.k6_out:
@@ -102,39 +110,39 @@ def _bench_configmap(options: argparse.Namespace, talk: Console) -> int:
         fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
     place = options.configmap if options.configmap != STDIN else "standard input"
-    reader = again("bench")
+    reader = piped_command("bench")
     # Complain before anything starts.
-    given = reading.read(place, content := read_once(options.configmap, reader), reader)
+    given = reading.read_settings(place, content := read_once(options.configmap, reader), reader)
 
-    with handing_on(content):
-        target = inside(options, options.target)
+    with hand_over(content):
+        target = enter_target(options, options.target)
     elsewhere = target.name != DEFAULT_TARGET
 
-    def build(manifests: Path) -> tuple[list[Owned], list[str]]:
+    def build(manifests: Path) -> tuple[list[OwnedKnob], list[str]]:
         if (size := sum(map(len, given.data.values()))) > _LONG:
             slow = "nginx tries them for every arm, which for thousands of maps takes it minutes"
-            say(talk, "reading", f"{size // 1000} kB of settings: {slow}")
+            print_plan_line(talk, "reading", f"{size // 1000} kB of settings: {slow}")
         parts = split.split(place, given, elsewhere=elsewhere)
-        owned, notes = knobs.written(parts, manifests, partial(unmeasurable, target, manifests))
+        owned, notes = knobs.write_components(parts, manifests, partial(find_unmeasurable, target, manifests))
         return owned, [*notes, RENDERED] if elsewhere else notes
 
-    return ablate(options, talk, target, place, recorded(options, "variants"), build)
+    return ablate(options, talk, target, place, command_for_record(options, "variants"), build)
 
 
 def _run_study(options: argparse.Namespace, talk: Console) -> int:
-    from lab.studies.study_files import load_study, study_keys
+    from lab.studies.study_files import list_studies, load_study
 
     if options.key is None:
-        raise UsageError("study", "no study named", f"known: {', '.join(study_keys())}")
-    refuse_blocks_beside_resolve(options)
+        raise UsageError("study", "no study named", f"known: {', '.join(list_studies())}")
+    refuse_blocks_with_resolve(options)
     study = load_study(options.key)
-    target = inside(options, options.target)
+    target = enter_target(options, options.target)
 
     from lab.analysis import rerun
     from lab.experiments import bench
 
     file = study.file
-    request = bench.Request(
+    request = bench.BenchRequest(
         tuple(file.variants),
         file.quick.sweep if options.quick else file.sweep,
         options.blocks or (file.quick.blocks if options.quick and not options.resolve else None),
@@ -144,9 +152,9 @@ def _run_study(options: argparse.Namespace, talk: Console) -> int:
         resolve=options.resolve,
         sustained=options.sustained,
     )
-    prepared = bench.prepare(request, target, recorded(options, "key"), trials(options, talk))
-    say(talk, "study", f"{study.key}: {file.title}")
-    say(talk, "question", file.question)
+    prepared = bench.prepare(request, target, command_for_record(options, "key"), probe_trials(options, talk))
+    print_plan_line(talk, "study", f"{study.key}: {file.title}")
+    print_plan_line(talk, "question", file.question)
     print_plan(talk, prepared, 0)
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
     duration = format_duration(prepared.design.duration_s)
@@ -154,12 +162,14 @@ def _run_study(options: argparse.Namespace, talk: Console) -> int:
     quick_form = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
     related = {change.question: change.command(options.quick, place) for change in file.changes}
     for question, command in related.items():
-        say(talk, "beside it", f"{question} {command}")
-    say(talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {duration}{quick_form}\n")
+        print_plan_line(talk, "beside it", f"{question} {command}")
+    print_plan_line(
+        talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {duration}{quick_form}\n"
+    )
     if options.plan:
         return answer_plan(options, [(prepared, 0)], related=related)
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
-    return 1 if store is None else finish(options, store)
+    return 1 if store is None else print_and_write_result(options, store)
 
 
 BENCH = Verb(

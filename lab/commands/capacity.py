@@ -8,8 +8,8 @@ import re
 from rich.console import Console
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.quantities import number, share
-from lab.commands import Verb, print_answer, variant_name, word_of
+from lab.base.quantities import parse_share, whole_number_in
+from lab.commands import Verb, one_of, print_answer, variant_name
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 RESUMPTION = {None: None, "full": False, "resumed": True}
@@ -21,7 +21,7 @@ RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 
 def _run_capacity(options: argparse.Namespace, _talk: Console) -> int:
-    from lab.analysis.capacity.answer import Wanted, answer
+    from lab.analysis.capacity.answer import Wanted, compute_capacity
     from lab.model.pages import PAGES
     from lab.report.json.answers import CAPACITY
     from lab.report.tables.capacity import page
@@ -34,20 +34,22 @@ def _run_capacity(options: argparse.Namespace, _talk: Console) -> int:
     if options.handshakes is not None and (options.tls == "none" or not options.close):
         remedy = "give it with --close and a --tls other than none"
         raise UsageError("--handshakes", "is for new TLS connections", remedy)
-    utilisation = share(options.utilisation)
+    utilisation = parse_share(options.utilisation)
     if utilisation is None or not SHARE_LEAST <= utilisation <= 1:
         fault = f'expected a share of the CPU, got "{options.utilisation}"'
         raise UsageError("--utilisation", fault, "as 70% or 0.7: 1% to 100%")
     if len(options.run or ()) > 1:
         raise UsageError("--run", "is given twice", "name one run: an answer goes by one")
     resumption, run = RESUMPTION[options.handshakes], options.run[0] if options.run else None
-    demand = Wanted(rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant)
-    capacity = answer(run, demand, options.cores)
+    demand = Wanted(
+        parse_rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant
+    )
+    capacity = compute_capacity(run, demand, options.cores)
     print_answer(options, lambda: page(capacity), lambda: CAPACITY.dumps(capacity))
     return 0
 
 
-def rate(text: str | None) -> float:
+def parse_rate(text: str | None) -> float:
     """Parse a rate, such as `1M`, `250k`, `1.5M`, `12_000` or `12,000`, into requests per second.
 
     Args:
@@ -74,7 +76,7 @@ CAPACITY = Verb(
     {
         "--rate": {"metavar": "RATE", "help": f"{RATE_REMEDY}, of all proxies together"},
         "--tls": {
-            "type": word_of("--tls", "mode", TLS),
+            "type": one_of("--tls", "mode", TLS),
             "metavar": "MODE",
             "default": "none",
             "help": f"{', '.join(TLS)} (default: none)",
@@ -83,7 +85,7 @@ CAPACITY = Verb(
         "--close": {"action": "store_true", "help": "a new connection for every request (default: they are kept)"},
         "--handshakes": {"metavar": "HOW", "help": "with --close and TLS: full or resumed (default: as measured)"},
         "--variant": {"type": variant_name, "help": "whose price (default: the run's baseline, where it has one)"},
-        "--cores": {"type": number("--cores", 1, 1024), "help": "of each proxy (default: several sizes)"},
+        "--cores": {"type": whole_number_in("--cores", 1, 1024), "help": "of each proxy (default: several sizes)"},
         "--utilisation": {"metavar": "SHARE", "default": "70%", "help": "of the proxies' CPUs (default: 70%%)"},
         "--run": {"action": "append", "metavar": "RUN", "help": "the run to go by (default: the latest)"},
     },

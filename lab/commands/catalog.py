@@ -20,13 +20,13 @@ from lab.model.variants import knobs, openshift, variants
 from lab.model.variants.knobs import Knob
 from lab.model.variants.variants import Overlay
 from lab.records.sweep_files import load_sweep
-from lab.report.grid import texts
-from lab.report.markdown import markdown
-from lab.report.terminal import hung
+from lab.report.grid import make_text_table
+from lab.report.markdown import render_markdown
+from lab.report.terminal import wrap_hanging
 from lab.stats.units import format_duration
 from lab.studies import study_files
 from lab.systems import stand_ins
-from lab.systems.table import speak
+from lab.systems.table import describe_check
 
 ARMS = 3
 """The number of arms of one variant: itself, its baseline, and the baseline again."""
@@ -61,10 +61,10 @@ def show_json(name: str) -> dict[str, Any]:
         **variant.model_dump(mode="json"),
         "sweep": variant.sweep,
         "primary_metric": variant.primary_metric,
-        "diff": variants.diff(variant),
+        "diff": variants.diff_against_baseline(variant),
         "apply": variants.config_snippet(variant),
         "openshift": openshift.commands(variants.openshift_patches(variant)),
-        "stand_ins": [stand_in.model_dump(mode="json") for stand_in in stand_ins.stand_ins_of(variant.manifests)],
+        "stand_ins": [stand_in.model_dump(mode="json") for stand_in in stand_ins.find_stand_ins(variant.manifests)],
     }
 
 
@@ -118,7 +118,7 @@ def _has_all(text: str, terms: Sequence[str]) -> bool:
 def print_show(console: Console, name: str) -> None:
     """Print a variant: its knobs with their hypotheses, its read-backs, and its diff from the baseline."""
     variant = variants.load_variant(name)
-    own_knobs, text = variant.own_knobs, variants.diff(variant)
+    own_knobs, text = variant.own_knobs, variants.diff_against_baseline(variant)
     lines = _format_facts(
         console,
         variant.name,
@@ -148,9 +148,9 @@ def print_show(console: Console, name: str) -> None:
     if variant.readback:
         lines += [
             "\nread back before every sample counts",
-            *(hung(console, f"  {speak(check)}", 4) for check in variant.readback),
+            *(wrap_hanging(console, f"  {describe_check(check)}", 4) for check in variant.readback),
         ]
-    lines += [hung(console, line, 4) for line in _format_stand_ins(variant)]
+    lines += [wrap_hanging(console, line, 4) for line in _format_stand_ins(variant)]
     if patches := variants.openshift_patches(variant):
         lines += ["", *openshift.snippet(patches).splitlines()]
     if text:
@@ -169,7 +169,7 @@ def print_show(console: Console, name: str) -> None:
 
 def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
     """Yield which programs replace those of the variant, target by target, and how they differ from them."""
-    for stand_in in stand_ins.stand_ins_of(variant.manifests):
+    for stand_in in stand_ins.find_stand_ins(variant.manifests):
         if variant.only_on and not set(stand_in.targets) & set(variant.only_on):
             continue
         yield ""
@@ -189,9 +189,9 @@ def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
 def _format_facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
     """Return the title of a variant or knob, and a line for each fact that has a value."""
     begins = [""] * name.startswith("\n")
-    head = hung(console, f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
+    head = wrap_hanging(console, f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
     stated = [(fact, value) for fact, value in facts if value]
-    return [*begins, head, *(hung(console, f"  {fact:<15} {value}", FACTS) for fact, value in stated)]
+    return [*begins, head, *(wrap_hanging(console, f"  {fact:<15} {value}", FACTS) for fact, value in stated)]
 
 
 def readme_table() -> str:
@@ -206,7 +206,7 @@ def readme_table() -> str:
         )
         for overlay in _overlays()
     ]
-    return markdown([texts(("variant", "baseline", "knobs", "study", "what"), rows)])
+    return render_markdown([make_text_table(("variant", "baseline", "knobs", "study", "what"), rows)])
 
 
 def readme_studies() -> str:
@@ -215,7 +215,7 @@ def readme_studies() -> str:
         (f"`{key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
         for key, file in ((study.key, study.file) for study in _studies())
     ]
-    return markdown([texts(("study", "question", "variants", "full", "quick"), rows)])
+    return render_markdown([make_text_table(("study", "question", "variants", "full", "quick"), rows)])
 
 
 def readme_disturbances() -> str:
@@ -227,12 +227,12 @@ def readme_disturbances() -> str:
             lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
             lasts = f"{sweep.blocks} blocks, {format_duration(lasts_s)}"
             rows.append((f"`{name}`", sweep.title, sweep.question, lasts))
-    return markdown([texts(("sweep", "what is done", "question", "one variant"), rows)])
+    return render_markdown([make_text_table(("sweep", "what is done", "question", "one variant"), rows)])
 
 
 def _overlays() -> list[Overlay]:
     """Return every overlay, a baseline before the overlays that build on it."""
-    chains = {name: variants.chain(name) for name in variants.variant_names()}
+    chains = {name: variants.load_chain(name) for name in variants.variant_names()}
     return [chains[name][-1] for name in sorted(chains, key=lambda name: [overlay.name for overlay in chains[name]])]
 
 
@@ -245,7 +245,7 @@ def _sweeps() -> list[tuple[str, sweeps.Sweep]]:
 
 
 def _studies() -> list[study_files.Study]:
-    return [study_files.read_study(key) for key in study_files.study_keys()]
+    return [study_files.read_study(key) for key in study_files.list_studies()]
 
 
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

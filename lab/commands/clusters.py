@@ -12,12 +12,12 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import TARGETED, VARIANT, Verb
-from lab.commands.measuring import inside, settle
+from lab.commands.measuring import end_on_sigterm, enter_target
 from lab.targets.provision import PROVIDERS, Provider
 
 
 def _run_up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
-    settle()  # SIGTERM then undoes what was begun, as Ctrl-C does
+    end_on_sigterm()  # SIGTERM then undoes what was begun, as Ctrl-C does
     provider.up(options, talk)
     return 0
 
@@ -29,13 +29,13 @@ def _run_down(provider: Provider, options: argparse.Namespace, talk: Console) ->
 
 def _run_with(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
-    from lab.targets.common.process import run_beside
+    from lab.targets.common.process import run_with_variant
 
     if not options.command:
         remedy = "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
         raise UsageError("with", "no command given", remedy)
     variant = load_variant(options.variant)
-    return run_beside(inside(options, options.target), variant, options.command)
+    return run_with_variant(enter_target(options, options.target), variant, options.command)
 
 
 UP = Verb(

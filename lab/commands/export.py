@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.base.files import written_to
-from lab.commands import STORED, Verb
+from lab.base.files import as_option_error
+from lab.commands import RUN_ARGUMENT, Verb
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
@@ -71,9 +71,9 @@ def _run_export(options: argparse.Namespace, talk: Console) -> int:
 
     def write(out: IO[bytes]) -> None:
         if form == "openmetrics":
-            out.write(openmetrics.exposition(run.record, samples, run.histogram))
+            out.write(openmetrics.render_openmetrics(run.record, samples, run.histogram))
         else:
-            export.write(export.tables(run, options.what, samples), form, out)
+            export.write(export.yield_tables(run, options.what, samples), form, out)
 
     _write(output, write)
     if output is not None:
@@ -136,7 +136,7 @@ def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
         return
     partial: Path | None = None
     try:
-        with written_to("--output", output):
+        with as_option_error("--output", output):
             if output.is_file() or not output.exists():
                 partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
             with open(partial or output, "wb") as out:
@@ -153,7 +153,7 @@ EXPORT = Verb(
     "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said",
     _run_export,
     {
-        "run": STORED,
+        "run": RUN_ARGUMENT,
         "--format": {
             "choices": FORMATS,
             "help": "json: a JSON object per line; openmetrics: its text format 1.0, which Prometheus reads; parquet needs --output"

@@ -14,26 +14,36 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean
-from lab.base.files import written_to
-from lab.commands import MEASURING, Verb, answer, arm_name, fraction, print_answer, recorded, variant_name, word_of
-from lab.commands.measuring import answer_plan, inside, measure, print_plan, say, trials
-from lab.commands.table import compared
+from lab.base.files import as_option_error
+from lab.commands import (
+    MEASURING,
+    Verb,
+    answer,
+    arm_name,
+    command_for_record,
+    fraction,
+    one_of,
+    print_answer,
+    variant_name,
+)
+from lab.commands.measuring import answer_plan, enter_target, measure, print_plan, print_plan_line, probe_trials
+from lab.commands.table import compare_named
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
-from lab.model.names import WORTH
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
     from lab.analysis.judge.gate import Bounds, Gate
-    from lab.experiments.bench import Prepared
+    from lab.experiments.bench import PreparedRun
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
 """The metric in which a change may claim an effect, whatever the change is about."""
-CUT = 2
+UNFINISHED = 2
 """The exit status of a measurement that did not finish; 1 stands for a regression alone."""
 
 
-def own_unit(text: str) -> tuple[str, float]:
+def parse_bound(text: str) -> tuple[str, float]:
     """Parse a bound in the metric's own unit: `gap_s=0.5` into ("gap_s", 0.5).
 
     Raises:
@@ -72,12 +82,12 @@ def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
     """Print the result in the requested form, and return the gate's status."""
     from lab.report.json.runs import describe_gate
     from lab.report.json.shape import dumps
-    from lab.report.tables.gate import page, xml
+    from lab.report.tables.gate import make_junit_xml, page
 
     strict = options.strict
     try:
         result = find()
-        _write_junit(options, lambda: xml(result, strict))
+        _write_junit(options, lambda: make_junit_xml(result, strict))
         try:
             with answer():
                 print_answer(options, lambda: page(result, strict), lambda: dumps(describe_gate(result, strict)))
@@ -99,7 +109,7 @@ def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
 
 def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
     if options.junit:
-        with written_to("--junit", Path(options.junit)):
+        with as_option_error("--junit", Path(options.junit)):
             Path(options.junit).write_bytes(xml())
 
 
@@ -121,22 +131,24 @@ def _gate_against(options: argparse.Namespace, talk: Console) -> int:
     load_sweep(options.sweep or DEFAULT_SWEEP)
     commit_of(options.against)
 
-    target = inside(options, options.target)
+    target = enter_target(options, options.target)
     from lab.analysis.comparison.comparison import compare_runs
-    from lab.analysis.gate.gate import confirmed, gate
+    from lab.analysis.gate.gate import confirm_regressions, judge_gate
     from lab.experiments import bench
     from lab.experiments.ablation.folder import new_manifests
-    from lab.experiments.against_ref import beside
+    from lab.experiments.against_ref import add_ref_manifests
 
     with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
-        pairs, same = beside(manifests, options.against, options.names)
+        pairs, same = add_ref_manifests(manifests, options.against, options.names)
         if same and pairs:
-            say(talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s")
+            print_plan_line(
+                talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s"
+            )
         if not pairs:
             return _report_unchanged(options, same)
 
-        def prepare(names: Sequence[str], seed: int | None) -> Prepared:
-            request = bench.Request(
+        def prepare(names: Sequence[str], seed: int | None) -> PreparedRun:
+            request = bench.BenchRequest(
                 tuple(names),
                 options.sweep or DEFAULT_SWEEP,
                 options.blocks,
@@ -145,9 +157,9 @@ def _gate_against(options: argparse.Namespace, talk: Console) -> int:
                 manifests=manifests,
                 against=tuple(pairs[name] for name in names),
                 primary=PRIMARY,
-                worth=bounds.regression or WORTH,
+                worth=bounds.regression or EQUIVALENCE_MARGIN,
             )
-            return bench.prepare(request, target, recorded(options, "names"), trials(options, talk))
+            return bench.prepare(request, target, command_for_record(options, "names"), probe_trials(options, talk))
 
         prepared = prepare([*pairs], options.seed)
         print_plan(talk, prepared, 0)
@@ -155,21 +167,21 @@ def _gate_against(options: argparse.Namespace, talk: Console) -> int:
             return answer_plan(options, [(prepared, 0)])
         keep()
 
-    def judge(ready: Prepared) -> Gate | None:
+    def judge(ready: PreparedRun) -> Gate | None:
         store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
-        return gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
+        return judge_gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
     if (result := judge(prepared)) is None:
-        return CUT
+        return UNFINISHED
     if close := result.to_measure_again:
         reason = "worse, and so close to the bound that it is measured a second time, on fresh bring-ups"
-        say(talk, "again", f"{', '.join(check.name for check in close)}: {reason}")
+        print_plan_line(talk, "again", f"{', '.join(check.name for check in close)}: {reason}")
         close_arms = {check.row.other.arm for check in close}
         again = prepare([name for name in pairs if name in close_arms], None)
         print_plan(talk, again, 0)
         if (second := judge(again)) is None:
-            return CUT
-        result = confirmed(result, second)
+            return UNFINISHED
+        result = confirm_regressions(result, second)
     last = result
     return _print_gate(options, lambda: last)
 
@@ -205,23 +217,23 @@ def _gate_runs(options: argparse.Namespace) -> Gate:
         fault = "is of steady loads, and these have no bound"
         raise UsageError("--metric", fault, f"as --metric {options.metric[0]} --max-regression 5%, or leave it out")
 
-    from lab.analysis.gate.gate import confirmed, gate
+    from lab.analysis.gate.gate import confirm_regressions, judge_gate
 
     bounds = _build_bounds(options)
     if options.again and (len(options.again) != len(options.names) or {*options.again} & {*options.names}):
         fault = f"expected as many runs as are gated ({len(options.names)}), and others, got {' '.join(options.again)}"
         raise UsageError("--again", fault, "as `just gate RUN --again RUN --max-regression 5%`")
 
-    result = gate(compared(options.names, bounds.more), bounds, options.arm)
+    result = judge_gate(compare_named(options.names, bounds.more), bounds, options.arm)
     if not options.again:
         return result
-    return confirmed(result, gate(compared(options.again, bounds.more), bounds, options.arm))
+    return confirm_regressions(result, judge_gate(compare_named(options.again, bounds.more), bounds, options.arm))
 
 
 def _build_bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.judge.gate import Bounds
 
-    default = WORTH if options.against is not None and not options.max_more else None
+    default = EQUIVALENCE_MARGIN if options.against is not None and not options.max_more else None
     return Bounds(options.max_regression or default, dict(options.max_more), tuple(options.metric))
 
 
@@ -252,14 +264,14 @@ GATE = Verb(
             "help": "of steady loads: how much worse is still good, as 5%% or 0.05",
         },
         "--max-more": {
-            "type": own_unit,
+            "type": parse_bound,
             "action": "append",
             "default": [],
             "metavar": "METRIC=VALUE",
             "help": "of disturbed loads: how much more of an outcome is still good, in its own unit (failed=10, gap_s=0.5); repeatable",
         },
         "--metric": {
-            "type": word_of("--metric", "metric", RATIOS),
+            "type": one_of("--metric", "metric", RATIOS),
             "action": "append",
             "default": [],
             "help": "of steady loads: gate this metric instead of rate and CPU per request at a closed loop, p50 and p99 at a given"

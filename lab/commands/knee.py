@@ -9,21 +9,29 @@ from typing import TYPE_CHECKING, Any, get_args
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.quantities import number, seconds, share
-from lab.commands import TARGETED, VARIANT, Verb, of_its_own, print_answer, recorded, word_of
-from lab.commands.measuring import answer_plan, done_samples, inside, measure, resume_command, say, target_of
+from lab.base.quantities import parse_duration_s, parse_share, whole_number_in
+from lab.commands import TARGETED, VARIANT, Verb, command_for_record, new_run_options, one_of, print_answer
+from lab.commands.measuring import (
+    answer_plan,
+    done_samples,
+    enter_target,
+    measure,
+    print_plan_line,
+    resume_command,
+    target_of,
+)
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
 from lab.model.pages import PAGES
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.bench import Prepared
+    from lab.experiments.bench import PreparedRun
     from lab.records.store import RunStore
 
 
 def _parse_latency(text: str) -> str:
-    value = seconds(text.strip())
+    value = parse_duration_s(text.strip())
     if value is None or not 0 < value <= 120:
         remedy = "write 20ms or 0.5s, up to 120s"
         raise UsageError("--p99", f'expected a duration with its unit, got "{text}"', remedy)
@@ -41,31 +49,31 @@ def _parse_duration(text: str) -> float:
 
 
 def _parse_precision(text: str) -> str:
-    if not 0.01 <= (share(text) or 0.0) <= 0.5:
+    if not 0.01 <= (parse_share(text) or 0.0) <= 0.5:
         raise UsageError("--precision", f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%")
     return text
 
 
 def _run_knee(options: argparse.Namespace, talk: Console) -> int:
-    from lab.generators import generator
+    from lab.generators import get_generator
 
-    if options.resume and of_its_own(options):
+    if options.resume and new_run_options(options):
         raise UsageError(
             "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
         )
     if not options.variants and not options.resume:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
     if options.generator is not None:
-        generator(options.generator)
+        get_generator(options.generator)
 
-    target = inside(options, target_of(options))
-    from lab.commands.progress import Trials
+    target = enter_target(options, target_of(options))
+    from lab.commands.progress import SearchTerminal
     from lab.experiments import knee as experiment
 
     if options.resume:
         prepared, run = experiment.resume(options.resume, target)
     else:
-        command = recorded(options, "variants")
+        command = command_for_record(options, "variants")
         prepared, run = experiment.prepare(options.variants, target, command, **_search_settings(options)), None
     _print_plan(talk, prepared, run)
     if options.plan:
@@ -73,7 +81,7 @@ def _run_knee(options: argparse.Namespace, talk: Console) -> int:
 
     def search(store: RunStore) -> None:
         chosen = next(iter(prepared.chosen.values()))
-        experiment.search(target, prepared.variants, chosen, store, Trials(talk, store.record))
+        experiment.search(target, prepared.variants, chosen, store, SearchTerminal(talk, store.record))
 
     resume = resume_command(options, "knee", prepared.record.id)
     store = measure(talk, prepared, run, target, resume, search)
@@ -87,8 +95,8 @@ def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
         "connections": options.connections,
         "duration_s": options.duration,
         "start_rps": options.start,
-        "p99_s": seconds(options.p99) if options.p99 else None,
-        "precision": share(options.precision) if options.precision else None,
+        "p99_s": parse_duration_s(options.p99) if options.p99 else None,
+        "precision": parse_share(options.precision) if options.precision else None,
         "page": options.page,
         "tls": options.tls,
         "accept_encoding": options.accept_encoding,
@@ -97,29 +105,31 @@ def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _print_plan(talk: Console, prepared: Prepared, run: RunStore | None) -> None:
-    from lab.report.loads import load_text
-    from lab.report.tables.knee import conditions_text
+def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> None:
+    from lab.report.loads import describe_load
+    from lab.report.tables.knee import describe_conditions
 
     record, search = prepared.record, prepared.record.knee
     assert search is not None
     point = record.points[0]
     used = prepared.chosen[point.name]
     name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-    say(talk, "run", record.id)
-    say(talk, "target", record.target)
-    say(talk, "variants", ", ".join(arm.variant for arm in record.arms))
-    say(talk, "load", f"{name}, {load_text(point)} at first")
-    say(talk, "passes", conditions_text(search))
-    say(
+    print_plan_line(talk, "run", record.id)
+    print_plan_line(talk, "target", record.target)
+    print_plan_line(talk, "variants", ", ".join(arm.variant for arm in record.arms))
+    print_plan_line(talk, "load", f"{name}, {describe_load(point)} at first")
+    print_plan_line(talk, "passes", describe_conditions(search))
+    print_plan_line(
         talk,
         "search",
         f"x2 from {search.start_rps:,} req/s, then bisection to within {100 * search.precision:g} %, 3 confirmations",
     )
     if run is not None:
-        say(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
+        print_plan_line(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
         return
-    say(talk, "duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n")
+    print_plan_line(
+        talk, "duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n"
+    )
 
 
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
@@ -131,11 +141,11 @@ def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -
         keep: Whether to write the result into the folder of the run, too.
 
     """
-    from lab.analysis.knee.report import report_of
+    from lab.analysis.knee.report import build_report
     from lab.records.tables import KNEE as RECORD
     from lab.report.tables.knee import page
 
-    report = report_of(run)
+    report = build_report(run)
     if keep:
         run.write(RECORD, report)
     print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
@@ -149,14 +159,14 @@ KNEE = Verb(
         "variants": {"nargs": "*", **VARIANT},
         "--p99": {"type": _parse_latency, "metavar": "50ms", "help": "the longest p99 that will do (default: 50ms)"},
         "--generator": {"help": "of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"},
-        "--connections": {"type": number("--connections", 1, 100_000), "help": "default: 100"},
+        "--connections": {"type": whole_number_in("--connections", 1, 100_000), "help": "default: 100"},
         "--duration": {
             "type": _parse_duration,
             "metavar": "SECONDS",
             "help": "of a trial (default: 10, with wrk2 itself 32)",
         },
         "--start": {
-            "type": number("--start", 1, 1_000_000),
+            "type": whole_number_in("--start", 1, 1_000_000),
             "metavar": "REQ/S",
             "help": "the first rate (default: 100, or as many as connections where the generator takes no fewer)",
         },
@@ -165,13 +175,13 @@ KNEE = Verb(
             "metavar": "5%",
             "help": "how near the answer's two ends lie (default: 5%%)",
         },
-        "--page": {"type": word_of("--page", "page", PAGES), "help": "what is asked for (default: 1kB.bin)"},
+        "--page": {"type": one_of("--page", "page", PAGES), "help": "what is asked for (default: 1kB.bin)"},
         "--tls": {
-            "type": word_of("--tls", "mode", get_args(Tls)),
+            "type": one_of("--tls", "mode", get_args(Tls)),
             "help": "the routes the load goes to, by where TLS ends (default: whatever the variant routes)",
         },
         "--accept-encoding": {
-            "type": word_of("--accept-encoding", "encoding", get_args(Encoding)),
+            "type": one_of("--accept-encoding", "encoding", get_args(Encoding)),
             "help": "identity (the default), or gzip: answers may be compressed",
         },
         "--close": {"action": "store_true", "help": "a new connection for every request"},

@@ -44,10 +44,10 @@ def doctor(console: Console, as_json: bool = False) -> int:
         The exit status: 0 when the default target can run here, else 2.
 
     """
-    from lab.report.terminal import hung
+    from lab.report.terminal import wrap_hanging
     from lab.targets import prerequisites
 
-    findings, targets = prerequisites.checks(), prerequisites.TARGETS
+    findings, targets = prerequisites.make_checks(), prerequisites.TARGETS
     missing = {
         target: [finding.check for finding in findings if not finding.ok and target in finding.needed_by]
         for target in targets
@@ -65,7 +65,7 @@ def doctor(console: Console, as_json: bool = False) -> int:
     for finding, needed_by in zip(findings, needed, strict=True):
         head = f"{finding.check:<{check_width}}  {needed_by:<{needed_width}}  "
         text = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found
-        line = hung(console, f"{head}{finding.status:<8}  {text}", 8)
+        line = wrap_hanging(console, f"{head}{finding.status:<8}  {text}", 8)
         line.stylize(STYLES[finding.status], len(head), len(head) + len(finding.status))
         console.print(line, soft_wrap=True, highlight=False)
     console.print()

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.commands import Verb
-from lab.model.facts import ROOT, git_commit
+from lab.model.facts import ROOT, read_git_commit
 
 
 def _pack(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis.history import add_rows, effects_of_run
-    from lab.records.packing import Size, pack
+    from lab.records.packing import FolderSize, pack
     from lab.records.references import add_run, replace_run
     from lab.records.store import RunStore
     from lab.systems.stand_ins import omit_defaults
@@ -29,24 +29,24 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
         print(f"{run.folder}: {before} → {after}")
         return 0
     if options.replace:
-        commit, notes = git_commit() or "", list[str]()
+        commit, notes = read_git_commit() or "", list[str]()
         folder = replace_run(run, options.into, lambda old, name: add_rows(effects_of_run(old, name, commit, commit)))
     else:
         folder, notes = add_run(run, options.into, omit_defaults)
     for note in notes:
         talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)
-    print(f"{folder}: {Size.of(folder)}")
+    print(f"{folder}: {FolderSize.of(folder)}")
     return 0
 
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import readme
-    from lab.studies.site.rows import picture
+    from lab.studies.site.rows import draw_steps
 
-    makers = readme.makers()
-    for path in readme.files():
-        path.write_text(readme.rendered(path, makers))
-    readme.PICTURE.write_text(picture(readme.judged()))
+    makers = readme.part_makers()
+    for path in readme.markdown_files():
+        path.write_text(readme.render_file(path, makers))
+    readme.PICTURE.write_text(draw_steps(readme.judged_claims()))
     return 0
 
 

@@ -16,23 +16,23 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
-from lab.commands import RanInsideError, answer, recorded
+from lab.commands import RanInsideError, answer, command_for_record
 from lab.stats.units import format_duration
 
 if TYPE_CHECKING:
-    from lab.experiments.bench import Prepared, Request
-    from lab.experiments.bench.probing import Trials
+    from lab.experiments.bench import BenchRequest, PreparedRun
+    from lab.experiments.bench.probing import ProbeTrials
     from lab.model.run import NotMeasured
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
-    from lab.report.result import Result
+    from lab.report.result import RunResult
     from lab.targets.base import Target
 
 
-BUSIEST = 3
+MAX_NAMED_PROCESSES = 3
 """The maximum number of other processes that are named."""
-EACH = 3
+MAX_LISTED_POINTS = 3
 """The maximum number of points whose detectable effects are listed one by one."""
 LONG_S = 300.0
 """The duration in seconds from which the plan suggests how to make it shorter."""
@@ -55,7 +55,7 @@ def target_of(options: argparse.Namespace) -> str | None:
     return record.target
 
 
-def inside(options: argparse.Namespace, name: str | None) -> Target:
+def enter_target(options: argparse.Namespace, name: str | None) -> Target:
     """Return the target of that name (None for the default), inside its namespaces if it has any.
 
     Inside, SIGTERM ends the lab as cleanly as Ctrl-C.
@@ -64,16 +64,16 @@ def inside(options: argparse.Namespace, name: str | None) -> Target:
         RanInsideError: The lab was outside of the namespaces; the same command has run inside in the meantime.
 
     """
-    from lab.targets import entered
+    from lab.targets import enter_target
 
-    target = entered(name, getattr(options, "context", None), options.argv)
+    target = enter_target(name, getattr(options, "context", None), options.argv)
     if isinstance(target, int):
         raise RanInsideError(target)
-    settle()
+    end_on_sigterm()
     return target
 
 
-def settle() -> None:
+def end_on_sigterm() -> None:
     """Make SIGTERM end the lab as cleanly as Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -87,25 +87,25 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
     return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{context}"
 
 
-def trials(options: argparse.Namespace, talk: Console) -> Trials | None:
+def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
     """Return the function that probes concurrent loads on a target, or None where only a plan is requested."""
-    from lab.experiments.bench.probing import pair_trials
+    from lab.experiments.bench.probing import bring_up_pair
 
-    return None if options.plan else partial(pair_trials, partial(say, talk, "probe"))
+    return None if options.plan else partial(bring_up_pair, partial(print_plan_line, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:
     """Return the number of a run's slots that need no further measurement; 0 for no run."""
-    from lab.model.samples import cell, settled
+    from lab.model.samples import is_settled, key_of_measurement
 
     if run is None:
         return 0
-    done = {cell(sample) for sample in run.samples() if settled(sample)}
+    done = {key_of_measurement(sample) for sample in run.samples() if is_settled(sample)}
     return sum(done.issuperset(slot.cells) for slot in run.record.plan().slots)
 
 
 def plan_and_measure(
-    options: argparse.Namespace, talk: Console, target: Target, request: Request, names: str, verb: str = "bench"
+    options: argparse.Namespace, talk: Console, target: Target, request: BenchRequest, names: str, verb: str = "bench"
 ) -> RunStore | int:
     """Print the plan of the request, or of the run to `--resume`, and measure it.
 
@@ -126,7 +126,10 @@ def plan_and_measure(
     if options.resume:
         prepared, run = bench.resume(options.resume, target)
     else:
-        prepared, run = bench.prepare(request, target, recorded(options, names), trials(options, talk)), None
+        prepared, run = (
+            bench.prepare(request, target, command_for_record(options, names), probe_trials(options, talk)),
+            None,
+        )
     done = done_samples(run)
     print_plan(talk, prepared, done, verb == "bench" and run is None and not (options.blocks or request.resolve))
     if options.plan:
@@ -137,7 +140,7 @@ def plan_and_measure(
 
 def measure(
     talk: Console,
-    prepared: Prepared,
+    prepared: PreparedRun,
     run: RunStore | None,
     target: Target,
     resume: str,
@@ -157,21 +160,25 @@ def measure(
         The measured run, or None when it was interrupted.
 
     """
-    from lab.commands.progress import Terminal
+    from lab.commands.progress import RunTerminal
     from lab.experiments import bench
     from lab.measure import roundtrip
-    from lab.measure.loop import Loop
+    from lab.measure.loop import MeasuringLoop
     from lab.model.bottleneck import MAX_OTHERS_CORES
     from lab.records.store import RunStore
-    from lab.targets.common.sampler import HOST_PROC, busiest
+    from lab.targets.common.sampler import HOST_PROC, find_busiest
 
-    cpus_used = busiest() if search is None and HOST_PROC in os.environ else {}
+    cpus_used = find_busiest() if search is None and HOST_PROC in os.environ else {}
     if sum(cpus_used.values()) >= MAX_OTHERS_CORES:  # enough to spoil a sample; empty where the lab cannot see it
-        named = (f"{name} {cpus:.1f}" for name, cpus in islice(cpus_used.items(), BUSIEST) if cpus >= MAX_OTHERS_CORES)
+        named = (
+            f"{name} {cpus:.1f}"
+            for name, cpus in islice(cpus_used.items(), MAX_NAMED_PROCESSES)
+            if cpus >= MAX_OTHERS_CORES
+        )
         lost = "samples may be lost: stop it, or wait"
         consequence = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
         used = f"{sum(cpus_used.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(named)})"
-        say(talk, "busy", f"what is not the lab's uses {used}: {consequence}\n")
+        print_plan_line(talk, "busy", f"what is not the lab's uses {used}: {consequence}\n")
 
     def say_resume(event: str) -> None:
         unit = "sample" if search is None else "trial"
@@ -184,13 +191,15 @@ def measure(
         store = run or RunStore.create(prepared.record, manifests)
         with store.locked():
             if run is not None:
-                bench.go_on(run, target)
+                bench.note_resumed(run, target)
             begun = True
             if search is not None:
                 search(store)
             else:
-                with Terminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as observer:
-                    Loop(target, prepared.variants, prepared.chosen, store, observer, roundtrip.measure).measure()
+                with RunTerminal(talk, prepared.plan, prepared.design.duration_s, done_samples(run)) as observer:
+                    MeasuringLoop(
+                        target, prepared.variants, prepared.chosen, store, observer, roundtrip.measure_roundtrip
+                    ).measure()
     except KeyboardInterrupt:
         if not begun:
             raise
@@ -203,7 +212,7 @@ def measure(
     return store
 
 
-def say(talk: Console, head: str, text: str) -> None:
+def print_plan_line(talk: Console, head: str, text: str) -> None:
     """Print one line of a plan: a head and a text."""
     talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
 
@@ -211,10 +220,10 @@ def say(talk: Console, head: str, text: str) -> None:
 def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
     """Print a line for each variant that is left out, with its remedy."""
     for item in missing:
-        say(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
+        print_plan_line(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
 
 
-def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool = False) -> None:
+def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False) -> None:
     """Print what will be measured, how long that takes, and which effects it can detect.
 
     Args:
@@ -225,8 +234,8 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
 
     """
     from lab.experiments.bench.design import UNKNOWN
-    from lab.model.metrics import about
-    from lab.report.loads import disturbance_text, load_text
+    from lab.model.metrics import find_metric
+    from lab.report.loads import describe_disruption, describe_load
     from lab.stats.paired import MIN_BLOCKS
     from lab.stats.units import format_blocks
 
@@ -234,19 +243,21 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     role_of = {arm.name: arm.role for arm in record.arms}
     measured = [name for name, role in role_of.items() if role != "reference"]
     references = [name for name, role in role_of.items() if role == "reference"]
-    say(talk, "run", record.id)
+    print_plan_line(talk, "run", record.id)
     roles: dict[str, list[str]] = {}
     for key, cpus in record.facts.items():
         if key.startswith("cpus_"):
             roles.setdefault(cpus, []).append(key.removeprefix("cpus_"))
     pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
     unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
-    say(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
+    print_plan_line(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
     blocks = format_blocks(len({block for place in design.places if place.arm in references for block in place.blocks}))
-    say(talk, "arms", ", ".join(measured) + (f"; in {blocks}: {', '.join(references)}" if references else ""))
+    print_plan_line(
+        talk, "arms", ", ".join(measured) + (f"; in {blocks}: {', '.join(references)}" if references else "")
+    )
     say_left_out(talk, record.not_measurable)
     if record.at_knee is not None:
-        say(talk, "knee", str(record.at_knee))
+        print_plan_line(talk, "knee", str(record.at_knee))
     paired: dict[str, int] = {}
     for place in design.places:
         if place.against and role_of[place.arm] == "variant":
@@ -254,29 +265,29 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     for point in record.points:
         used = prepared.chosen[point.name]
         name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        disruption = disturbance_text(point) if point.disturbance is not None else ""
+        disruption = describe_disruption(point) if point.disturbance is not None else ""
         action = "nothing is done (control)" if point.control else disruption
-        parts = [f"{point.name}: {name}, {load_text(point)}", action]
+        parts = [f"{point.name}: {name}, {describe_load(point)}", action]
         parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)
         parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
-        say(talk, "point", "; ".join(filter(None, parts)))
+        print_plan_line(talk, "point", "; ".join(filter(None, parts)))
     for variant in record.variants.values():
         if variant.unpaired:
-            say(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
+            print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
     for probe in record.probes:
-        say(talk, "probe", str(probe))
+        print_plan_line(talk, "probe", str(probe))
     if prepared.to_probe:
         rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in prepared.to_probe)
         otherwise = "if not, the rate is lowered, or arms are measured one after the other"
-        say(
+        print_plan_line(
             talk,
             "probe",
             f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {otherwise}",
         )
     if design.fixed_workers:
         names = ", ".join(design.fixed_workers)
-        say(
+        print_plan_line(
             talk,
             "workers",
             f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
@@ -285,36 +296,36 @@ def print_plan(talk: Console, prepared: Prepared, done: int, may_be_less: bool =
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
     many = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
     samples = f"{many} in {design.blocks} block{'s' if design.blocks != 1 else ''}"
-    say(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {record.seed}")
+    print_plan_line(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {record.seed}")
     if planned_for := design.planned_for:
-        effect = f"{100 * planned_for.effect:g}% in {about(planned_for.metric).title} at {planned_for.point}"
+        effect = f"{100 * planned_for.effect:g}% in {find_metric(planned_for.metric).title} at {planned_for.point}"
         text = f"so many blocks, because then {effect} is found with {planned_for.power:.0%} probability"
-        say(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
+        print_plan_line(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
     share = 1 - done / slots if slots else 0
     long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
-    say(talk, "duration", f"about {format_duration(design.duration_s * share)}{shorter}")
+    print_plan_line(talk, "duration", f"about {format_duration(design.duration_s * share)}{shorter}")
     if fresh := design.fresh.count:
         reason = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
         runs = ", ".join(design.fresh.runs[-3:])
-        say(talk, "anew", f"{fresh} more bring-ups within blocks, {reason} (known from {runs})")
+        print_plan_line(talk, "anew", f"{fresh} more bring-ups within blocks, {reason} (known from {runs})")
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for promise in design.promised:
-        by_metric.setdefault(about(promise.metric).title, []).append((promise.effect, promise.point))
+        by_metric.setdefault(find_metric(promise.metric).title, []).append((promise.effect, promise.point))
     effects: list[str] = []
     for metric, promises in by_metric.items():
         ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promises), max(promises)))
         summary = [f"{' to '.join(ends)} in {metric} at {len(promises)} points"]
         details = [f"{effect:.1%} in {metric} at {point}" for effect, point in promises]
-        effects += details if len(details) <= EACH else summary
+        effects += details if len(details) <= MAX_LISTED_POINTS else summary
     text = f"effects from {', '.join(effects)}" if effects else "nothing"
     source = design.promised_by
-    say(talk, "resolves", f"{source if source == UNKNOWN else f'{text} ({source})'}\n")
+    print_plan_line(talk, "resolves", f"{source if source == UNKNOWN else f'{text} ({source})'}\n")
 
 
 def answer_plan(
     options: argparse.Namespace,
-    ready: Iterable[tuple[Prepared, int]],
+    ready: Iterable[tuple[PreparedRun, int]],
     ablation: AblationRecord | None = None,
     left_out: Sequence[NotMeasured] = (),
     related: Mapping[str, str] | None = None,
@@ -340,7 +351,7 @@ def answer_plan(
     return 0
 
 
-def finish(
+def print_and_write_result(
     options: argparse.Namespace, run: RunStore, extra: Sequence[Part] = (), tables: Sequence[Sequence[Part]] = ()
 ) -> int:
     """Print the result of a run that was just measured, write its HTML page, and return the exit status.
@@ -352,46 +363,46 @@ def finish(
         tables: Tables to add to the page.
 
     """
-    from lab.report.html.run import write
-    from lab.report.result import Result
-    from lab.report.terminal import show
-    from lab.studies.results import study_page
+    from lab.report.html.run import write_page
+    from lab.report.result import RunResult
+    from lab.report.terminal import print_parts
+    from lab.studies.results import make_study_page
 
-    result = Result(run)
+    result = RunResult(run)
     status = print_result(options, run, result)
     if extra and not options.json:
         with answer() as out:
-            show(out, extra)
+            print_parts(out, extra)
     try:
-        page = str(write(result, run.folder, [study_page(result), *tables]))
+        page = str(write_page(result, run.folder, [make_study_page(result), *tables]))
     except UsageError as error:  # a full disk must not make a measured run fail
         page = f"no page: {error.fault}; {error.remedy}"
     Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)
     return status
 
 
-def print_result(options: argparse.Namespace, run: RunStore, result: Result | None = None) -> int:
+def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None) -> int:
     """Print a run's result (a sentence per variant, and its tables), and return the exit status.
 
     With `options.notes`, people also see all notes and what the systems hold; Markdown and JSON always have
     everything.
     """
     from lab.report.json.shape import dumps
-    from lab.report.markdown import markdown
-    from lab.report.result import Result
-    from lab.report.terminal import show
-    from lab.studies.results import result_json, study_page
+    from lab.report.markdown import render_markdown
+    from lab.report.result import RunResult
+    from lab.report.terminal import print_parts
+    from lab.studies.results import make_result_json, make_study_page
 
-    result = result or Result(run)
+    result = result or RunResult(run)
     name = run.folder.name if run.folder.parent == runs_folder() else str(run.folder)
     with answer() as out:
         if options.json:
-            print(dumps(result_json(result)))
+            print(dumps(make_result_json(result)))
         elif getattr(options, "markdown", False):
-            print(markdown([*result.page(), *result.more(), *study_page(result)]), end="")
+            print(render_markdown([*result.page(), *result.more(), *make_study_page(result)]), end="")
         else:
             full = getattr(options, "notes", False)
-            show(out, [*result.page("" if full else f"just table {shlex.quote(name)} --notes")])
-            show(out, [*(result.more() if full else []), *study_page(result)])
+            print_parts(out, [*result.page("" if full else f"just table {shlex.quote(name)} --notes")])
+            print_parts(out, [*(result.more() if full else []), *make_study_page(result)])
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if result.complete else 1

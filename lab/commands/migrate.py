@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.base.handing import STDIN, handing_on, read_once
-from lab.commands import MEASURING, Verb, print_answer, recorded
-from lab.commands.measuring import finish, inside, measure, print_plan, resume_command, say, trials
+from lab.base.handing import STDIN, hand_over, read_once
+from lab.commands import MEASURING, Verb, command_for_record, print_answer
+from lab.commands.measuring import (
+    enter_target,
+    measure,
+    print_and_write_result,
+    print_plan,
+    print_plan_line,
+    probe_trials,
+    resume_command,
+)
 
 if TYPE_CHECKING:
-    from lab.experiments.migration.plan import Plan
+    from lab.experiments.migration.plan import MigrationPlan
 
 SWEEP = "migrate"
 
@@ -29,15 +37,15 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     files = [options.configmap, *options.ingress]
     if files.count(STDIN) > 1:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
-    from lab.experiments.migration.plan import INGRESS_INTO, INTO, plan
+    from lab.experiments.migration.plan import INGRESS_READER, READER, plan_migration
     from lab.records.sweep_files import load_sweep
     from lab.report.json.answers import MIGRATION
     from lab.report.tables.migration import page
 
     load_sweep(options.sweep)  # complain before anything is written
     places = ["standard input" if name == STDIN else name for name in files]
-    content, *ingresses = [read_once(name, INGRESS_INTO if index else INTO) for index, name in enumerate(files)]
-    migration_plan = plan(places[0], content, list(zip(places[1:], ingresses, strict=True)), options.to)
+    content, *ingresses = [read_once(name, INGRESS_READER if index else READER) for index, name in enumerate(files)]
+    migration_plan = plan_migration(places[0], content, list(zip(places[1:], ingresses, strict=True)), options.to)
     full_page = page(
         migration_plan.place,
         migration_plan.given,
@@ -49,22 +57,22 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
         _write_manifests(options, talk, migration_plan)
         print_answer(options, lambda: full_page, lambda: MIGRATION.dumps(migration_plan))
         return 0
-    with handing_on(content):
-        target = inside(options, options.target)
+    with hand_over(content):
+        target = enter_target(options, options.target)
 
     from lab.experiments import bench
     from lab.experiments.ablation.folder import new_manifests
-    from lab.experiments.migration.folder import variants
-    from lab.report.result import Result
-    from lab.report.tables.migration import costs, happened, walked
+    from lab.experiments.migration.folder import add_variants
+    from lab.report.result import RunResult
+    from lab.report.tables.migration import costs_page, traps_page, warnings_page
 
     _write_manifests(options, talk, migration_plan)
     with new_manifests(SWEEP) as (manifests, keep):
         target.check()
-        baseline, names, notes = variants(migration_plan, manifests, target)
+        baseline, names, notes = add_variants(migration_plan, manifests, target)
         for note in notes:
-            say(talk, "note", note)
-        request = bench.Request(
+            print_plan_line(talk, "note", note)
+        request = bench.BenchRequest(
             tuple(names),
             options.sweep,
             options.blocks,
@@ -74,25 +82,27 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
             against=(baseline,),
             sustained=options.sustained,
         )
-        prepared = bench.prepare(request, target, recorded(options), trials(options, talk))
+        prepared = bench.prepare(request, target, command_for_record(options), probe_trials(options, talk))
         print_plan(talk, prepared, 0)
         keep()
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
-    summary = Result(store).told
-    cost = [*costs(summary), *happened(summary)]
-    return finish(options, store, [*cost, *walked(migration_plan.migrations)], [cost, full_page])
+    summary = RunResult(store).told
+    cost = [*costs_page(summary), *warnings_page(summary)]
+    return print_and_write_result(options, store, [*cost, *traps_page(migration_plan.migrations)], [cost, full_page])
 
 
-def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: Plan) -> None:
+def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:
     """Write the manifests, if `--out` is given."""
-    from lab.experiments.migration.folder import take_away
+    from lab.experiments.migration.folder import export_manifests
 
     if options.out:
-        for note in take_away(Path(options.out), migration_plan.migrations):
-            say(talk, "note", note)
-        say(talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours")
+        for note in export_manifests(Path(options.out), migration_plan.migrations):
+            print_plan_line(talk, "note", note)
+        print_plan_line(
+            talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours"
+        )
 
 
 MIGRATE = Verb(

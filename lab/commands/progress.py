@@ -11,23 +11,23 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from lab.analysis.aggregate.cells import block_of
-from lab.analysis.knee.report import tried
+from lab.analysis.aggregate.cells import number_block
+from lab.analysis.knee.report import classify_trial
 from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample, cell
+from lab.model.samples import Reason, Sample, key_of_measurement
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_rate, format_seconds
 from lab.targets.readback import Reading
 
-SOME = 3
+MIN_BLOCKS_SHOWN = 3
 """The number of blocks with pairs from which their effect so far is shown; as in the result, a block is one value."""
 
 
-class Lines:
+class LineObserver:
     """The base of the observers: it prints which knobs were not applied, and which systems did not come up."""
 
     def __init__(self, console: Console) -> None:
@@ -58,7 +58,7 @@ class Lines:
         self._console.print(text, highlight=False, soft_wrap=True)
 
 
-class Terminal(Lines):
+class RunTerminal(LineObserver):
     """The observer of a run, and a context manager: at its end the bar disappears, and the lines stay."""
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
@@ -82,7 +82,7 @@ class Terminal(Lines):
         self._lost: set[Reason | None] = set()
         self._start_done, self._done, self._began = done, done, time.monotonic()
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> RunTerminal:
         self._progress.start()
         self._show_activity("starting")
         return self
@@ -113,7 +113,7 @@ class Terminal(Lines):
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
         if own.valid and cost_s and base_s:
             blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
-            blocks.setdefault(block_of(slot.point, cell(slot)), []).append(log(cost_s / base_s))
+            blocks.setdefault(number_block(slot.point, key_of_measurement(slot)), []).append(log(cost_s / base_s))
         self._print_sample(
             slot,
             own if not own.valid else base,
@@ -128,10 +128,10 @@ class Terminal(Lines):
         It decides nothing: the number of blocks is fixed beforehand, and no run stops or continues because of it.
         """
         blocks = self._logs.get((slot.arm.name, slot.point.name), {})
-        if len(blocks) < SOME:
+        if len(blocks) < MIN_BLOCKS_SHOWN:
             return ""
         means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
-        estimate, counted = stats.difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
+        estimate, counted = stats.estimate_difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
         assert estimate.low is not None and estimate.high is not None, "two blocks have an interval"
         planned = sum(
             (item.arm, item.point, item.against) == (slot.arm, slot.point, slot.against) for item in self._slots
@@ -168,7 +168,7 @@ def _cost_text(sample: Sample) -> str:
     return f"{cost_s * 1e6:.1f}" if cost_s is not None else "–"
 
 
-class Trials(Lines):
+class SearchTerminal(LineObserver):
     """The observer of a search: it prints a line per trial."""
 
     def __init__(self, console: Console, record: RunRecord) -> None:
@@ -178,7 +178,7 @@ class Trials(Lines):
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         """Print a line for a trial."""
-        trial = tried(slot, sample, latency, self._record, passed_before=True)
+        trial = classify_trial(slot, sample, latency, self._record, passed_before=True)
         head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
         achieved = format_rate(sample.achieved_rps)
         p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"

@@ -1,7 +1,7 @@
 """The generated parts of every README: they are found by their markers, and made from catalogues, runs and code.
 
 A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in any Markdown file of the checkout; there
-is no list of the places. The function that makes it (`makers`) receives the file and the words. Links in the made text
+is no list of the places. The function that makes it (`part_makers`) receives the file and the words. Links in the made text
 are relative to the top of the checkout.
 """
 
@@ -24,21 +24,21 @@ from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
 from lab.model.facts import ROOT
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.samples import Reason
 from lab.records.calibration import CalibrationFolder
-from lab.records.levels import Known, committed
+from lab.records.levels import SystemComponents, read_components
 from lab.records.store import RunStore
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables import calibration, selfbench
 from lab.studies import boots, carrying, ledger, matrix
-from lab.studies.claims.judging import Verdict
-from lab.studies.site.rows import answered
-from lab.studies.steps import findings
+from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.site.rows import find_answer
+from lab.studies.steps import list_findings
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "steps.svg"
-"""The picture that the README shows, from `lab.studies.site.rows.picture`."""
+"""The picture that the README shows, from `lab.studies.site.rows.draw_steps`."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -52,7 +52,7 @@ Maker = Callable[[Path, Sequence[str]], str]
 """The type of functions that make a part, from the file that the part is in and the words of its marker."""
 
 
-def files(root: Path = ROOT) -> Iterator[Path]:
+def markdown_files(root: Path = ROOT) -> Iterator[Path]:
     """Yield every Markdown file of the checkout, except those that were measured or fetched."""
     for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
@@ -60,17 +60,17 @@ def files(root: Path = ROOT) -> Iterator[Path]:
         yield from sorted((root / folder).rglob("README.md"))
 
 
-def rendered(path: Path, makers: Mapping[str, Maker]) -> str:
+def render_file(path: Path, makers: Mapping[str, Maker]) -> str:
     """Return the text of a file with every generated part made anew.
 
     Raises:
         UsageError: No function makes a part of that name.
 
     """
-    return PART.sub(lambda match: match["head"] + made(path, match, makers) + match["end"], path.read_text())
+    return PART.sub(lambda match: match["head"] + make_part(path, match, makers) + match["end"], path.read_text())
 
 
-def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
+def make_part(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
     """Return one part, with its links relative to the file; a part that begins with a fence is unchanged.
 
     Raises:
@@ -87,23 +87,25 @@ def made(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
     )
 
 
-def makers() -> Mapping[str, Maker]:
+def part_makers() -> Mapping[str, Maker]:
     """Return the function that makes each part, by the name in its markers."""
     return {
-        "calibration": lambda *_: markdown(calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)),
-        "carrying": lambda *_: markdown(carrying.page(carrying.carried(_runs()), _runs())),
-        "claims": lambda *_: markdown(ledger.page(judged(), ledger.checks(), linked=True)),
-        "counts": lambda *_: f"**{ledger.counts(judged())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
+        "calibration": lambda *_: render_markdown(
+            calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)
+        ),
+        "carrying": lambda *_: render_markdown(carrying.page(carrying.list_transfers(_runs()), _runs())),
+        "claims": lambda *_: render_markdown(ledger.page(judged_claims(), ledger.judge_checks(), linked=True)),
+        "counts": lambda *_: f"**{ledger.count_answers(judged_claims())}**: the [ledger](data/reference/CLAIMS.md) has each of them, with its interval and its run.",
         "disturbances": lambda *_: catalog.readme_disturbances(),
         "example": lambda _path, arguments: _make_example(arguments),
         "floors": lambda *_: _make_floors(),
         "folder": lambda path, _arguments: folder(path.parent),
         "found": lambda *_: _make_findings(),
-        "known-cost-lengths": lambda *_: markdown(boots.lengths(_runs())),
+        "known-cost-lengths": lambda *_: render_markdown(boots.make_lengths_page(_runs())),
         "known-costs": lambda *_: _make_known_costs(),
-        "matrix": lambda *_: markdown(matrix.page()),
+        "matrix": lambda *_: render_markdown(matrix.page()),
         "reasons": lambda *_: _make_reasons(),
-        "starts": lambda *_: starts(committed()),
+        "starts": lambda *_: starts(read_components()),
         "studies": lambda *_: catalog.readme_studies(),
         "variants": lambda *_: catalog.readme_table(),
         "verbs": lambda *_: _make_verbs(),
@@ -116,13 +118,13 @@ def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _runs() -> Sequence[evidence.Evidence]:
-    return evidence.references()[0]
+    return evidence.load_references()[0]
 
 
 @cache
-def judged() -> Sequence[Verdict]:
+def judged_claims() -> Sequence[ClaimVerdict]:
     """Return every claim with its verdict; the first call takes seconds."""
-    return ledger.ledger()
+    return ledger.judge_claims()
 
 
 def floors() -> Mapping[str, int]:
@@ -172,20 +174,20 @@ def folder(path: Path) -> str:
 def _make_findings() -> str:
     """Return a row for each finding of data/reference/findings.toml: question, answer, place and advice."""
     rows: list[tuple[str, str, str]] = []
-    for finding in findings(_runs()):
+    for finding in list_findings(_runs()):
         elsewhere = "".join(
-            f"; on {step.target} [{about(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
+            f"; on {step.target} [{find_metric(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
             for step in finding.elsewhere
         )
         remark = f" ({finding.kept})" if finding.kept else ""
-        answer = f"[**{answered(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
+        answer = f"[**{find_answer(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
         rows.append(
             (f"**{finding.asked.asks}** {finding.title}", f"{answer} {finding.on}{elsewhere}{remark}", finding.advice)
         )
     return _make_table(("question", "measured", "so"), rows)
 
 
-def starts(systems: Sequence[Known]) -> str:
+def starts(systems: Sequence[SystemComponents]) -> str:
     """Return by how much one start of each system varies.
 
     Systems without repeats are left out: they were measured only to bound the variance between bring-ups.
@@ -193,7 +195,7 @@ def starts(systems: Sequence[Known]) -> str:
     rows: list[tuple[str, ...]] = []
     for components in systems:
         if components.repeat is not None:
-            longest = levels.starts_of(components)
+            longest = levels.find_starts(components)
             deviations = (levels.start_sd(components), components.generation, longest.bring_up, components.repeat)
             cells = ("–" if deviation is None else f"{100 * deviation:.1f} %" for deviation in deviations)
             counts = ", ".join(
@@ -213,9 +215,9 @@ def _make_reasons() -> str:
 
 def _make_known_costs() -> str:
     """Return the table of the committed run of `selfbench effects`, and what each variant claims."""
-    costs, claims = effects.read(RunStore.open(str(REFERENCE / effects.SWEEP)))
-    lines = "".join(f"- {effects.line(claim)}\n" for claim in claims)
-    return f"{markdown(selfbench.known_costs(costs))}\nWhat each claims, and how often in ten blocks:\n\n{lines}"
+    costs, claims = effects.read_effects(RunStore.open(str(REFERENCE / effects.SWEEP)))
+    lines = "".join(f"- {effects.format_injected(claim)}\n" for claim in claims)
+    return f"{render_markdown(selfbench.known_costs_page(costs))}\nWhat each claims, and how often in ten blocks:\n\n{lines}"
 
 
 def _make_example(arguments: Sequence[str]) -> str:

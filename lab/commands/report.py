@@ -27,7 +27,7 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
     def say(text: str) -> None:
         talk.print(text, style="dim", highlight=False, soft_wrap=True)
 
-    result = site.build(Path(options.output or OUTPUT), say=say)
+    result = site.build_site(Path(options.output or OUTPUT), say=say)
     gaps = ", ".join(f"{name} {count}" for name, count in result.gaps.items())
     print(result.path)
     print(f"{result.counts}; {result.figures} figures, {sum(result.gaps.values())} gaps{f': {gaps}' if gaps else ''}")
@@ -37,9 +37,9 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
 def _write_pages(options: argparse.Namespace) -> int:
     """Write a page for each named run; the page of a committed run goes to the report's folder, not into the run."""
     from lab.records.store import RunStore
-    from lab.report.html.run import write
-    from lab.report.result import Result
-    from lab.studies.results import study_page
+    from lab.report.html.run import write_page
+    from lab.report.result import RunResult
+    from lab.studies.results import make_study_page
 
     runs: list[RunStore] = []
     for name in dict.fromkeys(options.run):
@@ -51,37 +51,37 @@ def _write_pages(options: argparse.Namespace) -> int:
         is_users = run.folder.parent == runs_folder()
         folder = Path(options.output) if options.output else run.folder if is_users else OUTPUT
         several = (not is_users and not options.output) or (len(runs) > 1 and options.output)
-        result = Result(run)
-        print(write(result, folder / run.folder.name if several else folder, [study_page(result)]))
+        result = RunResult(run)
+        print(write_page(result, folder / run.folder.name if several else folder, [make_study_page(result)]))
     return 0
 
 
 def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
     from lab.analysis import evidence
     from lab.report.json.shape import dumps
-    from lab.report.markdown import markdown
-    from lab.report.terminal import show
+    from lab.report.markdown import render_markdown
+    from lab.report.terminal import print_parts
     from lab.studies import boots, ledger
-    from lab.studies.steps import boots_wanted
-    from lab.studies.study_files import study_keys
+    from lab.studies.steps import list_boot_tasks
+    from lab.studies.study_files import list_studies
 
     if options.study is not None:
-        refuse_unknown(options.study, study_keys(), "study", f"unknown study '{options.study}'")
-    verdicts = ledger.ledger(options.study)
-    checks = () if options.boots else ledger.checks(options.study)
+        refuse_unknown(options.study, list_studies(), "study", f"unknown study '{options.study}'")
+    verdicts = ledger.judge_claims(options.study)
+    checks = () if options.boots else ledger.judge_checks(options.study)
     if options.boots:
-        boots_needed = boots_wanted(evidence.references()[0], verdicts)
-        page, as_json = boots.page(boots_needed), dumps(boots_needed)
+        boots_needed = list_boot_tasks(evidence.load_references()[0], verdicts)
+        page, as_json = boots.make_boots_page(boots_needed), dumps(boots_needed)
     else:
         page, as_json = ledger.page(verdicts, checks, linked=True), dumps(ledger.list_verdicts(verdicts, checks))
     if options.json:
         print(as_json)
     elif options.markdown:
-        print(markdown(page), end="")
+        print(render_markdown(page), end="")
     elif options.boots:
-        show(Console(), page)
+        print_parts(Console(), page)
     else:
-        ledger.show(Console(), verdicts, options.rules, checks)
+        ledger.print_verdicts(Console(), verdicts, options.rules, checks)
     return 0
 
 

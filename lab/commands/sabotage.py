@@ -15,7 +15,7 @@ from rich.table import Table
 
 from lab.base.errors import UsageError
 from lab.commands import TARGETED, Verb, variant_name
-from lab.commands.measuring import inside
+from lab.commands.measuring import enter_target
 
 if TYPE_CHECKING:
     from lab.experiments.sabotage import Finding
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
     """Return 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
-    from lab.model.variants.variants import chain, variant_names
+    from lab.model.variants.variants import load_chain, variant_names
 
     if options.record and (options.json or not options.intact):
         raise UsageError("--record", "goes with --intact, and not with --json", "leave --json out, and add --intact")
     for name in options.variants:
-        chain(name)  # a wrong name is an error before anything starts
-    target = inside(options, options.target)
+        load_chain(name)  # a wrong name is an error before anything starts
+    target = enter_target(options, options.target)
 
-    from lab.experiments.sabotage import BAD, findings
+    from lab.experiments.sabotage import BAD_OUTCOMES, try_variants
 
     target.check()
     if options.record:
         return _record_trial(options.variants, talk, target)
     results: list[Finding] = []
-    for finding in findings(target, options.variants or variant_names(), options.intact):
+    for finding in try_variants(target, options.variants or variant_names(), options.intact):
         results.append(finding)
         if options.json:
             print(json.dumps(asdict(finding)), flush=True)
@@ -46,8 +46,8 @@ def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
             message = f"{finding.variant} {finding.knob or 'as it is'}: {finding.outcome}"
             talk.print(message, markup=False, highlight=False)
     if not options.json:
-        _print_table(results, BAD)
-    return 1 if any(finding.outcome in BAD for finding in results) else 0
+        _print_table(results, BAD_OUTCOMES)
+    return 1 if any(finding.outcome in BAD_OUTCOMES for finding in results) else 0
 
 
 def _record_trial(names: Sequence[str], talk: Console, target: Target) -> int:
@@ -56,18 +56,18 @@ def _record_trial(names: Sequence[str], talk: Console, target: Target) -> int:
     It is 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that the
     target cannot measure it.
     """
-    from lab.experiments.sabotage import tried
+    from lab.experiments.sabotage import try_all
     from lab.records import trials
     from lab.studies import matrix
 
     outcomes: set[str] = set()
 
-    def report(name: str, result: trials.Tried) -> None:
+    def report(name: str, result: trials.TrialResult) -> None:
         outcomes.add(result.outcome)
         talk.print(f"{name}: {result.outcome}: {result.detail}", markup=False, highlight=False)
 
-    trial = tried(target, report, matrix.study_sweeps(), matrix.alone, names)
-    talk.print(f"kept in {trials.write(trial)}", markup=False, highlight=False)
+    trial = try_all(target, report, matrix.map_study_sweeps(), matrix.list_untried_knobs, names)
+    talk.print(f"kept in {trials.write_trial(trial)}", markup=False, highlight=False)
     return 1 if "FAILED" in outcomes else 0
 
 

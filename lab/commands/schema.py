@@ -20,8 +20,8 @@ from lab.records.calibration import CalibrationRecord
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
-from lab.stats.histogram import HALF, LINEAR
-from lab.studies.claims import Rule
+from lab.stats.histogram import BUCKETS_PER_DOUBLING, LINEAR_BUCKETS
+from lab.studies.claims import ClaimRule
 from lab.studies.claims.publications import OwnRule
 from lab.studies.results import RESULT
 from lab.studies.study_files import StudyFile
@@ -46,7 +46,7 @@ def schemas() -> dict[str, Any]:
         "annotations": annotation_schema(),
         "sweep": Sweep.model_json_schema(),
         "study": StudyFile.model_json_schema(),
-        "claim": Rule.model_json_schema(),
+        "claim": ClaimRule.model_json_schema(),
         "claim-published": OwnRule.model_json_schema(),
         "sample": Sample.model_json_schema(),
         "run": RunRecord.model_json_schema(),
@@ -69,8 +69,8 @@ def schemas() -> dict[str, Any]:
             "title": "Columns of hist.parquet",
             "description": "one row per bucket that is not empty; series: latency (from when a request was due, where the"
             " generator knows that) or service (from when it was sent); bucket: n below"
-            f" {LINEAR} holds n µs; above, with s = (n - {LINEAR}) // {HALF} + 1, it holds 2^s µs from"
-            f" ((n - {LINEAR}) % {HALF} + {HALF}) * 2^s on",
+            f" {LINEAR_BUCKETS} holds n µs; above, with s = (n - {LINEAR_BUCKETS}) // {BUCKETS_PER_DOUBLING} + 1, it holds 2^s µs from"
+            f" ((n - {LINEAR_BUCKETS}) % {BUCKETS_PER_DOUBLING} + {BUCKETS_PER_DOUBLING}) * 2^s on",
             "columns": {name: str(kind) for name, kind in HISTOGRAM_SCHEMA.items()},
         },
         "usage": {

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import StoreError, check_writable, runs_folder
-from lab.base.quantities import number
-from lab.commands import Verb, answer, print_answer, recorded
-from lab.commands.measuring import inside, say, settle
+from lab.base.quantities import whole_number_in
+from lab.commands import Verb, answer, command_for_record, print_answer
+from lab.commands.measuring import end_on_sigterm, enter_target, print_plan_line
 from lab.stats.units import format_duration, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from lab.experiments.calibration.measuring import Ready
+    from lab.experiments.calibration.measuring import PlannedCalibration
     from lab.records.calibration import CalibrationFolder, Measured
     from lab.targets.base import Target
 
@@ -39,11 +39,13 @@ def _run_default(_: argparse.Namespace, talk: Console) -> int:
 def _run_overhead(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.selfbench import overhead
 
-    takes = format_duration(overhead.takes_s(options.sweep))
-    say(talk, "plan", f"a run of the baseline, sweep {options.sweep}, {overhead.BLOCKS} blocks: about {takes}\n")
+    takes = format_duration(overhead.estimate_s(options.sweep))
+    print_plan_line(
+        talk, "plan", f"a run of the baseline, sweep {options.sweep}, {overhead.BLOCKS} blocks: about {takes}\n"
+    )
     if options.plan:
         return 0
-    settle()
+    end_on_sigterm()
     _print_lines(overhead.measure_overhead(options.sweep))
     return 0
 
@@ -51,24 +53,26 @@ def _run_overhead(options: argparse.Namespace, talk: Console) -> int:
 def _run_effects(options: argparse.Namespace, _: Console) -> int:
     from lab.experiments.selfbench import effects
     from lab.records.store import RunStore
-    from lab.report.tables.selfbench import known_costs
-    from lab.report.terminal import show
+    from lab.report.tables.selfbench import known_costs_page
+    from lab.report.terminal import print_parts
 
-    costs, injected = effects.read(RunStore.open(options.run))
-    fault = effects.verdict(costs)
+    costs, injected = effects.read_effects(RunStore.open(options.run))
+    fault = effects.find_faults(costs)
     with answer() as out:
-        show(out, known_costs(costs))
-    _print_lines([*map(effects.line, injected), *([f"\n{fault}"] if fault else [])])
+        print_parts(out, known_costs_page(costs))
+    _print_lines([*map(effects.format_injected, injected), *([f"\n{fault}"] if fault else [])])
     return 1 if fault else 0
 
 
 def _run_order(options: argparse.Namespace, talk: Console) -> int:
-    from lab.analysis.order_report import report_of_reference
-    from lab.report.tables.selfbench import orders
+    from lab.analysis.order_report import report_order_tests
+    from lab.report.tables.selfbench import order_page
 
-    say(talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n")
-    report = report_of_reference()
-    print_answer(options, lambda: orders(report), partial(report.model_dump_json, indent=1))
+    print_plan_line(
+        talk, "plan", "every order test of every committed run, some minutes where verbatim output is read for p99\n"
+    )
+    report = report_order_tests()
+    print_answer(options, lambda: order_page(report), partial(report.model_dump_json, indent=1))
     return 0 if not report.dependent else 1
 
 
@@ -81,10 +85,10 @@ def _print_lines(lines: Iterable[str]) -> None:
 def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     """Measure a calibration, or with `--show` print one that was measured."""
     from lab.experiments.calibration.measuring import SCENARIOS, prepare
-    from lab.generators import GENERATORS, generator
+    from lab.generators import GENERATORS, get_generator
     from lab.records.calibration import CalibrationFolder
 
-    names = [generator(name).name for name in options.generator or ()]
+    names = [get_generator(name).name for name in options.generator or ()]
     for name in options.scenario or ():
         refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
     if options.show:
@@ -92,7 +96,7 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError("calibrate", "--show prints what was measured", "leave the other options out")
         return _print_calibration(options, CalibrationFolder.open(options.show))
 
-    target = inside(options, None)
+    target = enter_target(options, None)
     target.check()
     ready = prepare(
         target,
@@ -101,12 +105,12 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
         float(options.duration or DURATION_S),
         options.repeats or REPEATS,
         secrets.randbelow(2**31) if options.seed is None else options.seed,
-        ("lab", "selfbench", "calibrate", *recorded(options)[2:]),
+        ("lab", "selfbench", "calibrate", *command_for_record(options)[2:]),
     )
     return calibrate(options, talk, target, ready)
 
 
-def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: Ready) -> int:
+def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: PlannedCalibration) -> int:
     """Print the plan of a calibration, measure all of it unless `--plan` is set, and print the result.
 
     What was measured before an interruption or an error is kept, and the command that prints it is shown.
@@ -146,7 +150,7 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
                 generator = GENERATORS[cell.generator]
                 measured = measure_once(system, generator, ready.installed[cell.generator], cell, repeat)
                 calibration.add(*measured)
-                say(talk, f"{position}/{len(ready.slots)}", _describe(measured[0]))
+                print_plan_line(talk, f"{position}/{len(ready.slots)}", _describe(measured[0]))
     except (KeyboardInterrupt, LabError) as error:
         end = "interrupted" if isinstance(error, KeyboardInterrupt) else "stopped"
         message = f"\n{end}; what was measured is kept:\n  just selfbench calibrate --show {record.id}"
@@ -169,27 +173,29 @@ def _print_calibration(options: argparse.Namespace, calibration: CalibrationFold
     return 0 if record.complete else 1
 
 
-def _print_plan(talk: Console, ready: Ready) -> None:
-    from lab.experiments.calibration.measuring import takes_s
+def _print_plan(talk: Console, ready: PlannedCalibration) -> None:
+    from lab.experiments.calibration.measuring import estimate_s
 
     record = ready.record
     cpus = f"server on CPU {record.facts['cpus_backend']}, generators on CPU {record.facts['cpus_generator']}"
-    say(talk, "run", record.id)
-    say(talk, "target", f"local: {cpus}")
+    print_plan_line(talk, "run", record.id)
+    print_plan_line(talk, "target", f"local: {cpus}")
     for name, does in record.scenarios.items():
-        say(talk, "scenario", f"{name}: the server {does}")
+        print_plan_line(talk, "scenario", f"{name}: the server {does}")
     for generator in record.generators:
         if not generator.installed:
-            say(talk, "left out", f"{generator.name}: not installed: {generator.remedy}")
+            print_plan_line(talk, "left out", f"{generator.name}: not installed: {generator.remedy}")
             continue
         cells = [cell for repeat, cell in ready.slots if repeat == 1 and cell.generator == generator.name]
         longest = max((cell.load.duration_s for cell in cells), default=0.0)
         longer = f", up to {longest:g} s each since it calibrates first" if longest > record.duration_s else ""
-        say(talk, "generator", f"{generator.name} {generator.version or ''}: {len(cells)} scenarios{longer}")
+        print_plan_line(
+            talk, "generator", f"{generator.name} {generator.version or ''}: {len(cells)} scenarios{longer}"
+        )
         for scenario, reason in generator.refusals.items():
-            say(talk, "left out", f"{generator.name}, {scenario}: {reason}")
-    say(talk, "plan", f"{len(ready.slots)} measurements, {record.repeats} of each, seed {record.seed}")
-    say(talk, "duration", f"about {format_duration(takes_s(ready.slots))}\n")
+            print_plan_line(talk, "left out", f"{generator.name}, {scenario}: {reason}")
+    print_plan_line(talk, "plan", f"{len(ready.slots)} measurements, {record.repeats} of each, seed {record.seed}")
+    print_plan_line(talk, "duration", f"about {format_duration(estimate_s(ready.slots))}\n")
 
 
 def _describe(measured: Measured) -> str:
@@ -233,9 +239,12 @@ SELFBENCH = Verb(
                     "metavar": "NAME",
                     "help": "only this one; repeatable (default: all)",
                 },
-                "--repeats": {"type": number("--repeats", 1, 100), "help": f"of everything (default: {REPEATS})"},
+                "--repeats": {
+                    "type": whole_number_in("--repeats", 1, 100),
+                    "help": f"of everything (default: {REPEATS})",
+                },
                 "--duration": {
-                    "type": number("--duration", SECONDS_LEAST, SECONDS_MOST),
+                    "type": whole_number_in("--duration", SECONDS_LEAST, SECONDS_MOST),
                     "metavar": "SECONDS",
                     "help": f"of each (default: {DURATION_S}; wrk2 takes 30 at least)",
                 },

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.commands import STORED, Verb, arm_name, print_answer
+from lab.commands import RUN_ARGUMENT, Verb, arm_name, print_answer
 from lab.commands.ablate import print_ablation
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
@@ -47,7 +47,7 @@ def _print_usage(options: argparse.Namespace) -> int:
     from lab.report.json.answers import list_usage
     from lab.report.json.shape import dumps
     from lab.report.tables.gauges import usage_page as page
-    from lab.report.terminal import show
+    from lab.report.terminal import print_parts
 
     run, arm, point = RunStore.open(options.run), options.arm, options.point
     samples = [sample for sample in run.samples() if sample.valid]
@@ -71,7 +71,7 @@ def _print_usage(options: argparse.Namespace) -> int:
     out = Console(soft_wrap=True, highlight=False)
     for sample in chosen:
         out.print(f"[bold cyan]{sample.arm}[/] at [bold cyan]{sample.point.name}[/], block {sample.block}")
-        show(out, page(run.usage(sample), memory_bytes, every_second))
+        print_parts(out, page(run.usage(sample), memory_bytes, every_second))
         out.print()
     return 0
 
@@ -93,7 +93,7 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
     return run, arm_name(arm)
 
 
-def compared(names: Sequence[str], outcomes: Collection[str] = ()) -> Comparison:
+def compare_named(names: Sequence[str], outcomes: Collection[str] = ()) -> Comparison:
     """Compare two runs, each named as RUN or RUN:ARM, or the variants of one run with their baselines.
 
     Args:
@@ -112,13 +112,13 @@ def compared(names: Sequence[str], outcomes: Collection[str] = ()) -> Comparison
 
 def _run_compare(options: argparse.Namespace, talk: Console) -> int:
     from lab.report.json.runs import COMPARISON
-    from lab.report.tables.comparison import page
+    from lab.report.tables.comparison import make_page
 
     if not 1 <= len(options.runs) <= 2:
         fault = f"expected one run or two, got {len(options.runs)}"
         raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
-    comparison = compared(options.runs)
-    print_answer(options, lambda: page(comparison), lambda: COMPARISON.dumps(comparison))
+    comparison = compare_named(options.runs)
+    print_answer(options, lambda: make_page(comparison), lambda: COMPARISON.dumps(comparison))
     return 0
 
 
@@ -126,7 +126,7 @@ TABLE = Verb(
     "print a run's table again, or an ablation's",
     _run_table,
     {
-        "run": STORED,
+        "run": RUN_ARGUMENT,
         "--from-raw": {"action": "store_true", "help": "recompute every number from the verbatim output"},
         "--notes": {"action": "store_true", "help": "with all notes, and what the systems hold"},
         "--usage": {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.base.quantities import seconds
+from lab.base.quantities import parse_duration_s
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint, Response
 
@@ -56,11 +56,11 @@ def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
     return deployment(manifests, role)["spec"]["template"]["spec"]["containers"][0]
 
 
-def asked_interval_s(manifests: Manifests) -> float | None:
+def configured_interval_s(manifests: Manifests) -> float | None:
     """Return the RELOAD_INTERVAL that the manifests set for OKD's router, or None where they set none."""
     variables = container(manifests, "proxy").get("env", [])
     values = (str(variable.get("value", "")) for variable in variables if variable["name"] == "RELOAD_INTERVAL")
-    return next(map(seconds, values), None)
+    return next(map(parse_duration_s, values), None)
 
 
 def reload_interval_s(manifests: Manifests) -> float:
@@ -70,10 +70,10 @@ def reload_interval_s(manifests: Manifests) -> float:
         The configured interval; 0 where the manifests set none, or have no proxy.
 
     """
-    return (asked_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
+    return (configured_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
 
 
-def refuse_impatient(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
+def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
     """Refuse a disruption that ends before the proxy's next reload can take up its last change.
 
     Args:
@@ -122,6 +122,6 @@ def await_answers(
         context.wait(0.1)
 
 
-def not_200(answer: Response) -> str:
+def status_fault(answer: Response) -> str:
     """Return the status of an answer as a fault, or an empty text for status 200."""
     return "" if answer.status == 200 else f"status {answer.status}"

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import Field
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import own_faults, writing
+from lab.base.files import as_store_error, writing
 from lab.disturbances._asked import replicas
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 from lab.model.events import Event
@@ -45,7 +45,7 @@ _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class K6Process:
     """A running k6 process and its log.
 
     Attributes:
@@ -87,7 +87,7 @@ class Beside:
 
 
 @contextmanager
-def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[Beside]:
+def run_k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[K6Process]:
     """Run a k6 script of this folder until the block ends.
 
     Args:
@@ -109,12 +109,12 @@ def k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Ite
         files = {"run.js": (HERE / script).read_text("utf-8"), "load.json": json.dumps(load), "k6.json": "{}\n"}
         argv = [context.find("k6"), "run", *_QUIET, "--config", "k6.json", "run.js"]
         try:
-            with own_faults(argv[0]):
+            with as_store_error(argv[0]):
                 process = context.system.popen(argv, folder, output, log, files)
         except OSError as error:
             raise MeasuringError(f"k6 {script}", f"cannot be started: {error}", "`just doctor`") from None
         try:
-            yield Beside(script, process, folder / "log", ahead_s)
+            yield K6Process(script, process, folder / "log", ahead_s)
         finally:
             process.kill()
             process.wait()
@@ -138,7 +138,7 @@ def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterato
 # -- long-lived connections ----------------------------------------------------------------------------
 
 
-class Holding(Disturbance):
+class HoldingDisturbance(Disturbance):
     """The base of kinds that hold long-lived connections concurrently with the load."""
 
     websockets: int = Field(default=0, ge=0, le=1000, description="WebSockets held open meanwhile, through the proxy")
@@ -168,11 +168,11 @@ class Holding(Disturbance):
 
         Control runs hold them too, so that cuts and extra cost in the other runs come from the disruption.
         """
-        context.beside.enter_context(held(context, self.websockets, self.downloads))
+        context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
-def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
+def hold_connections(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
     """Hold so many connections of both types open until the block ends, then add their events to the log.
 
     Raises:
@@ -200,16 +200,16 @@ def held(context: DisturbanceContext, websockets: int, downloads: int) -> Iterat
             if count
         },
     }
-    with _run_server(context, websockets), k6(context, "_long_lived.js", load) as holder:
+    with _run_server(context, websockets), run_k6(context, "_long_lived.js", load) as holder:
         _await_open(context, holder, counts)
         try:
             yield
         finally:
-            context.log.extend(events(holder, time.time()))
+            context.log.extend(read_events(holder, time.time()))
             holder.need()
 
 
-def events(holder: Beside, until_s: float) -> Sequence[Event]:
+def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
     """Return the events Held, Cut and Refused from the process's log.
 
     A refused download has no Held.
@@ -256,7 +256,7 @@ def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
         server.wait()
 
 
-def _await_open(context: DisturbanceContext, holder: Beside, counts: dict[str, int]) -> None:
+def _await_open(context: DisturbanceContext, holder: K6Process, counts: dict[str, int]) -> None:
     for _ in wait_for(context, "long-lived connections", OPENING_S):
         holder.need()
         matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line]

@@ -17,8 +17,8 @@ from lab.model.events import FIRST_PORT
 
 HOST = "changing.lab.test"
 PORT = 8080
-OF_COPIES = "apps.lab.test"
-MOST = 999
+COPIES_DOMAIN = "apps.lab.test"
+MAX_ENDPOINT_CHANGES = 999
 """The maximum number of endpoint changes: the backend has that many ports for them."""
 
 KINDS = ("Route", "Ingress", "HTTPRoute")
@@ -31,7 +31,7 @@ _PREFIX = "X-Forwarded-Prefix"
 Object = dict[str, Any]
 
 
-def template(manifests: Manifests) -> Mapping[str, Any]:
+def find_template(manifests: Manifests) -> Mapping[str, Any]:
     """Return the variant's first Route, Ingress or HTTPRoute, the template of the changing one.
 
     Raises:
@@ -49,8 +49,8 @@ def template(manifests: Manifests) -> Mapping[str, Any]:
     return original
 
 
-def service(manifests: Manifests) -> Object:
-    """Return the Service; it has no selector, so that `endpoints` alone determines its endpoints."""
+def build_service(manifests: Manifests) -> Object:
+    """Return the Service; it has no selector, so that `build_endpoints` alone determines its endpoints."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -59,7 +59,7 @@ def service(manifests: Manifests) -> Object:
     }
 
 
-def endpoints(manifests: Manifests, address: str, number: int) -> Object:
+def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
     """Return the EndpointSlice after a change: one endpoint, at the port of this change.
 
     Its host name changes as well, because ingress-nginx ignores a change of a slice's ports alone
@@ -77,9 +77,9 @@ def endpoints(manifests: Manifests, address: str, number: int) -> Object:
     }
 
 
-def route(manifests: Manifests, number: int) -> Object:
+def build_route(manifests: Manifests, number: int) -> Object:
     """Return the Route, Ingress or HTTPRoute of HOST with the prefix of this change; change 0 has no prefix."""
-    original = template(manifests)
+    original = find_template(manifests)
     obj = {"apiVersion": original["apiVersion"], "kind": original["kind"], "metadata": _build_metadata(manifests)}
     spec = copy.deepcopy(dict(original["spec"]))
     if original["kind"] == "Ingress":
@@ -102,19 +102,19 @@ def route(manifests: Manifests, number: int) -> Object:
     return obj | {"spec": spec}
 
 
-def copies(manifests: Manifests, count: int) -> list[Object]:
+def copy_routes(manifests: Manifests, count: int) -> list[Object]:
     """Return copies of the variant's first Route, Ingress or HTTPRoute, with distinct hosts and the same backend."""
-    original = template(manifests)
+    original = find_template(manifests)
     names = (f"more-{number:04}" for number in range(1, count + 1))
-    return [copied(original, name, host_of(name)) for name in names]
+    return [copy_route(original, name, host_of_copy(name)) for name in names]
 
 
-def host_of(name: str) -> str:
+def host_of_copy(name: str) -> str:
     """Return the host of the copy with this name."""
-    return f"{name}.{OF_COPIES}"
+    return f"{name}.{COPIES_DOMAIN}"
 
 
-def copied(original: Mapping[str, Any], name: str, host: str) -> Object:
+def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
     """Return a copy of a Route, HTTPRoute or Ingress (first rule only) with another name and host."""
     new = copy.deepcopy(dict(original))
     new["metadata"]["name"], spec = name, new["spec"]
@@ -133,5 +133,5 @@ def _build_metadata(manifests: Manifests) -> Object:
 
     Its labels are those of the template: the router finds its Routes by them, and the lab its objects.
     """
-    metadata = template(manifests)["metadata"]
+    metadata = find_template(manifests)["metadata"]
     return {"name": _NAME, "namespace": metadata["namespace"], "labels": dict(metadata.get("labels", {}))}

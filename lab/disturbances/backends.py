@@ -13,14 +13,14 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.validation import refuse
-from lab.disturbances._asked import await_answers, deployment, not_200, reload_interval_s, replicas
+from lab.base.validation import refuse_broken_rules
+from lab.disturbances._asked import await_answers, deployment, reload_interval_s, replicas, status_fault
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 from lab.model.endpoint import Response
 
-What = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
-PASSING: frozenset[What] = frozenset({"freeze", "slow"})
+Action = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
+PASSING: frozenset[Action] = frozenset({"freeze", "slow"})
 """The actions that end after `for_s`; the remaining ones happen once."""
 READY_S = 60.0
 
@@ -29,14 +29,14 @@ class Backends(Disturbance):
     """The disruption of the pods behind the proxy."""
 
     kind: Literal["backends"] = "backends"
-    what: What
+    what: Action
     for_s: float | None = Field(default=None, ge=1, le=3600, description="freeze, slow: how long")
     cpu: str | None = Field(default=None, pattern=CPU, description="slow: what each pod is left with, as 20m")
     recovers_s: float = Field(default=10.0, ge=1, le=3600, description="how long it may still matter afterwards")
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
-        refuse(
+        refuse_broken_rules(
             (
                 (self.for_s is not None) != (self.what in PASSING),
                 f"disturbance.for_s: it belongs to {' and '.join(sorted(PASSING))}",
@@ -75,7 +75,7 @@ class Backends(Disturbance):
         def check(answer: Response) -> str:
             if answer.status == 200:
                 pods.add(answer.headers["x-lab-backend"])
-            return "" if len(pods) >= count else not_200(answer) or f"{len(pods)} of {count} did"
+            return "" if len(pods) >= count else status_fault(answer) or f"{len(pods)} of {count} did"
 
         within_s = READY_S + reload_interval_s(context.manifests)
         await_answers(

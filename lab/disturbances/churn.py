@@ -14,10 +14,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
-from lab.base.validation import refuse
+from lab.base.validation import refuse_broken_rules
 from lab.disturbances import _changing
-from lab.disturbances._asked import SETTLE, await_answers, not_200, refuse_impatient, reload_interval_s
-from lab.disturbances._beside import FIXTURE, Holding
+from lab.disturbances._asked import SETTLE, await_answers, refuse_short_wait, reload_interval_s, status_fault
+from lab.disturbances._beside import FIXTURE, HoldingDisturbance
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Response
 
@@ -27,7 +27,7 @@ LATE_S = 1.0
 """The seconds of delay after which a change is too late: the requested rate of changes is missed then."""
 
 
-class Churn(Holding):
+class Churn(HoldingDisturbance):
     """The disruption by a constant rate of changes of routes or endpoints."""
 
     host = _changing.HOST
@@ -40,8 +40,10 @@ class Churn(Holding):
 
     @model_validator(mode="after")
     def _check_ports(self) -> Churn:
-        message = f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MOST} at most"
-        refuse((self.what == "endpoints" and self.count > _changing.MOST, message))
+        message = (
+            f"disturbance.per_s: {self.count} changes of endpoints, there are {_changing.MAX_ENDPOINT_CHANGES} at most"
+        )
+        refuse_broken_rules((self.what == "endpoints" and self.count > _changing.MAX_ENDPOINT_CHANGES, message))
         return self
 
     @property
@@ -67,22 +69,26 @@ class Churn(Holding):
     def vet(self, manifests: Manifests) -> None:
         """Refuse a variant without a usable route, or whose reloads come too rarely for `settles_s`."""
         super().vet(manifests)
-        _changing.template(manifests)
+        _changing.find_template(manifests)
         fault = (
             f"a change may wait {{interval_s}} for its reload, and the load ends {self.settles_s:g} s after the last"
         )
-        refuse_impatient(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
+        refuse_short_wait(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
         """Create the Service, its endpoints and the route, wait until they are served, and open the connections."""
 
         def check(answer: Response) -> str:
             unmarked = "" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
-            return not_200(answer) or unmarked
+            return status_fault(answer) or unmarked
 
         manifests, address = context.manifests, context.system.pod_address("backend")
         context.system.apply(
-            [_changing.service(manifests), _changing.endpoints(manifests, address, 0), _changing.route(manifests, 0)]
+            [
+                _changing.build_service(manifests),
+                _changing.build_endpoints(manifests, address, 0),
+                _changing.build_route(manifests, 0),
+            ]
         )
         within_s = READY_S + SETTLE * reload_interval_s(manifests)
         await_answers(context, context.system.entry().at(_changing.HOST), check, within_s, "is not served")
@@ -101,9 +107,9 @@ class Churn(Holding):
             due_s = began_s + (number - 1) / self.per_s
             context.wait_until(due_s)
             if self.what == "endpoints":
-                changed = _changing.endpoints(context.manifests, address, number)
+                changed = _changing.build_endpoints(context.manifests, address, number)
             else:
-                changed = _changing.route(context.manifests, number)
+                changed = _changing.build_route(context.manifests, number)
             context.change(number, self.what, [changed])
             if context.now_s > due_s + LATE_S:
                 fault = f"change {number} was accepted {context.now_s - due_s:.1f} s after it was due"

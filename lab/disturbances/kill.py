@@ -11,9 +11,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.validation import refuse
+from lab.base.validation import refuse_broken_rules
 from lab.disturbances._asked import deployment, replicas
-from lab.disturbances._beside import Holding
+from lab.disturbances._beside import HoldingDisturbance
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 
@@ -21,7 +21,7 @@ RETRY_S = 5.0
 """The seconds until a refused eviction is tried again, as in `kubectl drain`."""
 
 
-class Kill(Holding):
+class Kill(HoldingDisturbance):
     """The disruption by the end of one pod or of all pods of a role."""
 
     kind: Literal["kill"] = "kill"
@@ -36,7 +36,7 @@ class Kill(Holding):
     def _refuse_repeated_crashes(self) -> Self:
         """Refuse to crash all pods: a pod whose container crashed stays the first, and would crash repeatedly."""
         message = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
-        refuse((self.how == "crash" and self.pods == "all", message))
+        refuse_broken_rules((self.how == "crash" and self.pods == "all", message))
         return self
 
     @property

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.disturbances import _changing
-from lab.disturbances._asked import FETCH_S, PAGE, refuse_impatient
+from lab.disturbances._asked import FETCH_S, PAGE, refuse_short_wait
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 HOST = "new.apps.lab.test"
@@ -44,7 +44,7 @@ class NewRoute(Disturbance):
         """Refuse a variant without a usable route, or whose reloads come too rarely for `within_s`."""
         new_route(manifests)
         fault = f"a new route may wait {{interval_s}} for its reload, and is given {self.within_s:g} s"
-        refuse_impatient(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
+        refuse_short_wait(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
         """Check that the host is unknown so far; the first answer would mean nothing otherwise.
@@ -88,4 +88,4 @@ def new_route(manifests: Manifests) -> dict[str, Any]:
     if termination == "passthrough":
         fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
         raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
-    return _changing.copied(routes[0], NAME, HOST)
+    return _changing.copy_route(routes[0], NAME, HOST)

@@ -15,12 +15,12 @@ from pydantic import Field
 
 from lab.base.errors import UsageError
 from lab.disturbances import _changing
-from lab.disturbances._asked import await_answers, deployment, not_200, replicas
+from lab.disturbances._asked import await_answers, deployment, replicas, status_fault
 from lab.disturbances.starve import CPU
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 POLL_S = 0.25
-SERVED_S, EACH_S = 60.0, 0.05
+SERVED_S, SERVED_PER_ROUTE_S = 60.0, 0.05
 """The seconds within which all routes must be served before the load: a constant, and an addition per route."""
 
 
@@ -50,7 +50,7 @@ class Startup(Disturbance):
         """Refuse a variant without a proxy or a usable route, or with more routes than requested."""
         deployment(manifests, "proxy")
         if self.routes is not None:
-            _changing.template(manifests)
+            _changing.find_template(manifests)
             if (count := _count_routes(manifests)) > self.routes:
                 fault = f"asks for {self.routes} routes, the variant has {count} of its own"
                 raise UsageError("disturbance.routes", fault, f"{count} at least, or a variant with fewer")
@@ -60,14 +60,14 @@ class Startup(Disturbance):
         extra = (
             []
             if self.routes is None
-            else _changing.copies(context.manifests, self.routes - _count_routes(context.manifests))
+            else _changing.copy_routes(context.manifests, self.routes - _count_routes(context.manifests))
         )
         if not extra:
             return
         context.system.apply(extra)
-        last = context.system.entry().at(_changing.host_of(extra[-1]["metadata"]["name"]))
-        within_s = SERVED_S + EACH_S * len(extra)
-        await_answers(context, last, not_200, within_s, f"the last of {self.routes} routes is not served")
+        last = context.system.entry().at(_changing.host_of_copy(extra[-1]["metadata"]["name"]))
+        within_s = SERVED_S + SERVED_PER_ROUTE_S * len(extra)
+        await_answers(context, last, status_fault, within_s, f"the last of {self.routes} routes is not served")
 
     def disturb(self, context: DisturbanceContext) -> None:
         """Kill the proxy, with the CPU limit in force until all its pods are ready again or `within_s` is over."""

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
-from lab.base.validation import refuse
-from lab.disturbances._beside import FIXTURE, Beside, k6
+from lab.base.validation import refuse_broken_rules
+from lab.disturbances._beside import FIXTURE, K6Process, run_k6
 from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES
@@ -28,7 +28,7 @@ k6 holds about three times the size of its concurrent uploads (1.3 GB for 4 of 1
 """
 _BEGAN = re.compile(r"begun (\d+) (\d+)")
 _LINE = re.compile(r"transfer (\d+) (\d+) ([\d.]+) ([\d.]+|-) (\d+) (.+)")
-UNENDED = "broken off: it did not end in its time"
+UNFINISHED = "broken off: it did not end in its time"
 
 
 class Transfer(Disturbance):
@@ -47,7 +47,7 @@ class Transfer(Disturbance):
     def _check_memory(self) -> Transfer:
         maximum = UPLOADING_MB // self.size_mb
         message = f"disturbance.parallel: {maximum} uploads of {self.size_mb} MB at most, for want of memory"
-        refuse((self.way == "upload" and self.parallel > maximum, message))
+        refuse_broken_rules((self.way == "upload" and self.parallel > maximum, message))
         return self
 
     @property
@@ -73,7 +73,7 @@ class Transfer(Disturbance):
 
         """
         context.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")
-        with k6(context, "_transfer.js", self._build_load(context)) as client:
+        with run_k6(context, "_transfer.js", self._build_load(context)) as client:
             try:
                 while client.process.poll() is None:
                     context.wait(0.1)
@@ -84,7 +84,7 @@ class Transfer(Disturbance):
         if client.process.returncode or not transfers:
             raise client.complain("no transfer began")
 
-    def events(self, client: Beside, until_s: float) -> list[Event]:
+    def events(self, client: K6Process, until_s: float) -> list[Event]:
         """Return an event Transfer for each transfer that has begun.
 
         Args:
@@ -105,7 +105,7 @@ class Transfer(Disturbance):
         for line in begun:
             if line[1] not in over:
                 took_ms = max(0.0, until_s - client.at_s(line[2])) * 1e3
-                detail = self._format_detail(f"{took_ms:.3f}", "-", "0", UNENDED)
+                detail = self._format_detail(f"{took_ms:.3f}", "-", "0", UNFINISHED)
                 transfers.append(Event(until_s, "lab", "", line[1], "Transfer", detail))
         return transfers
 

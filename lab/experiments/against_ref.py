@@ -39,7 +39,7 @@ def commit_of(ref: str) -> str:
     return result.stdout.decode().strip()[:SHORT]
 
 
-def beside(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Add a ref's manifests to a copy of the checkout's, for a comparison of each variant with its state at the ref.
 
     Args:

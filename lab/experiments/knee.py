@@ -13,37 +13,37 @@ from typing import Any
 
 from lab import generators
 from lab.analysis import rerun
-from lab.analysis.knee.report import SWEEP, search_of, step_of, trials_of
+from lab.analysis.knee.report import SWEEP, build_search, choose_rate, list_trials
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments import bench
-from lab.experiments.bench.measurable import choose, generator_record
-from lab.generators import load_of
-from lab.measure.loop import Loop, Observer, nothing
+from lab.experiments.bench.measurable import choose_generator, generator_record
+from lab.generators import make_load
+from lab.measure.loop import MeasuringLoop, Observer, do_nothing
 from lab.measure.measurement import ChosenGenerator
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
-from lab.model.facts import differing
+from lab.model.facts import list_differences
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
 from lab.model.run import KneeSearch, VariantRecord
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
 from lab.records import store
 from lab.records.store import RunStore
-from lab.stats.knee_search import LEAST_RPS, Try, sought
+from lab.stats.knee_search import LEAST_RPS, NextTrial, simulate_search
 from lab.targets.base import Target
-from lab.targets.survey import checked, facts_of
+from lab.targets.survey import check_variant, collect_facts
 
 WARMUP_S = 1.0
 DURATION_S = 10.0
 START_RPS = 100
 ASSUMED_RPS = 5000
-"""The knee that a forecast of the duration assumes, since nothing better is known before a search."""
-ENOUGH_S, ENOUGH_RPS = 3600.0, 1000
+"""The knee that a forecast of the duration assumes, since do_nothing better is known before a search."""
+UNREFUSED_S, UNREFUSED_RPS = 3600.0, 1000
 """The duration and rate of a load that no generator refuses as too short or too slow."""
 SEED = 0
-"""The seed, without effect: nothing is shuffled, since the trials determine the next rate."""
+"""The seed, without effect: do_nothing is shuffled, since the trials determine the next rate."""
 
 
 def prepare(
@@ -54,8 +54,8 @@ def prepare(
     precision: float = 0.05,
     connections: int = 100,
     **load: Any,
-) -> bench.Prepared:
-    """Load and check everything for a search; start and write nothing.
+) -> bench.PreparedRun:
+    """Load and check everything for a search; start and write do_nothing.
 
     Args:
         names: The variants.
@@ -74,7 +74,7 @@ def prepare(
     target.check()
     point, chosen = _build_point(target, connections, **load)
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
-    any_rate = chosen.generator.refusal(load_of(slowest, store.NOWHERE)) is None
+    any_rate = chosen.generator.refusal(make_load(slowest, store.ANY_ENDPOINT)) is None
     settings = KneeSearch(
         p99_s=p99_s,
         min_achieved=MIN_ACHIEVED,
@@ -84,8 +84,8 @@ def prepare(
         precision=precision,
     )
     for variant in variants.values():
-        endpoints = checked(variant, target, [point])
-        if refusal := chosen.generator.refusal(load_of(point, endpoints[point.name])):
+        endpoints = check_variant(variant, target, [point])
+        if refusal := chosen.generator.refusal(make_load(point, endpoints[point.name])):
             raise UsageError(
                 variant.name, f"{chosen.generator.name} cannot make this load: {refusal}", "choose another"
             )
@@ -93,15 +93,15 @@ def prepare(
     plan = Plan(arms, (point,), 1, SEED, (Slot(1, 1, arms[0], point),))
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
-    label, facts = "-".join(variants), facts_of(target)
+    label, facts = "-".join(variants), collect_facts(target)
     record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(plan)
     record = record.model_copy(update={"knee": settings, "generators": {point.name: generator_record(chosen)}})
-    _, trials = sought(search_of(settings), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
+    _, trials = simulate_search(build_search(settings), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     trial_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
     lasts_s = (len(trials) * trial_s + 5 * target.bring_up_s) * len(arms)
     assumption = f"if the knee is near {ASSUMED_RPS:,} req/s"
     design = record.designed.model_copy(update={"duration_s": lasts_s, "promised_by": assumption})
-    return bench.Prepared(record.model_copy(update={"design": design}), plan, variants, {point.name: chosen})
+    return bench.PreparedRun(record.model_copy(update={"design": design}), plan, variants, {point.name: chosen})
 
 
 def _build_point(
@@ -112,7 +112,7 @@ def _build_point(
     start_rps: int | None = None,
     page: str = "1kB.bin",
     **fields: Any,
-) -> tuple[Point, ChosenGenerator]:
+) -> tuple[LoadPoint, ChosenGenerator]:
     """Return the point of the first trial, and its generator.
 
     Args:
@@ -127,7 +127,7 @@ def _build_point(
 
     """
     rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
-    point = Point(
+    point = LoadPoint(
         name=point_name(int(rate_rps)),
         generator=generator,
         connections=connections,
@@ -138,7 +138,7 @@ def _build_point(
         page=page,
         **fields,
     )
-    requested = generators.generator(generator)
+    requested = generators.get_generator(generator)
     if "open" not in requested.models:
         names = ", ".join(name for name, item in generators.GENERATORS.items() if "open" in item.models)
         raise UsageError(
@@ -146,15 +146,15 @@ def _build_point(
         )
     if target.installed(requested) is not None:
         if duration_s is None:
-            minimum_s = 3 * requested.calibration_s(load_of(point, store.NOWHERE))
+            minimum_s = 3 * requested.calibration_s(make_load(point, store.ANY_ENDPOINT))
             point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(minimum_s)))})
-        if start_rps is None and requested.refusal(load_of(point, store.NOWHERE)):  # wrk2: one per connection
+        if start_rps is None and requested.refusal(make_load(point, store.ANY_ENDPOINT)):  # wrk2: one per connection
             enough = max(START_RPS, connections)
             point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose_for_trials(point, target)
 
 
-def choose_for_trials(point: Point, target: Target) -> ChosenGenerator:
+def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
     """Return the generator that makes the trials: the named one, or a substitute where it is not installed.
 
     Two minimums apply to wrk2 alone, 30 s and one request per second and connection. A substitute need not meet them.
@@ -163,11 +163,13 @@ def choose_for_trials(point: Point, target: Target) -> ChosenGenerator:
         UsageError: The generator refuses the load.
 
     """
-    if target.installed(generators.generator(point.generator)) is not None:
-        return choose(point, target)
-    enough = point.model_copy(update={"duration_s": ENOUGH_S, "rate_rps": float(max(ENOUGH_RPS, point.connections))})
-    chosen = choose(enough, target)
-    if refusal := chosen.generator.refusal(load_of(point, store.NOWHERE)):
+    if target.installed(generators.get_generator(point.generator)) is not None:
+        return choose_generator(point, target)
+    enough = point.model_copy(
+        update={"duration_s": UNREFUSED_S, "rate_rps": float(max(UNREFUSED_RPS, point.connections))}
+    )
+    chosen = choose_generator(enough, target)
+    if refusal := chosen.generator.refusal(make_load(point, store.ANY_ENDPOINT)):
         raise UsageError(f"generator {chosen.generator.name}", refusal, "change that, or name another by --generator")
     return chosen
 
@@ -177,7 +179,7 @@ def point_name(rate_rps: int) -> str:
     return f"rate-{rate_rps}"
 
 
-def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
+def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
     """Return a stored search, ready to continue.
 
     The facts of a boot may differ from those of the trials, since trials are never paired; all other facts must not.
@@ -188,9 +190,9 @@ def resume(name: str, target: Target) -> tuple[bench.Prepared, RunStore]:
     """
     prepared, run = bench.resume(name, target, choose_for_trials)
     record = run.record
-    if changed := sorted(differing(record.facts, facts_of(target))):
+    if changed := sorted(list_differences(record.facts, collect_facts(target))):
         fault = f"it began under other facts ({', '.join(changed)}), and a knee is of one place"
-        anew = rerun.measure(record, " ".join(arm.variant for arm in record.arms))
+        anew = rerun.measure_command(record, " ".join(arm.variant for arm in record.arms))
         raise UsageError(record.id, fault, f"search anew: {anew}")
     return prepared, run
 
@@ -200,7 +202,7 @@ def search(
 ) -> None:
     """Measure until every arm's search has ended; stored trials are replayed instead of measured."""
     chosen = {point.name: used for point in store.record.points}
-    loop = Loop(target, variants, chosen, store, observer)
+    loop = MeasuringLoop(target, variants, chosen, store, observer)
 
     def plan_next(arm: Arm) -> tuple[Slot, bool] | None:
         """Plan and return the next trial of an arm, and whether it needs a fresh bring-up; return None at the end.
@@ -208,13 +210,13 @@ def search(
         Trials that were planned but not completed come first: the search depends on their order.
         """
         record = store.record
-        trials = trials_of(record, arm.name, store.samples(), store.histogram)
+        trials = list_trials(record, arm.name, store.samples(), store.histogram)
         slots = [slot for slot in record.plan().slots if slot.arm.name == arm.name]
-        step = step_of(record, trials)
-        fresh = isinstance(step, Try) and step.fresh
+        step = choose_rate(record, trials)
+        fresh = isinstance(step, NextTrial) and step.fresh
         if len(slots) > len(trials):
             return slots[len(trials)], fresh
-        if not isinstance(step, Try):
+        if not isinstance(step, NextTrial):
             return None
         changes = {"name": point_name(step.rate_rps), "rate_rps": float(step.rate_rps)}
         point, block = record.points[0].model_copy(update=changes), len(record.slots) + 1
@@ -229,4 +231,4 @@ def search(
 
     for arm in store.record.arms:
         while (trial := plan_next(arm)) is not None:
-            loop.on_systems([trial[0]], nothing if trial[1] else partial(next_on_system, arm))
+            loop.on_systems([trial[0]], do_nothing if trial[1] else partial(next_on_system, arm))

@@ -17,20 +17,20 @@ from typing import Literal
 
 from lab.base.errors import ImageError, LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
 from lab.model import facts
-from lab.model.run import now
+from lab.model.run import format_now
 from lab.model.variants.knobs import Check
-from lab.model.variants.variants import Variant, load_variant, variant_names, without
+from lab.model.variants.variants import Variant, load_variant, render_without, variant_names
 from lab.records import trials
 from lab.records.sweep_files import load_sweep
-from lab.records.trials import Trial, Tried
+from lab.records.trials import TargetTrial, TrialResult
 from lab.targets.base import Target
 from lab.targets.readback import Reading, read_back
-from lab.targets.survey import checked, facts_of
+from lab.targets.survey import check_variant, collect_facts
 
 Outcome = Literal["holds", "caught", "already so", "not measurable", "NOT CAUGHT", "FAILED"]
-BAD: frozenset[Outcome] = frozenset({"NOT CAUGHT", "FAILED"})
+BAD_OUTCOMES: frozenset[Outcome] = frozenset({"NOT CAUGHT", "FAILED"})
 LEFT_OUT = "left out"
-TELLING = (
+EXPLAINING_FACTS = (
     "cpus",
     "kernel",
     "os",
@@ -61,7 +61,7 @@ class Finding:
     detail: str = ""
 
 
-def intact(target: Target, name: str) -> Finding:
+def try_intact(target: Target, name: str) -> Finding:
     """Bring up the variant unchanged and return whether every knob reads back."""
     try:
         variant = load_variant(name)
@@ -78,24 +78,26 @@ def intact(target: Target, name: str) -> Finding:
     return Finding(name, "", "", "FAILED" if bad else "holds", "; ".join(bad) or f"{len(readings)} checks")
 
 
-def findings(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
+def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
     """Yield a finding for each variant unchanged, and one without each knob that the variant itself adds.
 
     `intact_only` leaves out the latter; a root without knobs has none of them.
     """
     held: dict[tuple[str, Check], bool] = {}
     for name in names:
-        yield intact(target, name)
+        yield try_intact(target, name)
         if not intact_only:
             try:
                 variant = load_variant(name)
                 for knob in variant.own_knobs:
-                    yield Finding(variant.name, knob, LEFT_OUT, *sabotaged(target, variant, knob, held))
+                    yield Finding(variant.name, knob, LEFT_OUT, *try_without_knob(target, variant, knob, held))
             except LabError as error:
                 yield Finding(name, "", "", "FAILED", _format_error(error))
 
 
-def sabotaged(target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]) -> tuple[Outcome, str]:
+def try_without_knob(
+    target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]
+) -> tuple[Outcome, str]:
     """Bring up a variant without a knob that it adds itself, and return the outcome and its reason.
 
     Args:
@@ -109,7 +111,7 @@ def sabotaged(target: Target, variant: Variant, knob: str, held: dict[tuple[str,
     shared = [check for item in variant.knobs for check in item.readback if item.name != knob]
     altered = [_alter(check) for check in variant.readback if check in own_checks]
     try:
-        without_it = without(variant, knob)
+        without_it = render_without(variant, knob)
     except UsageError as error:  # another knob of the variant builds on it
         return "caught", _format_error(error)
     try:
@@ -144,7 +146,7 @@ def sabotaged(target: Target, variant: Variant, knob: str, held: dict[tuple[str,
 
 def _load_baseline(variant: Variant) -> Variant:
     """Return the variant's baseline; for a root, the root without its own knobs."""
-    return without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
+    return render_without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 
 def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
@@ -191,13 +193,13 @@ def _format_error(error: LabError) -> str:
 # -- trials of all variants and of the studies' sweeps on a target: evidence for the matrix (`lab.records.trials`) ------
 
 
-def tried(
+def try_all(
     target: Target,
-    report: Callable[[str, Tried], None],
+    report: Callable[[str, TrialResult], None],
     sweeps: Mapping[str, Sequence[str]],
-    find_more: Callable[[Mapping[str, Tried]], Sequence[str]],
+    find_more: Callable[[Mapping[str, TrialResult]], Sequence[str]],
     names: Sequence[str] = (),
-) -> Trial:
+) -> TargetTrial:
     """Try variants and sweeps on a target, and return the trial's record.
 
     Without `names`, every variant is tried. With them, only these variants are tried again, and the rest of the record
@@ -214,9 +216,9 @@ def tried(
         UsageError: There is no committed trial of the target to update, or it is of another machine.
 
     """
-    all_facts, commit = facts_of(target), facts.git_commit()
-    relevant = {name: all_facts[name] for name in TELLING if name in all_facts}
-    committed = trials.committed().get(target.name) if names else None
+    all_facts, commit = collect_facts(target), facts.read_git_commit()
+    relevant = {name: all_facts[name] for name in EXPLAINING_FACTS if name in all_facts}
+    committed = trials.read_trials().get(target.name) if names else None
     if names:
         remedy = "leave the variants out: it tries every one"
         if committed is None:
@@ -225,18 +227,18 @@ def tried(
             if name != "cluster" and was != relevant.get(name):
                 fault = f"{committed.place} was made with {name} {was}, here it is {relevant.get(name)}"
                 raise UsageError("--record", fault, remedy)
-    variants: dict[str, Tried] = {}
+    variants: dict[str, TrialResult] = {}
 
     def bring_up(requested: Sequence[str]) -> None:
         for name in dict.fromkeys(requested):
-            finding = intact(target, name)
-            variants[name] = Tried(outcome=finding.outcome, detail=finding.detail)
+            finding = try_intact(target, name)
+            variants[name] = TrialResult(outcome=finding.outcome, detail=finding.detail)
             report(name, variants[name])
 
     bring_up(names or variant_names())
     if committed is None:
         bring_up(find_more(variants))
-    accepted: dict[str, Tried] = {}
+    accepted: dict[str, TrialResult] = {}
     for name, candidates in sweeps.items():
         accepted[name] = _try_sweep(target, name, candidates)
         report(name, accepted[name])
@@ -244,22 +246,22 @@ def tried(
         again = {**committed.again, **dict.fromkeys(variants, commit)}
         changes = {"variants": {**committed.variants, **variants}, "sweeps": accepted, "again": again}
         return committed.model_copy(update=changes)
-    return Trial(
-        target=target.name, tried_at=now(), git_commit=commit, facts=relevant, variants=variants, sweeps=accepted
+    return TargetTrial(
+        target=target.name, tried_at=format_now(), git_commit=commit, facts=relevant, variants=variants, sweeps=accepted
     )
 
 
-def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> Tried:
+def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> TrialResult:
     """Return on which variant the target accepts the sweep's points first, or else why it refuses the last one."""
-    result = Tried(outcome="FAILED", detail="no variant is measured with it")
+    result = TrialResult(outcome="FAILED", detail="no variant is measured with it")
     points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].expanded()]
     for name in candidates:
         try:
-            checked(load_variant(name), target, points)
+            check_variant(load_variant(name), target, points)
         except NotMeasurableError as error:
-            result = Tried(outcome="not measurable", detail=f"{error.what}: {error.why}")
+            result = TrialResult(outcome="not measurable", detail=f"{error.what}: {error.why}")
         except LabError as error:
-            result = Tried(outcome="FAILED", detail=_format_error(error))
+            result = TrialResult(outcome="FAILED", detail=_format_error(error))
         else:
-            return Tried(outcome="accepted", detail=f"on {name}")
+            return TrialResult(outcome="accepted", detail=f"on {name}")
     return result

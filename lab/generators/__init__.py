@@ -18,8 +18,8 @@ from lab.generators.oha import Oha
 from lab.generators.wrk import Wrk
 from lab.generators.wrk2 import Wrk2
 from lab.model.endpoint import Endpoint
-from lab.model.load import Load
-from lab.model.sweeps import Point
+from lab.model.load import GeneratorLoad
+from lab.model.sweeps import LoadPoint
 
 GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
@@ -45,7 +45,7 @@ VERSION_TIMEOUT_S = 10.0
 """The seconds that a program may take to print its version."""
 
 
-def generator(name: str) -> Generator:
+def get_generator(name: str) -> Generator:
     """Return a generator by name.
 
     Raises:
@@ -66,7 +66,7 @@ def find(tool: Generator) -> Installed | None:
 
 @cache
 def _find_on_path(name: str, search_path: str) -> Installed | None:
-    candidate = generator(name)
+    candidate = get_generator(name)
     for binary in (candidate.binary, *candidate.aliases):
         path = shutil.which(binary, path=search_path)
         if path is None:
@@ -85,7 +85,7 @@ def _find_on_path(name: str, search_path: str) -> Installed | None:
     return None
 
 
-def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
+def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> GeneratorLoad:
     """Return the load of a point for the generator.
 
     Args:
@@ -94,7 +94,7 @@ def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
         timed: Whether latencies are needed.
 
     """
-    return Load(
+    return GeneratorLoad(
         url=f"{endpoint.base_url}/{point.page}",
         host=endpoint.host,
         connections=point.connections,
@@ -120,13 +120,13 @@ def load_of(point: Point, endpoint: Endpoint, timed: bool = True) -> Load:
     )
 
 
-def refusal_of(used: Generator, point: Point, endpoint: Endpoint) -> str | None:
+def refuse_point(used: Generator, point: LoadPoint, endpoint: Endpoint) -> str | None:
     """Return why a generator cannot make the load of a point on that system; None if it can."""
-    return used.refusal(load_of(point, endpoint))
+    return used.refusal(make_load(point, endpoint))
 
 
 def choose(
-    name: str, load: Load, installed: Callable[[Generator], Installed | None] = find
+    name: str, load: GeneratorLoad, installed: Callable[[Generator], Installed | None] = find
 ) -> tuple[Generator, Installed, str | None]:
     """Choose the generator that makes a load.
 
@@ -145,13 +145,13 @@ def choose(
         UsageError: The load is beyond the requested generator, or nothing on this machine fits.
 
     """
-    requested = generator(name)
+    requested = get_generator(name)
     refusal = _refuse_protocol(requested, load) or requested.refusal(load)
     if refusal is not None:
         raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
     if (program := installed(requested)) is not None:
         return requested, program, None
-    stand_ins = [generator(stand_in) for stand_in in requested.stand_ins] if load.rate_rps is not None else []
+    stand_ins = [get_generator(stand_in) for stand_in in requested.stand_ins] if load.rate_rps is not None else []
     for tool in stand_ins:
         refused = _refuse_protocol(tool, load) or tool.refusal(load)
         if refused is None and (program := installed(tool)) is not None:
@@ -161,14 +161,14 @@ def choose(
     raise UsageError(f"generator {name}", f"`{requested.binary}` is not on PATH{nor}", requested.remedy)
 
 
-def _refuse_protocol(candidate: Generator, load: Load) -> str | None:
+def _refuse_protocol(candidate: Generator, load: GeneratorLoad) -> str | None:
     if load.protocol in candidate.protocols:
         return None
     able = [name for name, generator in GENERATORS.items() if load.protocol in generator.protocols]
     return f"{candidate.name} cannot be made to speak {load.protocol}: {' and '.join(able)} can"
 
 
-def command(generator: Generator, path: str, load: Load) -> list[str]:
+def build_command(generator: Generator, path: str, load: GeneratorLoad) -> list[str]:
     """Return the generator's command with the path of its program instead of its name."""
     argv = generator.argv(load)
     index = argv.index(generator.binary)

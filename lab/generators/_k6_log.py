@@ -39,7 +39,7 @@ _SOUND = (
 """The condition that the numbers of a line fulfil when they are k6's."""
 
 
-def requests_of(log: str, count: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
+def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
     """Return all requests of a log, with the columns of REQUESTS_SCHEMA.
 
     Args:

@@ -20,19 +20,19 @@ from urllib.parse import urlsplit
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.model.load import ErrorKind, Load, OutputError, Result, Spoken, expect, first_broken
+from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, OutputError, SpokenProtocol, expect, first_broken
 
-MOST = 2**53
+MAX_COUNT = 2**53
 """The largest count: up to it JSON, Lua and numpy represent the same number, and no run reaches it."""
 COUNT = r"[0-9]{1,16}"
 """A count in a regular expression; longer digits are no count."""
 
-Count = Annotated[int, Field(ge=0, le=MOST)]
-Seconds = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+OutputTime = Annotated[float, Field(ge=0)]
 """The type of a time, in seconds, milliseconds or any other unit of a program."""
 
 
-class Told(BaseModel):
+class OutputModel(BaseModel):
     """The base of models for a program's JSON, or the part of it that is read.
 
     Text is no number, and neither are NaN and infinity.
@@ -58,7 +58,7 @@ class Generator(Protocol):
     """The moment from which its latency counts: when a request was due, or when it was sent."""
     remedy: str
     """A sentence on how to get it when it is missing."""
-    protocols: frozenset[Spoken] = frozenset({"h1"})
+    protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
     """The protocols that it can be limited to."""
     logs_requests: bool = False
     """Whether it can report every request (`Load.logged`)."""
@@ -69,33 +69,33 @@ class Generator(Protocol):
         """Return the version in the output (stdout and stderr) of `version_flag`, or None for another program."""
         ...
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why this generator cannot make this load truthfully, as a sentence without place, or None."""
         ...
 
-    def calibration_s(self, load: Load) -> float:
+    def calibration_s(self, load: GeneratorLoad) -> float:
         """Return the seconds at the start of the run that its latencies leave out.
 
         For wrk2 they are 10 s + 5 ms per connection and thread.
         """
         return 0.0
 
-    def ends_on_interrupt(self, load: Load) -> bool:
+    def ends_on_interrupt(self, load: GeneratorLoad) -> bool:
         """Return whether SIGINT ends this load at once, with a full report of everything up to then."""
         return False
 
-    def files(self, load: Load) -> Mapping[str, str]:
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         """Return the text of each script it needs in its working directory, by file name."""
         return {}
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command, with file names relative to the working directory.
 
         `binary` is first in it, or follows a shell and its script.
         """
         ...
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the verbatim output, never invented zeros.
 
         Raises:
@@ -104,7 +104,7 @@ class Generator(Protocol):
         """
         ...
 
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+    def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         """Return every request of a `logged` load, with the columns of `lab.model.requests.REQUESTS_SCHEMA`.
 
         Raises:
@@ -114,7 +114,7 @@ class Generator(Protocol):
         raise OutputError(f"{self.name} does not tell of every request: k6 does")
 
 
-def destinations(load: Load) -> list[tuple[str, str]]:
+def list_destinations(load: GeneratorLoad) -> list[tuple[str, str]]:
     """Return the URL and the Host header of every host of the load.
 
     With TLS the URL names the host, as the handshake's SNI is taken from it.
@@ -128,19 +128,19 @@ def destinations(load: Load) -> list[tuple[str, str]]:
     return [(parts._replace(netloc=f"{host}{port}").geturl(), host) for host in hosts]
 
 
-def header_arguments(load: Load) -> list[str]:
+def header_arguments(load: GeneratorLoad) -> list[str]:
     """Return `-H` options for every header of the load's requests, in the form of most generators."""
     return [argument for name, value in load.headers.items() for argument in ("-H", f"{name}: {value}")]
 
 
-def scheduled_s(load: Load) -> float | None:
+def scheduled_s(load: GeneratorLoad) -> float | None:
     """Return the seconds in which requests of an open loop fall due; None for a closed one, which has no schedule."""
     if load.rate_rps is None:
         return None
     return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
-def common_refusal(load: Load) -> str | None:
+def common_refusal(load: GeneratorLoad) -> str | None:
     """Return why no generator can make this load, or None.
 
     Options that a single generator supports are refused here, too; that generator passes the load without them.
@@ -187,12 +187,12 @@ def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
-def one_host_rule(name: str, load: Load) -> tuple[bool, str]:
+def one_host_rule(name: str, load: GeneratorLoad) -> tuple[bool, str]:
     """Return the rule for generators that know one host only: whether it is broken, and the message."""
     return len(load.hosts) > 1, f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
 
 
-def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
+def make_output_error(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
     """Return the OutputError for output without what was expected.
 
     The message quotes the end of the output, its beginning if it has several lines, and the first line of stderr.
@@ -208,12 +208,12 @@ def unreadable(expected: str, stdout: str, stderr: str, exit_status: int = 0) ->
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
 
 
-def plain(stdout: str) -> str:
+def clean_output(stdout: str) -> str:
     """Return the output without what copying a file may add: a byte order mark, and carriage returns at line ends."""
     return stdout.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def sort_rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return quantiles (probability, latency) in ascending order.
 
     Raises:

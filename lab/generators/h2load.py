@@ -31,15 +31,15 @@ import numpy.typing as npt
 
 from lab.generators.base import (
     COUNT,
-    MOST,
+    MAX_COUNT,
     Generator,
+    clean_output,
     common_refusal,
+    make_output_error,
     one_host_rule,
-    plain,
     scheduled_s,
-    unreadable,
 )
-from lab.model.load import ErrorKind, Load, Result, expect, first_broken
+from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.stats.histogram import Histogram
 
 LOG = "/dev/stderr"
@@ -60,7 +60,7 @@ SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
 ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
 """The status of a failed request in its log."""
-AGREE_S = 0.25
+MAX_DIFFERENCE_S = 0.25
 """The seconds by which the log's span may differ from the summary's duration: connecting, and requests under way."""
 
 
@@ -80,7 +80,7 @@ class H2load(Generator):
         match = re.search(r"^h2load nghttp2/(\S+)", output, re.MULTILINE)
         return match[1] if match else None
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why h2load cannot make this load, or None."""
         return common_refusal(replace(load, streams=1)) or first_broken(
             (
@@ -103,7 +103,7 @@ class H2load(Generator):
             one_host_rule(self.name, load),
         )
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command; at an offered rate each connection gets its share of it."""
         length = (
             ["-n", str(load.requests)] if load.requests is not None else ["-D", f"{round(load.duration_s * 1000)}ms"]
@@ -116,12 +116,12 @@ class H2load(Generator):
         argv += [argument for name, value in load.headers.items() for argument in ("-H", f"{name.lower()}: {value}")]
         return [*argv, load.url]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the summary (stdout) and the log (stderr), which must agree."""
-        summary = SUMMARY.search(plain(stdout))
+        summary = SUMMARY.search(clean_output(stdout))
         if exit_status != 0 or summary is None:
-            raise unreadable("h2load's summary", stdout, stderr, exit_status)
-        spoken = set(SPOKEN.findall(plain(stdout)))
+            raise make_output_error("h2load's summary", stdout, stderr, exit_status)
+        spoken = set(SPOKEN.findall(clean_output(stdout)))
         rows = _rows(stderr)
         expect(len(rows) > 0 and len(spoken) > 0, "no request was answered, and no connection was made")
         protocol = ALPN[load.protocol]
@@ -140,7 +140,7 @@ class H2load(Generator):
         difference_s = abs(span_s - duration_s)
         ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
         expect(
-            difference_s <= AGREE_S + duration_s / 20 + turn_s,
+            difference_s <= MAX_DIFFERENCE_S + duration_s / 20 + turn_s,
             f"its log spans {difference_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}",
         )
         late = answered[:, 2] >= load.timeout_s * 1e6
@@ -151,7 +151,7 @@ class H2load(Generator):
             "timeout": int(np.count_nonzero(late)),
             "status": int(np.count_nonzero((in_time[:, 1] < 200) | (in_time[:, 1] >= 300))),
         }
-        return Result(
+        return GeneratorResult(
             requests=len(in_time),
             duration_s=duration_s,
             latency=Histogram.of_values(in_time[:, 2] * 1e-6),
@@ -170,10 +170,10 @@ def _rows(stderr: str) -> npt.NDArray[np.int64]:
         OutputError: A line is no row, or a number is impossible.
 
     """
-    lines = plain(stderr).splitlines()
+    lines = clean_output(stderr).splitlines()
     matches = [match for line in lines if (match := ROW.match(line))]
     wrong = next((line for line in lines if not ROW.match(line)), None)
     expect(wrong is None, f"expected rows of start, status and time in its log, got {str(wrong)[:160]!r}")
     rows = np.array([match.groups() for match in matches], dtype=np.int64).reshape(len(matches), 3)
-    expect((rows <= MOST).all(), "expected times in its log, got numbers that are none")
+    expect((rows <= MAX_COUNT).all(), "expected times in its log, got numbers that are none")
     return rows

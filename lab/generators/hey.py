@@ -30,14 +30,14 @@ import numpy as np
 from lab.generators.base import (
     COUNT,
     Generator,
+    clean_output,
     common_refusal,
     error_kind,
     header_arguments,
+    make_output_error,
     one_host_rule,
-    plain,
-    unreadable,
 )
-from lab.model.load import ErrorKind, Load, Result, expect, first_broken
+from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.stats.histogram import Histogram
 
 TEMPLATE = (
@@ -52,7 +52,7 @@ BLOCK = re.compile(
     rf"LAB latency ({COUNT})\n((?:{COUNT}\.[0-9]{{6}}\n)*)LAB end$",
     re.MULTILINE,
 )
-KEPT = 1_000_000
+MAX_RESULTS = 1_000_000
 """The number of results that it keeps."""
 
 
@@ -70,7 +70,7 @@ class Hey(Generator):
         """Return `unknown`, as hey prints no version; it is recognized by an option in its usage."""
         return "unknown" if "Usage: hey " in output and "-disable-redirects" in output else None
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why hey cannot make this load, or None."""
         requests = load.requests
         return common_refusal(load) or first_broken(
@@ -79,12 +79,15 @@ class Hey(Generator):
                 requests is not None and requests < load.connections,
                 f"hey needs a request for every connection, got {requests} and {load.connections} connections",
             ),
-            (requests is not None and requests > KEPT, f"hey keeps {KEPT} results, got {requests} requests"),
+            (
+                requests is not None and requests > MAX_RESULTS,
+                f"hey keeps {MAX_RESULTS} results, got {requests} requests",
+            ),
             (bool(load.resumption), "hey never resumes a TLS session: wrk does"),
             one_host_rule(self.name, load),
         )
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command, with the lab's template as the output format."""
         length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
         argv = [self.binary, *length, "-c", str(load.connections), "-cpus", str(load.threads)]
@@ -93,12 +96,12 @@ class Hey(Generator):
         argv += [] if load.keepalive else ["-disable-keepalive"]
         return [*argv, *header_arguments(load), "-o", TEMPLATE, load.url]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers that the template printed."""
-        stdout = plain(stdout)
+        stdout = clean_output(stdout)
         block = BLOCK.search(stdout)
         if exit_status != 0 or block is None:
-            raise unreadable("the template's block up to 'LAB end'", stdout, stderr, exit_status)
+            raise make_output_error("the template's block up to 'LAB end'", stdout, stderr, exit_status)
         total_ns, made, size_bytes, recorded = int(block[1]), int(block[2]), int(block[3]), int(block[6])
         errors = Counter[ErrorKind]()
         failures = re.findall(r'^LAB error ([0-9]+) (".*)$', block[5], re.MULTILINE)
@@ -108,7 +111,7 @@ class Hey(Generator):
         reason = max(failures, key=lambda failure: int(failure[0]), default=("", f"{made} were made"))[1]
         expect(answered > 0, f"no request was answered: {reason[:160]}")
         latencies_s = np.array(block[7].split(), dtype=np.float64)
-        expected = min(answered, KEPT)
+        expected = min(answered, MAX_RESULTS)
         expect(len(latencies_s) == recorded == expected, f"expected {expected} latencies, got {len(latencies_s)}")
         codes = [(int(code), int(count)) for code, count in re.findall(r"LAB status ([0-9]+) ([0-9]+)", block[4])]
         responses = sum(count for _, count in codes)
@@ -128,7 +131,7 @@ class Hey(Generator):
             notes.append(f"latency of the first {len(in_time_s)} of {answered} responses: hey keeps no more")
         if load.requests not in (None, made):
             notes.append(f"{made} requests made, not {load.requests}: as many for every connection")
-        return Result(
+        return GeneratorResult(
             requests=answered,
             duration_s=duration_s,
             latency=Histogram.of_values(in_time_s),

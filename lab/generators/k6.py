@@ -44,21 +44,21 @@ from typing import Any, Literal
 
 import polars as pl
 
-from lab.generators._k6_log import requests_of
+from lab.generators._k6_log import parse_requests
 from lab.generators.base import (
     Count,
     Generator,
-    Seconds,
-    Told,
+    OutputModel,
+    OutputTime,
+    clean_output,
     common_refusal,
-    destinations,
-    plain,
-    rising,
+    list_destinations,
+    make_output_error,
     scheduled_s,
-    unreadable,
+    sort_rising,
 )
-from lab.model.bottleneck import unanswered
-from lab.model.load import ErrorKind, Load, OutputError, Result, expect, first_broken
+from lab.model.bottleneck import count_unanswered
+from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, OutputError, expect, first_broken
 from lab.stats.histogram import Histogram
 
 PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
@@ -189,15 +189,15 @@ PERCENTS = (
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
-class _Summary(Told):
+class _Summary(OutputModel):
     """The line that `handleSummary` prints."""
 
-    duration_ms: Seconds
+    duration_ms: OutputTime
     made: Count
     dropped: Count
     received_bytes: Count
     errors: dict[ErrorKind, Count]
-    latency: dict[str, Seconds] | None
+    latency: dict[str, OutputTime] | None
     """The values of a Trend: `count`, `min`, `max`, and its percentiles; null where no request was answered."""
 
     @property
@@ -243,7 +243,7 @@ class K6(Generator):
         match = re.search(r"^k6(?:\.exe)? v(\d+\.\d+\S*)", output, re.MULTILINE)
         return f"{match[1]}, {COLLECTOR}=off" if match else None
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why k6 cannot make this load, or None."""
         common = common_refusal(replace(load, generators=1, logged=False, answers=()))
         if common is not None:
@@ -283,7 +283,7 @@ class K6(Generator):
             ),
         )
 
-    def files(self, load: Load) -> Mapping[str, str]:
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         """Return the script with the load in it, and an empty configuration."""
         duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
         scenario: dict[str, Any] = {"duration": duration, "gracefulStop": grace}
@@ -295,7 +295,7 @@ class K6(Generator):
             scenario |= {"preAllocatedVUs": load.connections, "maxVUs": load.connections}
         settings = {
             "destinations": [
-                (url, {**({"Host": host} if host else {}), **load.headers}) for url, host in destinations(load)
+                (url, {**({"Host": host} if host else {}), **load.headers}) for url, host in list_destinations(load)
             ],
             "timeout_ms": load.timeout_s * 1000,
             "keepalive": load.keepalive,
@@ -310,30 +310,30 @@ class K6(Generator):
         }
         return {"k6.js": SCRIPT.replace("@LOAD@", json.dumps(settings)), "k6.json": "{}\n"}
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command, with the environment of Go's runtime before it."""
         quiet = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--config", "k6.json"]
         bare = ["--log-format", "raw"] if load.logged else []  # lines without a time and a level before them
         out = ["--out", OUTPUTS[self.out][1]] if self.out in OUTPUTS else []
-        variables = [f"{name}={value}" for name, value in environment(load).items()]
+        variables = [f"{name}={value}" for name, value in make_environment(load).items()]
         return ["env", *variables, self.binary, "run", *quiet, *bare, *out, "k6.js"]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the summary lines, merged where several processes made the load."""
-        lines = [line for line in plain(stdout).splitlines() if line.startswith('{"lab":1,')]
+        lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab":1,')]
         if exit_status != 0 or len(lines) < load.generators:
             expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
-            raise unreadable(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
+            raise make_output_error(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
         parts = [self._parse_summary(line, stderr, load) for line in lines[-load.generators :]]
-        return merged(parts) if len(parts) > 1 else parts[0]
+        return merge_results(parts) if len(parts) > 1 else parts[0]
 
-    def _parse_summary(self, line: str, stderr: str, load: Load) -> Result:
+    def _parse_summary(self, line: str, stderr: str, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of one process, which made a part of the load where there are several."""
         try:
             summary = _Summary.model_validate_json(line)
             answered, points_ms = summary.answered, summary.points_ms
         except (ValueError, KeyError):
-            raise unreadable("a whole summary line, of counts and times", line, stderr) from None
+            raise make_output_error("a whole summary line, of counts and times", line, stderr) from None
         errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := summary.errors[kind])}
         # a logged load without an answer is a valid outcome
         unanswered_load = summary.latency is None and not load.logged
@@ -343,9 +343,9 @@ class K6(Generator):
             answered + lost == summary.made,
             f"expected {summary.made} requests accounted for, got {answered} answered and {lost} failed",
         )
-        points = [(share, value_ms * 1e-3) for share, value_ms in rising(points_ms)]
+        points = [(share, value_ms * 1e-3) for share, value_ms in sort_rising(points_ms)]
         duration_s = summary.duration_ms * 1e-3
-        return Result(
+        return GeneratorResult(
             requests=answered,
             duration_s=duration_s,
             latency=Histogram.of_quantiles(points, answered),
@@ -357,16 +357,16 @@ class K6(Generator):
             scheduled_s=scheduled_s(load),
         )
 
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+    def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         """Return every request of a `logged` load from the log in stderr."""
         if load.rate_rps is None:
             raise OutputError("a closed loop has no rate: when its requests were due nobody can tell")
         result = self.parse(stdout, stderr, 0, load)
         rate_rps = round(load.rate_rps * 1000) / 1000  # the rate that k6 gets has three decimals
-        return requests_of(stderr, result.requests + unanswered(result), rate_rps, result.dropped > 0)
+        return parse_requests(stderr, result.requests + count_unanswered(result), rate_rps, result.dropped > 0)
 
 
-def environment(load: Load) -> Mapping[str, str]:
+def make_environment(load: GeneratorLoad) -> Mapping[str, str]:
     """Return the environment variables of Go's runtime for a load.
 
     They select the version of HTTP, and prevent garbage collection below a heap that no sample should reach, so that it never thrashes
@@ -377,7 +377,7 @@ def environment(load: Load) -> Mapping[str, str]:
     return {**memory, **({"GODEBUG": "http2client=0"} if load.protocol == "h1" else {})}
 
 
-def merged(results: Sequence[Result]) -> Result:
+def merge_results(results: Sequence[GeneratorResult]) -> GeneratorResult:
     """Merge the results of several processes that made one load at once, each a part of it.
 
     Counts and bytes are added, and so are histograms (percentiles come from the sum, never from an average). The duration is the longest.

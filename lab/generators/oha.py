@@ -25,16 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.generators.base import (
-    MOST,
+    MAX_COUNT,
     Generator,
+    clean_output,
     common_refusal,
     header_arguments,
+    make_output_error,
     one_host_rule,
-    plain,
     scheduled_s,
-    unreadable,
 )
-from lab.model.load import Load, Result, expect, first_broken
+from lab.model.load import GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.stats.histogram import Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
@@ -60,7 +60,7 @@ class Oha(Generator):
         match = re.search(r"^oha ([0-9]+\.[0-9]+\S*)", output, re.MULTILINE)
         return match[1] if match else None
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why oha cannot make this load, or None."""
         return common_refusal(load) or first_broken(
             (load.rate_rps is None, "oha is used at a rate alone: wrk, hey and k6 make closed loops"),
@@ -69,7 +69,7 @@ class Oha(Generator):
             one_host_rule(self.name, load),
         )
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command, with CSV output and latency correction."""
         argv = [self.binary, "--no-tui", "--output-format", "csv", "-z", f"{round(load.duration_s * 1000)}ms", "-w"]
         argv += ["-q", f"{load.rate_rps or 0:.12g}", "--latency-correction"]
@@ -79,10 +79,10 @@ class Oha(Generator):
         argv += header_arguments(load)
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the CSV; requests without a row count as dropped."""
         if exit_status != 0:
-            raise unreadable("exit status 0", stdout, stderr, exit_status)
+            raise make_output_error("exit status 0", stdout, stderr, exit_status)
         rows, rate_rps = _rows(stdout, stderr), load.rate_rps or 0.0
         _refuse_rows(rows, rate_rps)
         # a corrected duration counts from when the row was due, which the CSV does not contain
@@ -91,7 +91,7 @@ class Oha(Generator):
         missing = max(0, math.ceil(load.duration_s * rate_rps - 1e-6) - len(rows))
         wrong = int(np.count_nonzero((rows[:, STATUS] < 200) | (rows[:, STATUS] >= 300)))
         duration_s = max(last_s, load.duration_s)
-        return Result(
+        return GeneratorResult(
             requests=len(rows),
             duration_s=duration_s,
             latency=Histogram.of_values(rows[:, DURATION]),
@@ -112,11 +112,11 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
         OutputError: It is no such CSV, or has no row.
 
     """
-    lines = plain(stdout).splitlines()
+    lines = clean_output(stdout).splitlines()
     if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
-        raise unreadable(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
+        raise make_output_error(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
     if len(lines) == 1:
-        raise unreadable("a row for every answered request (none was answered)", stdout, stderr)
+        raise make_output_error("a row for every answered request (none was answered)", stdout, stderr)
     try:
         if marks := "".join(lines[1:]).encode().translate(None, b"0123456789.eE-,"):
             raise ValueError(
@@ -124,13 +124,15 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
             )  # numpy would read `1_0`, `+1`, other scripts' digits
         return np.array([line.split(",") for line in lines[1:]], dtype=np.float64).reshape(len(lines) - 1, 7)
     except ValueError:
-        raise unreadable("seven numbers in every row", stdout, stderr) from None
+        raise make_output_error("seven numbers in every row", stdout, stderr) from None
 
 
 def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
     """Raise OutputError for impossible rows: no time, count or status, or a request that began before it was due."""
     status = rows[:, STATUS]
-    possible = ((rows >= 0) & (rows <= MOST)).all() and ((status >= 100) & (status < 600) & (status % 1 == 0)).all()
+    possible = ((rows >= 0) & (rows <= MAX_COUNT)).all() and (
+        (status >= 100) & (status < 600) & (status % 1 == 0)
+    ).all()
     expect(possible, "expected times, bytes and a status in every row, got numbers that are none")
     ordered = rows[np.lexsort((rows[:, DURATION], rows[:, START]))]
     repeated = (ordered[1:] == ordered[:-1]).all(axis=1).any()

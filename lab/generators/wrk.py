@@ -41,8 +41,16 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from lab.generators.base import COUNT, Generator, common_refusal, destinations, header_arguments, plain, unreadable
-from lab.model.load import ErrorKind, Load, Result, expect, first_broken
+from lab.generators.base import (
+    COUNT,
+    Generator,
+    clean_output,
+    common_refusal,
+    header_arguments,
+    list_destinations,
+    make_output_error,
+)
+from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.stats.histogram import UNIT_S, Histogram
 
 COUNTS = """\
@@ -146,7 +154,7 @@ BLOCK = re.compile(
     rf"(?:LAB (latency|steps) ({COUNT})\n((?:{COUNT} {COUNT}\n)*))?LAB end$",
     re.MULTILINE,
 )
-NONE = np.zeros((0, 2), dtype=np.int64)
+NO_LATENCIES = np.zeros((0, 2), dtype=np.int64)
 """An empty table of latencies."""
 SPREAD = 0.8
 """The smallest ratio of the shortest to the longest run of several processes: below it they were not one load."""
@@ -167,9 +175,9 @@ class Wrk(Generator):
         match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
         return match[1] if match and "--rate" not in output else None  # wrk2 calls itself wrk, too
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why wrk cannot make this load, or None."""
-        many = separate(load)
+        many = count_processes(load)
         return common_refusal(replace(load, answers=())) or first_broken(
             (load.rate_rps is not None, "wrk has no rate: it is closed loop"),
             (load.requests is not None, "wrk runs for a time, not for a number of requests"),
@@ -182,35 +190,35 @@ class Wrk(Generator):
                 f"{load.connections} connections are not a multiple of {many} {'proxies' if load.shards else 'hosts'},"
                 " one wrk for each",
             ),
-            *common_rules(self.name, load),
+            *list_wrk_rules(self.name, load),
         )
 
-    def ends_on_interrupt(self, load: Load) -> bool:
+    def ends_on_interrupt(self, load: GeneratorLoad) -> bool:
         """Return whether SIGINT ends this load at once with a full report: only if a single process makes it."""
-        return separate(load) == 1
+        return count_processes(load) == 1
 
-    def files(self, load: Load) -> Mapping[str, str]:
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         """Return the Lua script and, for several processes, the shell script and its list of URLs."""
         script = COUNTS + (STEPS if load.timed else "") + END
-        if separate(load) == 1:
-            return {"wrk.lua": script + taking_turns(load)}
-        turns = taking_turns(load) if load.shards else ""
+        if count_processes(load) == 1:
+            return {"wrk.lua": script + make_turns_script(load)}
+        turns = make_turns_script(load) if load.shards else ""
         return {"wrk.lua": script + TOGETHER + turns} | separate_files(load)
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command: wrk itself, or the shell that starts several."""
-        if (count := separate(load)) > 1:
+        if (count := count_processes(load)) > 1:
             part = replace(load, host="", threads=1, connections=load.connections // count)
             return ["sh", PER_HOST, self.binary, *common_arguments(part), "-s", "wrk.lua"]
         return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the block that the script printed, summed over all processes."""
-        stdout = plain(stdout)
+        stdout = clean_output(stdout)
         blocks, count = read_blocks(stdout, load.timed), processes(stdout)
         if exit_status != 0 or len(blocks) != count:
             expected = "the block of counts up to 'LAB end'" + (f" of each of {count} processes" if count > 1 else "")
-            raise unreadable(expected, stdout, stderr, exit_status)
+            raise make_output_error(expected, stdout, stderr, exit_status)
         errors: Counter[ErrorKind] = Counter()
         for block in blocks:
             errors.update(block.errors)
@@ -226,10 +234,10 @@ class Wrk(Generator):
         )
         timed_blocks = blocks if load.timed else []
         tables = [block.measured(load.connections // count, load.timeout_s) for block in timed_blocks]
-        return Result(
+        return GeneratorResult(
             requests=answered,
             duration_s=duration_s,
-            latency=histogram_of(np.concatenate([NONE, *tables])),
+            latency=histogram_of(np.concatenate([NO_LATENCIES, *tables])),
             recorded_s=duration_s if load.timed else 0.0,
             timed=load.timed,
             errors=errors,
@@ -242,7 +250,7 @@ class Wrk(Generator):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class WrkBlock:
     """The block that the `done` hook of one process printed.
 
     Attributes:
@@ -287,10 +295,10 @@ class Block:
             f"expected latencies up to the timeout, {timeout_s:g} s, got {values_us.max(initial=0)} µs",
         )
         interval_us = self.duration_us // max(1, self.complete // max(1, connections))
-        return measured_only(self.table, self.answered, interval_us)
+        return remove_corrections(self.table, self.answered, interval_us)
 
 
-def read_blocks(stdout: str, timed: bool = True) -> list[Block]:
+def read_blocks(stdout: str, timed: bool = True) -> list[WrkBlock]:
     """Return the blocks in an output.
 
     Args:
@@ -301,7 +309,7 @@ def read_blocks(stdout: str, timed: bool = True) -> list[Block]:
     return [_parse_block(match) for match in BLOCK.finditer(stdout) if match[9] or not timed]
 
 
-def _parse_block(match: re.Match[str]) -> Block:
+def _parse_block(match: re.Match[str]) -> WrkBlock:
     duration_us, complete, size_bytes, connect, read, write, status, timeout = map(int, match.groups()[:8])
     kinds: tuple[ErrorKind, ...] = ("connect", "read", "write", "status", "timeout")
     counts = zip(kinds, (connect, read, write, status, timeout), strict=True)
@@ -309,7 +317,7 @@ def _parse_block(match: re.Match[str]) -> Block:
     table = np.array((match[11] or "").split(), dtype=np.int64).reshape(-1, 2)
     if match[9] == "steps":
         table[:, 0] = np.cumsum(table[:, 0])
-    return Block(duration_us, complete, size_bytes, errors, int(match[10] or 0), table)
+    return WrkBlock(duration_us, complete, size_bytes, errors, int(match[10] or 0), table)
 
 
 def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
@@ -317,7 +325,7 @@ def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
     return Histogram.of_counts(table * np.array([UNIT_S, 1.0]), "exact")
 
 
-def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
+def remove_corrections(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
     """Return the (µs, count) rows without the counts that wrk's `stats_correct` invented, shape (n, 2).
 
     wrk goes up from 2 × interval and adds the count at n to n - interval, n - 2 × interval … down to above
@@ -347,7 +355,7 @@ def measured_only(table: npt.NDArray[np.int64], answered: int, interval_us: int)
     return np.column_stack((values, counts[values]))
 
 
-def common_rules(name: str, load: Load) -> tuple[tuple[bool, str], ...]:
+def list_wrk_rules(name: str, load: GeneratorLoad) -> tuple[tuple[bool, str], ...]:
     """Return the rules for loads that wrk and wrk2 share, in addition to `common_refusal`.
 
     They need whole seconds, and the same number of connections in each thread.
@@ -374,7 +382,7 @@ def common_rules(name: str, load: Load) -> tuple[tuple[bool, str], ...]:
     )
 
 
-def common_arguments(load: Load) -> list[str]:
+def common_arguments(load: GeneratorLoad) -> list[str]:
     """Return the arguments that wrk and wrk2 share."""
     argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
     argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
@@ -383,7 +391,7 @@ def common_arguments(load: Load) -> list[str]:
     return argv + ([] if load.keepalive else ["-H", "Connection: close"])
 
 
-def connect_note(load: Load) -> tuple[str, ...]:
+def connect_note(load: GeneratorLoad) -> tuple[str, ...]:
     """Return the note of a load that opens a connection for every request; empty for any other."""
     return () if load.keepalive else ("the latency leaves out the connect time",)
 
@@ -391,7 +399,7 @@ def connect_note(load: Load) -> tuple[str, ...]:
 # -- many hosts --------------------------------------------------------------------------------------------
 
 
-def taking_turns(load: Load) -> str:
+def make_turns_script(load: GeneratorLoad) -> str:
     """Return Lua code that sends the requests of all hosts in turn; empty for one host, which needs no script."""
     if load.shards:
         by_address = (f"[{json.dumps(urlsplit(shard.url).netloc)}] = {_to_lua(shard.hosts)}" for shard in load.shards)
@@ -399,14 +407,14 @@ def taking_turns(load: Load) -> str:
     return HOSTS.replace("@HOSTS@", _to_lua(load.hosts)) if len(load.hosts) > 1 else ""
 
 
-def separate(load: Load) -> int:
+def count_processes(load: GeneratorLoad) -> int:
     """Return the number of processes that a load needs; 1 = wrk itself, without a shell."""
     return len(load.shards) or (len(load.hosts) if load.sni_per_host else 1)
 
 
-def separate_files(load: Load) -> dict[str, str]:
+def separate_files(load: GeneratorLoad) -> dict[str, str]:
     """Return the shell script, and the list of its processes' URLs and hosts, by file name."""
-    addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or destinations(load)
+    addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or list_destinations(load)
     return {PER_HOST: SHELL, "destinations": "".join(f"{url} {host}\n" for url, host in addresses)}
 
 

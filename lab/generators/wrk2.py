@@ -30,9 +30,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.generators.base import COUNT, Generator, common_refusal, plain, unreadable
-from lab.generators.wrk import common_arguments, common_rules, connect_note, histogram_of, read_blocks, taking_turns
-from lab.model.load import Load, Result, expect, first_broken
+from lab.generators.base import COUNT, Generator, clean_output, common_refusal, make_output_error
+from lab.generators.wrk import (
+    common_arguments,
+    connect_note,
+    histogram_of,
+    list_wrk_rules,
+    make_turns_script,
+    read_blocks,
+)
+from lab.model.load import GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.stats.histogram import UNIT_S, Histogram
 
 SCRIPT = """\
@@ -89,7 +96,7 @@ class Wrk2(Generator):
         match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
         return match[1] if match and "--rate" in output and "--u_latency" in output else None
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why wrk2 cannot make this load, or None."""
         if (common := common_refusal(load)) is not None:
             return common
@@ -115,37 +122,39 @@ class Wrk2(Generator):
                 load.sni_per_host,
                 "wrk2 takes one name for the TLS handshake from its URL: wrk and k6 take one for each host",
             ),
-            *common_rules(self.name, load),
+            *list_wrk_rules(self.name, load),
         )
 
-    def calibration_s(self, load: Load) -> float:
+    def calibration_s(self, load: GeneratorLoad) -> float:
         """Return the seconds of calibration, which latencies leave out."""
         return CALIBRATION_S + STAGGER_S * (load.connections // load.threads)
 
-    def files(self, load: Load) -> Mapping[str, str]:
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         """Return the Lua script."""
-        return {"wrk2.lua": SCRIPT + taking_turns(load)}
+        return {"wrk2.lua": SCRIPT + make_turns_script(load)}
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command, with the spectrum of uncorrected latency."""
         rate = int(load.rate_rps or 0)
         return [self.binary, *common_arguments(load), f"-R{rate}", "-U", "-s", "wrk2.lua", load.url]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         """Return the numbers of the summary, the script's block and the spectrum, which must agree."""
-        stdout = plain(stdout)
+        stdout = clean_output(stdout)
         totals = TOTALS.search(stdout)
         if exit_status != 0 or totals is None or not END.search(stdout):
-            raise unreadable("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
+            raise make_output_error("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
         negative = "recoridng a negative #" in stdout
         expect(not negative, "wrk2 saw a negative latency: the clock was stepped during the run")
         requests, summary = int(totals[1]), totals[0].strip()
         expect(requests > 0, f"no request was answered: {summary!r}")
         block = next(iter(read_blocks(stdout)), None)
         if block is None:
-            raise unreadable("the block of counts up to 'LAB end'", stdout, stderr)
+            raise make_output_error("the block of counts up to 'LAB end'", stdout, stderr)
         if (spectrum := SPECTRUM.search(stdout)) is None:
-            raise unreadable("a percentile spectrum of uncorrected latency up to its total count", stdout, stderr)
+            raise make_output_error(
+                "a percentile spectrum of uncorrected latency up to its total count", stdout, stderr
+            )
         counted = int(block.table[:, 1].sum())
         expect(counted == block.announced, f"expected {block.announced} counts, got {counted}")
         expect(
@@ -164,7 +173,7 @@ class Wrk2(Generator):
         # complete requests of each connection's schedule, from when it begins to the end
         connection_rps = (load.rate_rps or 0.0) / load.connections
         counts = (int(max(0.0, load.duration_s - STAGGER_S * index) * connection_rps) for index in range(per_thread))
-        return Result(
+        return GeneratorResult(
             requests=requests,
             duration_s=duration_s,
             latency=latency,

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from lab.measure.validity import Fault
 from lab.model.endpoint import Endpoint, Response
 from lab.model.samples import TLS_FACTS, Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.targets.base import System
 
 FETCH_TIMEOUT_S = 10.0
 """The seconds after which a canary's request counts as unanswered."""
 GZIP = 16 + zlib.MAX_WBITS
 """The `wbits` argument with which zlib expects a gzip header."""
-POD = "x-lab-backend"
+POD_HEADER = "x-lab-backend"
 """The header in which the backend names its pod.
 
 Every pod has different pages (random bytes that do not compress).
 """
-TRIES = 64
+MAX_TRIES = 64
 """The number of further requests until the expected pod answers.
 
 A random choice among four pods misses one of them so often once in a hundred million times.
@@ -61,17 +61,17 @@ class Canary:
         return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 
-def canary(system: System, endpoint: Endpoint, point: Point) -> Canary:
+def send_canary(system: System, endpoint: Endpoint, point: LoadPoint) -> Canary:
     """Send one request through the proxy, on a separate connection, and compare the answer with the backend's."""
     path, coding = f"/{point.page}", point.accept_encoding
     label = f"canary {endpoint.base_url}{path}"
     headers = {"Accept-Encoding": coding} if coding != "identity" else None
     try:
         expected = system.fetch(system.backend_endpoint(), path, FETCH_TIMEOUT_S)
-        pod = expected.headers.get(POD)
+        pod = expected.headers.get(POD_HEADER)
         response = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
-        for _ in range(TRIES):  # until that very pod answers, where the proxy balances over several
-            if response.status != 200 or response.headers.get(POD) in (None, pod):
+        for _ in range(MAX_TRIES):  # until that very pod answers, where the proxy balances over several
+            if response.status != 200 or response.headers.get(POD_HEADER) in (None, pod):
                 break
             response = system.fetch(endpoint, path, FETCH_TIMEOUT_S, headers)
     except OSError as error:
@@ -117,7 +117,7 @@ def _decode_body(response: Response, accepted: str, size: int) -> bytes:
     if encoding not in ("gzip", accepted):
         raise ValueError(f"content-encoding {encoding!r} was not asked for")
     if encoding == "br":
-        return decoded_brotli(response.body, size)
+        return decode_brotli(response.body, size)
     reader = zlib.decompressobj(GZIP)
     body = reader.decompress(response.body)
     if not reader.eof:
@@ -125,7 +125,7 @@ def _decode_body(response: Response, accepted: str, size: int) -> bytes:
     return body
 
 
-def decoded_brotli(body: bytes, size: int) -> bytes:
+def decode_brotli(body: bytes, size: int) -> bytes:
     """Return a brotli body uncompressed, at most `size` bytes.
 
     The decoder is the library that nginx's module brings (libbrotlidec), since no wheel of the lab contains one.

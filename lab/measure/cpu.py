@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lab.model.bottleneck import fullness
+from lab.model.bottleneck import compute_fullness
 from lab.model.endpoint import Role
-from lab.model.load import Result
+from lab.model.load import GeneratorResult
 from lab.model.usage import UNCLAIMED, Observation
-from lab.targets.common.process import Ended
+from lab.targets.common.process import GeneratorOutcome
 from lab.targets.common.sampler import RESIDUAL_NOISE
 
-CONTROL = "control"
+CONTROL_ROLE = "control"
 """The role of a controller's processes, which run on the CPUs of their proxy."""
 Cpus = Mapping[Role, frozenset[int]]
 """The CPUs that each role is pinned to; empty where roles are not pinned."""
 
 
-def used_s(observation: Observation, ended: Ended) -> dict[str, float]:
+def sum_cpu_s(observation: Observation, ended: GeneratorOutcome) -> dict[str, float]:
     """Return role → CPU seconds of one system and its generator, without the lab's own.
 
     The generator's CPU time comes from the observation where the lab's sampler saw it there, else from the ended process.
@@ -27,9 +27,9 @@ def used_s(observation: Observation, ended: Ended) -> dict[str, float]:
     return system_s | {"generator": ended.cpu_s if observation.generator_cpu_s is None else observation.generator_cpu_s}
 
 
-def accounted(
-    observation: Observation, ended: Ended, cpus: Cpus, neighbour_s: Mapping[str, float]
-) -> tuple[Ended, Observation, dict[int, float]]:
+def attribute_cpu(
+    observation: Observation, ended: GeneratorOutcome, cpus: Cpus, neighbour_s: Mapping[str, float]
+) -> tuple[GeneratorOutcome, Observation, dict[int, float]]:
     """Attribute all CPU time: return the ended generator, the observation, and our processes' seconds on each CPU.
 
     A role on several CPUs is spread over them in proportion to how busy they were: one worker fills one of many. On a cluster, the nodes'
@@ -46,13 +46,13 @@ def accounted(
         our own processes used on it.
 
     """
-    role_s = used_s(observation, ended)
+    role_s = sum_cpu_s(observation, ended)
     ended = replace(ended, cpu_s=role_s["generator"])
     lab = {"lab": observation.usage["lab"].cpu_s} if "lab" in observation.usage else {}
     total_s = {
         role: (role_s | lab).get(role, 0.0) + neighbour_s.get(role, 0.0) for role in (*role_s, *lab, *neighbour_s)
     }
-    total_s["proxy"] = total_s.get("proxy", 0.0) + total_s.get(CONTROL, 0.0)
+    total_s["proxy"] = total_s.get("proxy", 0.0) + total_s.get(CONTROL_ROLE, 0.0)
     own_cpu_s: dict[int, float] = {}
     for role, pinned in cpus.items():
         busy = sum(observation.busy.get(cpu, 0.0) for cpu in pinned)
@@ -63,10 +63,10 @@ def accounted(
         neighbour_ms = round(1000 * sum(cpu_s for role, cpu_s in neighbour_s.items() if role != "generator"))
         unclaimed = max(0, observation.counters[UNCLAIMED] - neighbour_ms)
         observation = replace(observation, counters={**observation.counters, UNCLAIMED: unclaimed})
-    return ended, with_unexplained(observation, own_cpu_s), own_cpu_s
+    return ended, add_unexplained(observation, own_cpu_s), own_cpu_s
 
 
-def with_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
+def add_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
     """Return the observation with work on our CPUs that none of our processes did counted as other people's.
 
     Work counts only beyond what clock ticks get wrong (`RESIDUAL_NOISE`). It catches what no process list shows: processes in other
@@ -85,7 +85,7 @@ def with_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -
     return replace(observation, others=max(observation.others or 0.0, unexplained)) if unexplained else observation
 
 
-def unexplained(observation: Observation, ours_s: float) -> float | None:
+def compute_unexplained_share(observation: Observation, ours_s: float) -> float | None:
     """Return the share of the CPUs' busy time that no observed process used.
 
     Args:
@@ -105,10 +105,10 @@ def unexplained(observation: Observation, ours_s: float) -> float | None:
     return (busy_s - explained_s) / busy_s if busy_s else None
 
 
-def cores(
+def compute_core_use(
     observation: Observation,
     own_cpu_s: Mapping[int, float],
-    result: Result | None,
+    result: GeneratorResult | None,
     cpus: Cpus,
     has_proxy: bool,
     workers: int | None,
@@ -146,4 +146,4 @@ def cores(
     ours = busy if alone else {cpu: min(1.0, cpu_s / span_s) for cpu, cpu_s in own_cpu_s.items()}
     generator = [ours[cpu] for cpu in cpus.get("generator", ()) if cpu in ours]
     used = observation.usage["proxy"].cpu_s / span_s if "proxy" in observation.usage else 0.0
-    return {"proxy": fullness(proxy, workers, used), "generator": max(generator, default=None)}
+    return {"proxy": compute_fullness(proxy, workers, used), "generator": max(generator, default=None)}

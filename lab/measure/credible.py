@@ -9,91 +9,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lab.model.bottleneck import unanswered
+from lab.model.bottleneck import count_unanswered
 from lab.model.endpoint import Tls
-from lab.model.load import Result
+from lab.model.load import GeneratorResult
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 
-EARLY = 0.01
+MAX_EARLY_SHARE = 0.01
 """The fraction of its planned time by which a run may end early (no honest sample did)."""
 LATE_S = 2.0
 """The seconds by which a run may exceed its planned time plus the timeout of its last answers (0.6 s seen)."""
-CLOCK = 0.001
+MAX_CLOCK_SHARE = 0.001
 """The fraction by which a generator's clock may run fast against the lab's clock."""
 CLOCK_S = 0.01
-"""The seconds by which a generator's time may exceed the lab's, in addition to `CLOCK`.
+"""The seconds by which a generator's time may exceed the lab's, in addition to `MAX_CLOCK_SHARE`.
 
 The lab reads its own clock at least some 10 ms before the generator starts and after it ends.
 """
-OUTSIDE_S = 5.0
+MAX_OUTSIDE_S = 5.0
 """The seconds of a generator's life that its reported time may leave out: for its start and its output (1.9 s seen).
 
 The start may be that of a process in a pod. A load that continues outside the reported time does not show in that time, but in the counts.
 """
-CPU = 1.05
+MAX_CPU_SHARE = 1.05
 """The largest credible CPU time used, as a multiple of reported time × number of CPUs (0.97 seen)."""
 CPU_S = 1.0
 """The CPU seconds that may be used on each CPU outside the reported time (0 s seen)."""
-FASTEST_S = 5e-6
+MIN_MEDIAN_S = 5e-6
 """The smallest credible median latency in seconds (42 µs seen).
 
 A byte sent over a loopback and back takes twice as long as this limit.
 """
-COVERED = 0.2
+MAX_COVERAGE_ERROR = 0.2
 """The tolerance between the share of requests with a latency and the share of the time that latencies cover.
 
 The largest difference seen is 0.08.
 """
-BUSY: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
+MAX_WAITING_SHARE: Mapping[str, float] = {"exact": 1.05, "quantiles": 1.3}
 """The largest credible average share of connections that wait for an answer, by the kind of histogram.
 
 Honest samples have 1.00 in closed loops and 0.05 at offered rates. An average that is computed from percentiles is too high.
 """
-QUEUED = 0.015
-"""The share of the due requests that may wait to be sent on average in an open loop, in addition to `BUSY`.
+MAX_QUEUED_SHARE = 0.015
+"""The share of the due requests that may wait to be sent on average in an open loop, in addition to `MAX_WAITING_SHARE`.
 
 It is three times the value of a load in which everything that a valid sample may miss is late. A system that stalls and catches up
 needs the margin.
 """
-LEAST_BUSY = 0.003
+MIN_WAITING_SHARE = 0.003
 """The smallest credible average share of waiting connections in a closed loop without failures.
 
 The smallest seen is 0.06, where most of a thousand connections are not accepted. Latencies in another unit, a thousandth of the true
 ones, fall below the limit.
 """
-IDLE = 0.55
+MIN_EXPLAINED_SHARE = 0.55
 """The smallest share of the reported time that latencies must explain, for a load of a fixed number of requests.
 
 Either a connection waits for an answer during this share on average, or the slowest answer takes as long. Kept connections had at least
 0.66, and 0.92 at the most. Such a load can be so short that starting the generator dominates the lab's own clock; this limit then
 still detects a reported time that is twice the true one.
 """
-AHEAD = 0.01
+MAX_AHEAD_SHARE = 0.01
 """The fraction by which answers may exceed the due requests, in addition to those in flight (0.001 seen).
 
 A schedule never makes up for more than it lost.
 """
-COUNTED = 0.01
+MAX_COUNT_ERROR = 0.01
 """The fraction by which the proxy's own count may differ from the generator's.
 
 A request on a kept connection that closes is sent again, and probes send requests, too.
 """
 COUNTED_REQUESTS = 20
-"""The requests by which the proxy's own count may differ, in addition to `COUNTED` and to two per connection.
+"""The requests by which the proxy's own count may differ, in addition to `MAX_COUNT_ERROR` and to two per connection.
 
 The two can be in flight when the counting begins and when it ends.
 """
-OPENED = 1.25
+MAX_OPENED_PER_REQUEST = 1.25
 """The largest credible number of connections per request without keep-alive (1.11 seen).
 
 A connection that is cut off is opened again.
 """
-FRAMES = 0.12
+MAX_FRAME_SHARE = 0.12
 """The share of an answer's body by which the bytes on the client's link may exceed it (0.08 seen)."""
 FRAME_BYTES = 1300
-"""The bytes by which every answer on the client's link may exceed its body, in addition to `FRAMES`.
+"""The bytes by which every answer on the client's link may exceed its body, in addition to `MAX_FRAME_SHARE`.
 
 The largest seen are 1,150, with the answer's headers.
 """
@@ -107,8 +107,8 @@ Fault = tuple[Reason, str]
 """A fault of a sample: the reason and a sentence for people."""
 
 
-def time_faults(
-    point: Point, result: Result, observation: Observation, cpu_s: float | None, cpus: int | None
+def find_time_faults(
+    point: LoadPoint, result: GeneratorResult, observation: Observation, cpu_s: float | None, cpus: int | None
 ) -> Iterator[Fault]:
     """Yield the faults of a generator's reported time, for any kind of load.
 
@@ -125,13 +125,15 @@ def time_faults(
         yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s"
         return
     latest_s = point.duration_s + point.timeout_s + LATE_S  # the last answers may take the whole timeout
-    if point.requests is None and not point.duration_s * (1 - EARLY) <= reported_s <= latest_s:
+    if point.requests is None and not point.duration_s * (1 - MAX_EARLY_SHARE) <= reported_s <= latest_s:
         yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s of a load of {point.duration_s:g} s"
-    least_s = observation.elapsed_s - OUTSIDE_S if point.generators == 1 else 0.0  # of several, others may run longer
-    if not least_s <= reported_s <= observation.elapsed_s * (1 + CLOCK) + CLOCK_S:
+    least_s = (
+        observation.elapsed_s - MAX_OUTSIDE_S if point.generators == 1 else 0.0
+    )  # of several, others may run longer
+    if not least_s <= reported_s <= observation.elapsed_s * (1 + MAX_CLOCK_SHARE) + CLOCK_S:
         yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s, {observation.elapsed_s:.6g} s passed"
     cpus = None if cpus is None else cpus * point.generators
-    if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (CPU * reported_s + CPU_S):
+    if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (MAX_CPU_SHARE * reported_s + CPU_S):
         available = f"{cpus} CPU{'s' if cpus > 1 else ''}"
         yield (
             Reason.GENERATOR_TIME,
@@ -139,7 +141,9 @@ def time_faults(
         )
 
 
-def count_faults(point: Point, result: Result, observation: Observation, body_bytes: int, tls: Tls) -> Iterator[Fault]:
+def count_faults(
+    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
+) -> Iterator[Fault]:
     """Yield the faults of the counts and latencies that a generator reported of a steady load.
 
     Args:
@@ -158,7 +162,7 @@ def count_faults(point: Point, result: Result, observation: Observation, body_by
             f"{result.requests} responses, {wrong_status} of them with a wrong status: {counts}",
         )
     if point.rate_rps is not None and result.requests > (
-        1 + AHEAD
+        1 + MAX_AHEAD_SHARE
     ) * point.rate_rps * result.duration_s + _count_streams(point):
         message = f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s"
         yield Reason.GENERATOR_COUNT, message
@@ -166,34 +170,34 @@ def count_faults(point: Point, result: Result, observation: Observation, body_by
     yield from _compare_counts(point, result, observation, body_bytes, tls)
 
 
-def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
+def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
     """Yield the faults that a generator's reported latencies show without any other source."""
     latency, reported_s = result.latency, result.duration_s
     if not latency.total or not result.requests or not reported_s > 0:
         return  # latencies were not requested, or another check reports the fault
     recorded = latency.total / result.requests
     share = result.recorded_s / reported_s
-    if not (1 - COVERED) * share <= recorded <= (1 + COVERED) * share:
+    if not (1 - MAX_COVERAGE_ERROR) * share <= recorded <= (1 + MAX_COVERAGE_ERROR) * share:
         message = (
             f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {reported_s:.6g} s"
         )
         yield Reason.GENERATOR_COUNT, message
     longest_s, mean_s = latency.maximum_s or 0.0, latency.mean_s or 0.0
-    if longest_s > (1 + EARLY) * reported_s + CLOCK_S:
+    if longest_s > (1 + MAX_EARLY_SHARE) * reported_s + CLOCK_S:
         yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {reported_s:.6g} s"
-    if (latency.quantile_s(0.5) or mean_s) < FASTEST_S:
-        yield Reason.GENERATOR_TIME, f"half of the answers took less than {FASTEST_S * 1e6:g} µs"
+    if (latency.quantile_s(0.5) or mean_s) < MIN_MEDIAN_S:
+        yield Reason.GENERATOR_TIME, f"half of the answers took less than {MIN_MEDIAN_S * 1e6:g} µs"
     closed = point.rate_rps is None
     waiting = mean_s * latency.total / result.recorded_s
-    if point.requests is not None and closed and not unanswered(result):
+    if point.requests is not None and closed and not count_unanswered(result):
         explained_s = max(waiting / _count_streams(point) * reported_s, longest_s)
-        if not reported_s * IDLE <= explained_s:
+        if not reported_s * MIN_EXPLAINED_SHARE <= explained_s:
             message = f"it tells {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
             yield Reason.GENERATOR_TIME, message
-    highest = BUSY[latency.kind] * _count_streams(point) + (
-        0.0 if closed else QUEUED * (point.rate_rps or 0.0) * reported_s
+    highest = MAX_WAITING_SHARE[latency.kind] * _count_streams(point) + (
+        0.0 if closed else MAX_QUEUED_SHARE * (point.rate_rps or 0.0) * reported_s
     )
-    lowest = LEAST_BUSY * _count_streams(point) if closed and not unanswered(result) else 0.0
+    lowest = MIN_WAITING_SHARE * _count_streams(point) if closed and not count_unanswered(result) else 0.0
     if not lowest <= waiting <= highest:
         yield (
             Reason.GENERATOR_TIME,
@@ -201,26 +205,26 @@ def latency_faults(point: Point, result: Result) -> Iterator[Fault]:
         )
 
 
-def _count_streams(point: Point) -> int:
+def _count_streams(point: LoadPoint) -> int:
     """Return how many requests can be in flight at once."""
     return point.connections * point.streams
 
 
 def _compare_counts(
-    point: Point, result: Result, observation: Observation, body_bytes: int, tls: Tls
+    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
 ) -> Iterator[Fault]:
     """Yield the faults that other counts of the same requests show.
 
     Those are the proxy's own count (unless it passes TLS through unread), the kernel's where the proxy (or else the backend) lives, and
     the bytes on the client's link.
     """
-    least, highest = result.requests, result.requests + unanswered(result)
+    least, highest = result.requests, result.requests + count_unanswered(result)
     in_flight = 2 * _count_streams(point) + COUNTED_REQUESTS
     counters, role = observation.counters, "proxy" if "proxy/InSegs" in observation.counters else "backend"
     proxy_requests, h2_requests = counters.get("proxy/requests"), counters.get("proxy/requests_h2")
     segments = counters.get(f"{role}/InSegs")
     opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
-    slack = in_flight + COUNTED * highest
+    slack = in_flight + MAX_COUNT_ERROR * highest
     if proxy_requests is not None and tls != "passthrough" and not least - slack <= proxy_requests <= highest + slack:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {proxy_requests}"
     if h2_requests is not None and tls != "passthrough":
@@ -229,11 +233,19 @@ def _compare_counts(
             yield Reason.PROTOCOL, f"the proxy counts {h2_requests} of {least} requests by HTTP/2, asked for {planned}"
     if segments is not None and least > segments + in_flight:
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} got {segments} TCP segments"
-    if opened is not None and not point.keepalive and not least - slack <= opened <= OPENED * highest + slack:
+    if (
+        opened is not None
+        and not point.keepalive
+        and not least - slack <= opened <= MAX_OPENED_PER_REQUEST * highest + slack
+    ):
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} took {opened} connections"
     if link_bytes is not None and body_bytes:
         handshakes = (highest if not point.keepalive else point.connections) * HANDSHAKE_BYTES * (tls != "none")
         good = least - result.errors.get("status", 0) - in_flight
-        answer_bytes = body_bytes * (1 + FRAMES) + FRAME_BYTES
-        if not good * body_bytes * (1 - COUNTED) <= link_bytes <= (highest + in_flight) * answer_bytes + handshakes:
+        answer_bytes = body_bytes * (1 + MAX_FRAME_SHARE) + FRAME_BYTES
+        if (
+            not good * body_bytes * (1 - MAX_COUNT_ERROR)
+            <= link_bytes
+            <= (highest + in_flight) * answer_bytes + handshakes
+        ):
             yield Reason.GENERATOR_COUNT, f"it counts {least} requests, {link_bytes} bytes came over the client's link"

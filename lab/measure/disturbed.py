@@ -1,7 +1,7 @@
 """The regime of a disrupted load: every request is logged, the disruption is timed, and its effects are the outcome.
 
 A control run is the same with nothing done to the system. Errors and restarts are the outcome here, so other faults count against a
-sample than under a steady load (`lab.measure.validity.disturbed_faults`).
+sample than under a steady load (`lab.measure.validity.find_disruption_faults`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
-from lab.generators import Generator, generator
+from lab.generators import Generator, get_generator
 from lab.measure import validity
-from lab.measure.measurement import Findings, LoadRun
+from lab.measure.measurement import LoadFindings, LoadRun
 from lab.measure.validity import Fault
-from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests, OverError
+from lab.model.disturbance import Disturbance, DisturbanceContext, LoadEndedError, Manifests
 from lab.model.endpoint import ClockOffset, Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.load import OutputError
 from lab.model.requests import RESOLUTION_S, shifted
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 from lab.records import outcomes
 from lab.records.tables import events_frame
 from lab.targets.base import System, Target
-from lab.targets.common.process import Ended
-from lab.targets.common.scratch import scratch
+from lab.targets.common.process import GeneratorOutcome
+from lab.targets.common.scratch import make_scratch_folder
 
-BESIDE = (
+NOTE_CLIENT_LOADED = (
     "what is transferred goes through the generator's own CPUs: the latency of the requests beside it has that in it"
 )
 """The note of a sample whose disruption loads the client's CPUs."""
@@ -93,7 +93,7 @@ class _DisturbanceThread:
             self.context.wait_until(self.disturbance.at_s)
             self.disturbance.disturb(self.context)
             self.done = True
-        except OverError:
+        except LoadEndedError:
             pass
         except LostError as error:
             self.error = error
@@ -104,12 +104,12 @@ class _DisturbanceThread:
 
 
 @dataclass(slots=True)
-class Disturbed:
+class DisruptedRegime:
     """The regime of one disrupted sample, on a separate system that was brought up as `changing`."""
 
     target: Target
     system: System
-    point: Point
+    point: LoadPoint
     generator: Generator
     manifests: Manifests
     _context: DisturbanceContext = field(init=False)
@@ -132,12 +132,12 @@ class Disturbed:
         """
 
         def find(name: str) -> str:
-            installed = self.target.installed(generator(name))
+            installed = self.target.installed(get_generator(name))
             if installed is None:
-                raise MeasuringError(f"generator {name}", "is not in the client's place", generator(name).remedy)
+                raise MeasuringError(f"generator {name}", "is not in the client's place", get_generator(name).remedy)
             return installed.path
 
-        folder = lasting.enter_context(scratch())
+        folder = lasting.enter_context(make_scratch_folder())
         background = lasting.enter_context(ExitStack())
         self._context = DisturbanceContext(self.system, EventLog(), self.manifests, folder, find, background)
         began_s, faults = time.monotonic(), list[Fault]()
@@ -150,7 +150,9 @@ class Disturbed:
         host = self._disturbance.host
         return endpoint if host is None else endpoint.at(host)
 
-    def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
+    def run(
+        self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
+    ) -> tuple[GeneratorOutcome, Observation]:
         """Warm up, then load while the disruption acts (not in a control run) and all events are recorded."""
         warm_up()
         self._restarts = dict(self.system.restarts())
@@ -177,7 +179,7 @@ class Disturbed:
         self._notes = recorder.notes()
         return ended, watch.observation()
 
-    def findings(self, run: LoadRun) -> Findings:
+    def findings(self, run: LoadRun) -> LoadFindings:
         """Judge the load by its log of requests and by what the disruption was to do; errors are the outcome."""
         control = self.point.control
         # The better one of the two clock measurements is taken. Its error is that between requests and events, so the drift and the log's
@@ -194,15 +196,15 @@ class Disturbed:
         faults = [*self._faults, *run.faults]
         try:
             if run.result is None:
-                faults += validity.machine_faults(run.seen)
+                faults += validity.find_machine_faults(run.seen)
             else:
                 log = self.generator.requests(run.ended.stdout, run.ended.stderr, run.begun.job.load)
                 requests = shifted(log, best.offset_s)
                 first_s = requests["due_s"].min()
-                outcome = outcomes.outcome(self.point, requests, events, run.seen.rows, self._began_s, error_s)
+                outcome = outcomes.compute_outcome(self.point, requests, events, run.seen.rows, self._began_s, error_s)
                 after_s = first_s - self._began_s if isinstance(first_s, float) else None
                 columns |= {"outcome": outcome, "load_after_s": after_s}
-                faults += validity.disturbed_faults(
+                faults += validity.find_disruption_faults(
                     self.point,
                     run.result,
                     requests,
@@ -214,13 +216,13 @@ class Disturbed:
                     run.ended.cpu_s,
                     run.generator_cpus,
                 )
-                faults += validity.control_faults(outcome) if control else []
+                faults += validity.find_control_faults(outcome) if control else []
         except OutputError as error:
-            faults += [(Reason.REQUEST_LOG, str(error)), *validity.machine_faults(run.seen)]
+            faults += [(Reason.REQUEST_LOG, str(error)), *validity.find_machine_faults(run.seen)]
         if control and (again := dict(self.system.restarts())) != self._restarts:
             faults.append((Reason.PROXY_DIED, f"restarts were {self._restarts} before and {again} after"))
-        notes = [BESIDE] if self._disturbance.loads_client and not control else []
-        return Findings(faults, (*notes, *self._notes), columns, events)
+        notes = [NOTE_CLIENT_LOADED] if self._disturbance.loads_client and not control else []
+        return LoadFindings(faults, (*notes, *self._notes), columns, events)
 
     @property
     def _disturbance(self) -> Disturbance:

@@ -17,30 +17,30 @@ from typing import Protocol
 
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
-from lab.measure.disturbed import Disturbed
+from lab.measure.disturbed import DisruptedRegime
 from lab.measure.measurement import (
     ChosenGenerator,
+    LoadStart,
     Measurement,
     Regime,
     SampleRun,
-    Start,
     UndrainedStartError,
-    blank_sample,
-    unmeasured,
+    make_blank_sample,
+    make_unmeasured,
 )
 from lab.measure.pair import PairRun
-from lab.measure.steady import Steady
+from lab.measure.steady import SteadyRegime
 from lab.model.facts import EVERY_MOMENT
-from lab.model.leftovers import MOST_BRING_UPS, Leftovers, undrained
+from lab.model.leftovers import MAX_FRESH_BRING_UPS, Leftovers, find_undrained_faults
 from lab.model.pairs import SIDES, Layout, Renewed, Side
-from lab.model.plan import Arm, Cell, Slot, needs_reload
+from lab.model.plan import Arm, CellKey, Slot, needs_reload
 from lab.model.run import RoundTrip
-from lab.model.samples import Reason, Sample, cell, counts, planned_cells, settled
+from lab.model.samples import Reason, Sample, belongs_to_block, is_settled, key_of_measurement, planned_cells
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
 from lab.records.tables import ROUNDTRIP
 from lab.stats.histogram import Histogram
-from lab.targets.base import System, Target, nothing
+from lab.targets.base import System, Target, do_nothing
 from lab.targets.readback import Reading, read_variant
 
 STALE_BLOCK = timedelta(minutes=10)
@@ -114,13 +114,13 @@ class _Systems:
         faults: list[str] = []
         for side, leftovers in zip(self.up, states, strict=True):
             label = f"{side.arm.name}: " if len(self.up) > 1 else ""
-            faults += [f"{label}{fault}" for fault in undrained(leftovers, self.first.get(side.arm.name))]
+            faults += [f"{label}{fault}" for fault in find_undrained_faults(leftovers, self.first.get(side.arm.name))]
             self.first.setdefault(side.arm.name, leftovers)
         return states, faults
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class MeasuringLoop:
     """The parts of one run; `measure()` works through what the plan holds and the store does not yet."""
 
     target: Target
@@ -131,12 +131,12 @@ class Loop:
     observer: Observer
     roundtrip: Callable[[System], RoundTrip] | None = None
     """The measuring of the bare network with the direct reference, once per run; None: it is not measured."""
-    _done: set[Cell] = field(default_factory=set[Cell], init=False)
+    _done: set[CellKey] = field(default_factory=set[CellKey], init=False)
     """The cells that need no further measurement.
 
     Samples are not kept in memory, since a run may go on for days.
     """
-    _attempts: Counter[Cell] = field(default_factory=Counter[Cell], init=False)
+    _attempts: Counter[CellKey] = field(default_factory=Counter[CellKey], init=False)
     _generations: Counter[int] = field(default_factory=Counter[int], init=False)
     """Block → how often it was begun anew."""
     _left_out: dict[tuple[str, ...], float] = field(default_factory=dict[tuple[str, ...], float], init=False)
@@ -158,7 +158,7 @@ class Loop:
                 self.on_systems(slots)
                 slots = [slot for slot in slots if not self._done.issuperset(slot.cells)]
 
-    def on_systems(self, slots: Sequence[Slot], next_slot: Callable[[], Slot | None] = nothing) -> None:
+    def on_systems(self, slots: Sequence[Slot], next_slot: Callable[[], Slot | None] = do_nothing) -> None:
         """Bring up the system of one bring-up (both of a pair) and measure its slots.
 
         If a system does not come up or is lost on the way, every slot that is not done gets an invalid sample with that reason. A
@@ -196,10 +196,10 @@ class Loop:
             self.observer.failed(slots[0], error)
             verdict = {"verdict": "invalid", "reason": Reason.BRING_UP_FAILED, "detail": str(error)}
             for side in [side for slot in queue if not self._done.issuperset(slot.cells) for side in slot.sides]:
-                chosen, attempt = self.chosen[side.point.name], self._attempts[cell(side)] + 1
-                blank = blank_sample(self.target, side, chosen, self._generations[side.block], attempt, None)
+                chosen, attempt = self.chosen[side.point.name], self._attempts[key_of_measurement(side)] + 1
+                blank = make_blank_sample(self.target, side, chosen, self._generations[side.block], attempt, None)
                 stored = self._store_measurement(Measurement(blank.model_copy(update=verdict)))
-                self.observer.measured(side, stored, None, settled(stored))
+                self.observer.measured(side, stored, None, is_settled(stored))
 
     def _bring_up(self, slot: Slot, lasting: ExitStack, fresh: int = 0) -> list[_RunningArm]:
         """Bring up the slot's systems and read each back; return them with the left side's first.
@@ -245,7 +245,7 @@ class Loop:
     def _measure_slot(self, slot: Slot, systems: _Systems, attempt: int) -> bool:
         """Measure the slot once from a drained start and store the samples.
 
-        The systems are brought up anew as often as that takes, `MOST_BRING_UPS` at most. If that does not help, nothing is loaded, and the
+        The systems are brought up anew as often as that takes, `MAX_FRESH_BRING_UPS` at most. If that does not help, nothing is loaded, and the
         sample's reason is what earlier loads left. If no fresh system comes up, the sample is stored with that reason.
 
         Returns:
@@ -264,7 +264,7 @@ class Loop:
             runs: list[SampleRun] = []
             for up, leftovers in zip(systems.up, before, strict=True):
                 side = slot if up.arm == slot.arm else slot.turned
-                start = Start(leftovers, systems.fresh, warms_up, rate_rps)
+                start = LoadStart(leftovers, systems.fresh, warms_up, rate_rps)
                 state = up.took_s, up.readings, self.variants[side.arm.variant].manifests, up.renewed, start
                 chosen, generation = self.chosen[side.point.name], self._generations[slot.block]
                 runs.append(SampleRun(self.target, up.system, side, chosen, generation, *state))
@@ -274,16 +274,16 @@ class Loop:
                         left, right = runs
                         return self._store_all(slot, runs, PairRun((left, right)).measure(attempt))
                     (run,), generator = runs, runs[0].chosen.generator
-                    regime: Regime = Steady(run.system, slot.point, generator)
+                    regime: Regime = SteadyRegime(run.system, slot.point, generator)
                     if slot.point.disturbance is not None:
-                        regime = Disturbed(self.target, run.system, slot.point, generator, run.manifests)
+                        regime = DisruptedRegime(self.target, run.system, slot.point, generator, run.manifests)
                     return self._store_all(slot, runs, [run.measure(regime, attempt)])
                 except UndrainedStartError as error:
                     faults = list(error.reasons)
                     if error.by_warm_up:
                         self._left_out[load] = error.rate_rps
             lost: LabError | None = None
-            if tried < MOST_BRING_UPS:
+            if tried < MAX_FRESH_BRING_UPS:
                 tried += 1
                 try:
                     self._bring_up_anew(slot, systems, faults)
@@ -294,7 +294,7 @@ class Loop:
                     lost = error
                     faults.append(f"no fresh system came up: {error}")
             carried = [(Reason.CARRY_OVER, "; ".join(faults))]
-            last = self._store_all(slot, runs, [unmeasured(run.blank(attempt), carried) for run in runs])
+            last = self._store_all(slot, runs, [make_unmeasured(run.blank(attempt), carried) for run in runs])
             if lost is not None:
                 raise lost
             return last
@@ -320,7 +320,7 @@ class Loop:
             run.slot.arm: self._store_measurement(measurement)
             for run, measurement in zip(runs, measurements, strict=True)
         }
-        last = all(map(settled, samples.values()))
+        last = all(map(is_settled, samples.values()))
         if slot.against is not None:
             self.observer.paired(slot, samples[slot.arm], samples[slot.against], last)
         else:
@@ -342,15 +342,15 @@ class Loop:
 
     def _record(self, sample: Sample) -> None:
         """Count the sample's attempt or its block's generation, and remember its cell once it is settled."""
-        if counts(sample):
-            self._attempts[cell(sample)] = max(sample.attempt, self._attempts[cell(sample)])
+        if belongs_to_block(sample):
+            self._attempts[key_of_measurement(sample)] = max(sample.attempt, self._attempts[key_of_measurement(sample)])
         else:
             self._generations[sample.block] = max(sample.generation + 1, self._generations[sample.block])
-        if settled(sample):
-            self._done.add(cell(sample))
+        if is_settled(sample):
+            self._done.add(key_of_measurement(sample))
 
 
-def stale_blocks(
+def find_stale_samples(
     store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> list[Sample]:
     """Return the samples of incomplete blocks that must be marked as interrupted before the run is resumed.
@@ -364,22 +364,22 @@ def stale_blocks(
         clock: Returns the current time.
 
     """
-    record, done = store.record, [sample for sample in store.samples() if counts(sample)]
+    record, done = store.record, [sample for sample in store.samples() if belongs_to_block(sample)]
     last = record.facts | (dict(record.resumed[-1]) if record.resumed else {})
     changed = any(last.get(key) != value for key, value in facts.items() if key not in EVERY_MOMENT)
     stale: list[Sample] = []
     for block in sorted({sample.block for sample in done}):
         samples = [sample for sample in done if sample.block == block]
         planned = planned_cells(slot for slot in record.plan().slots if slot.block == block)
-        if planned <= {cell(sample) for sample in samples if settled(sample)}:
+        if planned <= {key_of_measurement(sample) for sample in samples if is_settled(sample)}:
             continue
-        ended = max(ended_at(sample) for sample in samples)
+        ended = max(estimate_end(sample) for sample in samples)
         if changed or abs(clock() - ended) > STALE_BLOCK:
             stale += samples
     return stale
 
 
-def ended_at(sample: Sample) -> datetime:
+def estimate_end(sample: Sample) -> datetime:
     """Return the approximate time at which the sample's measuring was over."""
     took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
     return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)

@@ -17,32 +17,39 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from lab.generators import Generator, command, load_of
+from lab.generators import Generator, build_command, make_load
 from lab.measure import cpu
-from lab.measure.canary import Canary, canary
+from lab.measure.canary import Canary, send_canary
 from lab.measure.validity import Fault
 from lab.model.disturbance import Manifests
 from lab.model.endpoint import Endpoint
-from lab.model.leftovers import Leftovers, Moment, ports_are_taken, ports_taken
-from lab.model.load import Load, OutputError, Result
+from lab.model.leftovers import Leftovers, Moment, find_taken_ports, ports_are_taken
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError
 from lab.model.pairs import PairSide, Renewed
 from lab.model.plan import Slot
-from lab.model.run import now
+from lab.model.run import format_now
 from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
-from lab.records.steadiness import with_cause
-from lab.records.store import reported
+from lab.records.steadiness import add_cause
+from lab.records.store import reported_fields
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram
-from lab.systems.workers import GAUGE, asked
+from lab.systems.workers import GAUGE, count_configured
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, Ended, Job, held, run_generators, taken
-from lab.targets.common.scratch import scratch
+from lab.targets.common.process import (
+    GRACE_S,
+    GeneratorJob,
+    GeneratorOutcome,
+    prepare_generators,
+    run_generators,
+    take_files,
+)
+from lab.targets.common.scratch import make_scratch_folder
 from lab.targets.readback import Reading
 
-NOBODY: Mapping[str, float] = {}
+NO_NEIGHBOUR: Mapping[str, float] = {}
 """The CPU seconds by role of another system on the same CPUs, where there is none."""
-OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
+NOTE_OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
 """The note of a sample where other processes were not visible."""
 WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's local ports"
 """The note of a sample whose warm-up was left out."""
@@ -62,7 +69,7 @@ class ChosenGenerator:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class LoadFindings:
     """The judgement of a load: every fault, and what its sample records in addition to the measurements."""
 
     faults: Sequence[Fault]
@@ -95,7 +102,9 @@ class Regime(Protocol):
         """Return where the load goes, on a system whose canary goes to `endpoint`."""
         return endpoint
 
-    def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
+    def run(
+        self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
+    ) -> tuple[GeneratorOutcome, Observation]:
         """Warm up, then load while the system is watched.
 
         Args:
@@ -106,7 +115,7 @@ class Regime(Protocol):
         """
         ...
 
-    def findings(self, run: LoadRun) -> Findings:
+    def findings(self, run: LoadRun) -> LoadFindings:
         """Judge the load after it has ended."""
         ...
 
@@ -141,7 +150,7 @@ class UndrainedStartError(Exception):
 
 
 @dataclass(slots=True)
-class Start:
+class LoadStart:
     """The traces of earlier loads in one system around one load.
 
     Attributes:
@@ -165,7 +174,7 @@ class Start:
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 
 
-def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
+def refuse_undrained(starts: Sequence[LoadStart], rate_rps: float = 0.0) -> None:
     """Refuse a load if too many local ports of one of these systems are taken when it starts.
 
     Args:
@@ -182,23 +191,23 @@ def refuse_undrained(starts: Sequence[Start], rate_rps: float = 0.0) -> None:
         at_start = start.seen["start"]
         if start.before is not None and ports_are_taken(at_start):
             by_warm_up = start.warms_up and ports_are_taken(at_start, start.before)
-            reasons.append(f"{ports_taken(at_start)}{' after the warm-up' if by_warm_up else ''}")
+            reasons.append(f"{find_taken_ports(at_start)}{' after the warm-up' if by_warm_up else ''}")
             any_by_warm_up |= by_warm_up
     if reasons:
         raise UndrainedStartError(reasons, any_by_warm_up, rate_rps)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunSample:
     """A sample whose load can be made: its record so far, its canary, and the generator's job."""
 
     blank: Sample
     endpoint: Endpoint
     first: Canary
-    job: Job
+    job: GeneratorJob
     warmup_s: float
 
-    def warm_up(self, lasting: ExitStack) -> list[Job]:
+    def warm_up(self, lasting: ExitStack) -> list[GeneratorJob]:
         """Return the jobs of the warm-up: the same load, without any record; empty where the point has no warm-up.
 
         The load lasts at least a second, since not every generator accepts less; one that ends well on an interrupt is interrupted after
@@ -209,17 +218,17 @@ class Begun:
         load = replace(self.job.load, duration_s=max(1.0, self.warmup_s), requests=None, generators=1, logged=False)
         cut = self.warmup_s < load.duration_s and self.job.generator.ends_on_interrupt(load)
         before = ("timeout", "--preserve-status", "--signal=INT", f"{self.warmup_s:g}") if cut else ()
-        return [replace(self.job, load=load, scratch=lasting.enter_context(scratch()), before=before)]
+        return [replace(self.job, load=load, scratch=lasting.enter_context(make_scratch_folder()), before=before)]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
     """A load that was made, and everything that was observed of it."""
 
-    begun: Begun
-    ended: Ended
+    begun: BegunSample
+    ended: GeneratorOutcome
     seen: Observation
-    result: Result | None
+    result: GeneratorResult | None
     """The generator's report; None: it reported nothing, and `faults` give the reason."""
     faults: Sequence[Fault]
     cores: Mapping[str, float | None]
@@ -243,7 +252,7 @@ class SampleRun:
     """The variant's manifests."""
     renewed: Renewed | None = None
     """The reload that made its workers; None: it came up with them."""
-    start: Start = field(default_factory=Start)
+    start: LoadStart = field(default_factory=LoadStart)
     """The traces of earlier loads around this one."""
 
     @property
@@ -252,7 +261,7 @@ class SampleRun:
 
         The number that really runs is among the gauges.
         """
-        return asked(self.manifests, len(self.target.cpus().get("proxy", ())) or None)
+        return count_configured(self.manifests, len(self.target.cpus().get("proxy", ())) or None)
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
         """Measure the slot, unless a knob did not take effect or the wrong backend answers.
@@ -267,7 +276,7 @@ class SampleRun:
             begun = self.begin(regime, attempt, lasting)
             if isinstance(begun, Measurement):
                 return begun
-            load = held([begun.job], lasting)
+            load = prepare_generators([begun.job], lasting)
 
             def warm_up() -> None:
                 run_generators(begun.warm_up(lasting))
@@ -283,10 +292,10 @@ class SampleRun:
     def blank(self, attempt: int) -> Sample:
         """Return the record of this slot before its load, with the traces of earlier loads."""
         took_s, renewed = self.bring_up_s, self.renewed
-        blank = blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, took_s, renewed)
+        blank = make_blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, took_s, renewed)
         return blank.model_copy(update=self.start.columns())
 
-    def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> Begun | Measurement:
+    def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> BegunSample | Measurement:
         """Do everything that comes before a load; return an invalid Measurement where no load would mean anything.
 
         Only a system that is up shows whether the generator can make the load: how many hosts it has and where its TLS ends.
@@ -301,20 +310,20 @@ class SampleRun:
         blank = self.blank(attempt)
         prepared, unprepared = regime.prepare(lasting)
         if unprepared:
-            return unmeasured(blank, unprepared)
+            return make_unmeasured(blank, unprepared)
         endpoint = system.endpoint(point)
-        load = load_of(point, regime.asked(endpoint), timed=not blank.untimed)
+        load = make_load(point, regime.asked(endpoint), timed=not blank.untimed)
         gauges = dict(system.gauges())
         notes = [*blank.notes, endpoint.way] if endpoint.way else [*blank.notes]
         unseen = self.start.before.unseen if self.start.before is not None else {}
         notes += [
             f"what earlier loads left in the {place} could not be seen: {reason}" for place, reason in unseen.items()
         ]
-        first = canary(system, endpoint, point)
+        first = send_canary(system, endpoint, point)
         columns = {
             **prepared,
             "notes": tuple(notes),
-            "argv": tuple(command(chosen.generator, chosen.path, load)),
+            "argv": tuple(build_command(chosen.generator, chosen.path, load)),
             "gauges": gauges,
             "tls": first.tls,
         }
@@ -324,13 +333,17 @@ class SampleRun:
         if refusal := chosen.generator.refusal(load):
             faults.append((Reason.GENERATOR_FAILED, f"{chosen.generator.name} cannot make this load: {refusal}"))
         if faults := faults + first.faults:
-            return unmeasured(blank, faults)
+            return make_unmeasured(blank, faults)
         warmup_s = point.warmup_s if self.start.warms_up else 0.0
-        job = Job(system, chosen.generator, chosen.path, load, lasting.enter_context(scratch()))
-        return Begun(blank, endpoint, first, job, warmup_s)
+        job = GeneratorJob(system, chosen.generator, chosen.path, load, lasting.enter_context(make_scratch_folder()))
+        return BegunSample(blank, endpoint, first, job, warmup_s)
 
     def load_run(
-        self, begun: Begun, ended: Ended, observation: Observation, neighbour_s: Mapping[str, float] = NOBODY
+        self,
+        begun: BegunSample,
+        ended: GeneratorOutcome,
+        observation: Observation,
+        neighbour_s: Mapping[str, float] = NO_NEIGHBOUR,
     ) -> LoadRun:
         """Return a load that was made, with its CPU time attributed and the generator's output parsed.
 
@@ -342,16 +355,18 @@ class SampleRun:
 
         """
         cpus, load = self.target.cpus(), begun.job.load
-        ended, observation, own_cpu_s = cpu.accounted(observation, ended, cpus, neighbour_s)
-        result, faults = parsed(self.chosen.generator, load, ended)
+        ended, observation, own_cpu_s = cpu.attribute_cpu(observation, ended, cpus, neighbour_s)
+        result, faults = parse_report(self.chosen.generator, load, ended)
         has_proxy = observation.cores is None and bool(self.system.processes("proxy"))
         counted = begun.blank.gauges.get(GAUGE)
         count = self.workers if counted is None else int(counted)
-        cores = cpu.cores(observation, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against)
+        cores = cpu.compute_core_use(
+            observation, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against
+        )
         generator_cpus = self.target.generator_cpus()
         return LoadRun(begun, ended, observation, result, faults, cores, generator_cpus)
 
-    def finish(self, run: LoadRun, findings: Findings) -> Measurement:
+    def finish(self, run: LoadRun, findings: LoadFindings) -> Measurement:
         """Return the complete record of a load, and what is stored with it."""
         begun, result, ended, observation = run.begun, run.result, run.ended, run.seen
         observed = observation.usage.get("generator")  # several processes at once, where every host has a generator
@@ -366,14 +381,14 @@ class SampleRun:
             unlike.append(f"the manifests make {workers} workers or threads of the proxy, {running:g} run")
         warmed = begun.warmup_s > 0
         left_out = [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
-        unseen = [OTHERS_HIDDEN] if observation.others is None else []
+        unseen = [NOTE_OTHERS_HIDDEN] if observation.others is None else []
         reported_notes = result.notes if result is not None else ()
         sample = begun.blank.model_copy(
             update={
                 **self.start.columns(),
                 "warmed_up": warmed,
                 **_build_verdict(findings.faults),
-                **reported(result),
+                **reported_fields(result),
                 "usage": {**observation.usage, "generator": generator},
                 "busy": {str(number): share for number, share in observation.busy.items()},
                 "steal": observation.steal,
@@ -386,11 +401,13 @@ class SampleRun:
             }
         )
         histograms = result.histograms if result is not None else {}
-        raw, left = join_raw(ended.stdout, ended.stderr), taken(begun.job.scratch, self.chosen.keep)
-        return Measurement(with_cause(sample), raw, histograms, observation.rows, findings.events, left)
+        raw, left = join_raw(ended.stdout, ended.stderr), take_files(begun.job.scratch, self.chosen.keep)
+        return Measurement(add_cause(sample), raw, histograms, observation.rows, findings.events, left)
 
 
-def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | None, list[Fault]]:
+def parse_report(
+    generator: Generator, load: GeneratorLoad, ended: GeneratorOutcome
+) -> tuple[GeneratorResult | None, list[Fault]]:
     """Parse what the generator reported; return None and the faults if it reported nothing usable."""
     if ended.hung:
         return None, [(Reason.GENERATOR_HUNG, f"still running {GRACE_S:g} s after its time, killed")]
@@ -401,7 +418,7 @@ def parsed(generator: Generator, load: Load, ended: Ended) -> tuple[Result | Non
         return None, [(reason, f"exit status {ended.exit_status}: {error}")]
 
 
-def blank_sample(
+def make_blank_sample(
     target: Target,
     slot: Slot,
     chosen: ChosenGenerator,
@@ -452,7 +469,7 @@ def blank_sample(
         latency_from=chosen.generator.latency_from,
         notes=chosen.notes,
         argv=(),
-        started_at=now(),
+        started_at=format_now(),
         bring_up_s=bring_up_s,
         offered_rps=slot.point.rate_rps,
         pair=pair,
@@ -465,7 +482,7 @@ def blank_sample(
     )
 
 
-def unmeasured(blank: Sample, faults: Sequence[Fault]) -> Measurement:
+def make_unmeasured(blank: Sample, faults: Sequence[Fault]) -> Measurement:
     """Return the measurement of a slot that was not loaded because of these faults."""
     return Measurement(blank.model_copy(update=_build_verdict(faults)))
 

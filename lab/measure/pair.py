@@ -24,37 +24,37 @@ from pathlib import Path
 from typing import Any
 
 from lab.measure import cpu
-from lab.measure.measurement import Begun, Measurement, SampleRun, parsed, refuse_undrained, unmeasured
-from lab.measure.steady import Steady
+from lab.measure.measurement import BegunSample, Measurement, SampleRun, make_unmeasured, parse_report, refuse_undrained
+from lab.measure.steady import SteadyRegime
 from lab.measure.validity import Fault
 from lab.model.pairs import MAX_IN_FLIGHT, SIDES, Layout
 from lab.model.samples import Reason
 from lab.model.usage import Observation
 from lab.records.store import UNTIMED
-from lab.targets.common.process import Ended, Job, held, run_generators
-from lab.targets.common.scratch import scratch
+from lab.targets.common.process import GeneratorJob, GeneratorOutcome, prepare_generators, run_generators
+from lab.targets.common.scratch import make_scratch_folder
 
 SCRIPT = Path(__file__).with_name("slices.bash")
 """The script that switches the generators of an interleaved pair."""
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 """The possible lengths of a slice in seconds."""
-LEAST = 10
+MIN_SLICES = 10
 """The least number of slices of each side: what the machine does for longer than a slice is then on both.
 
 With fewer, a pair's ratio varies several times as much.
 """
 MAX_UNEVEN = 0.05
 """The largest difference between the sides' times, as a share of the longer one."""
-END_S = 5.0
+MAX_END_S = 5.0
 """The seconds in which the script must notice that both generators have ended."""
 
 
-THERE = ("proxy", cpu.CONTROL)
+PROXY_CPU_ROLES = ("proxy", cpu.CONTROL_ROLE)
 """The roles whose processes run on the proxy's CPUs."""
 
 
 @dataclass(slots=True)
-class Slices:
+class SliceSwitching:
     """The switching between the jobs of the left and the right generator.
 
     Attributes:
@@ -64,40 +64,40 @@ class Slices:
 
     """
 
-    jobs: Sequence[Job]
+    jobs: Sequence[GeneratorJob]
     first: int
     length_s: float = LENGTHS_S[0]
     _changes: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """The switches: (seconds since the epoch, which of the script's two generators runs from then on; `-`: none)."""
     _fault: str = ""
 
-    def warmed_rps(self, warmed: Sequence[Ended]) -> float:
+    def warmed_rps(self, warmed: Sequence[GeneratorOutcome]) -> float:
         """Return how many requests per second both generators together answered while they warmed up."""
         rate_rps = 0.0
         for job, ended in zip(self.jobs, warmed, strict=False):
-            result, _ = parsed(job.generator, job.load, ended)
+            result, _ = parse_report(job.generator, job.load, ended)
             rate_rps += result.achieved_rps if result is not None else 0.0
         return rate_rps
 
     def choose_length(self, rate_rps: float, longer: bool) -> None:
         """Choose the shortest slice at whose end few enough answers are in flight (`MAX_IN_FLIGHT`).
 
-        Only lengths are considered that give both sides the same number of slices, `LEAST` or more. If even the longest of them is too
+        Only lengths are considered that give both sides the same number of slices, `MIN_SLICES` or more. If even the longest of them is too
         short, no rate is reported. The shortest length is then chosen, which puts most of the machine's noise on both sides.
 
         Args:
             rate_rps: The requests per second that both generators answer together; 0: not known.
-            longer: Whether to take the next longer length, which may have fewer slices than `LEAST`.
+            longer: Whether to take the next longer length, which may have fewer slices than `MIN_SLICES`.
 
         """
         load = self.jobs[0].load
         even = [length_s for length_s in LENGTHS_S if round(load.duration_s / length_s, 6) % 2 == 0] or [LENGTHS_S[0]]
-        short = [length_s for length_s in even if length_s * 2 * LEAST <= load.duration_s]
+        short = [length_s for length_s in even if length_s * 2 * MIN_SLICES <= load.duration_s]
         enough = [length_s for length_s in short if load.connections <= MAX_IN_FLIGHT * rate_rps * length_s]
         index = even.index(enough[0]) + longer if enough else 0
         self.length_s = even[min(index, len(even) - 1)]
 
-    def run(self, lasting: ExitStack) -> list[Ended]:
+    def run(self, lasting: ExitStack) -> list[GeneratorOutcome]:
         """Run both generators interleaved until both have ended.
 
         A generator that cannot be switched hangs and is killed like any other that does.
@@ -112,7 +112,9 @@ class Slices:
         first = self.jobs[self.first]
         order = files if self.first == 0 else files[::-1]
         argv = ["bash", SCRIPT.name, "turns", f"{self.length_s * 1e6:.0f}", *order]
-        folder = lasting.enter_context(scratch())  # a separate one: a script must not be written while it is read
+        folder = lasting.enter_context(
+            make_scratch_folder()
+        )  # a separate one: a script must not be written while it is read
         stdout, stderr = folder / "out", folder / "err"
         started: list[subprocess.Popen[bytes]] = []
 
@@ -124,7 +126,7 @@ class Slices:
             ended = run_generators(waiting, switch)
             status = None
             with suppress(subprocess.TimeoutExpired):
-                status = started[0].wait(END_S)
+                status = started[0].wait(MAX_END_S)
         finally:
             for process in started:
                 if process.returncode is None:
@@ -186,18 +188,18 @@ class PairRun:
 
         """
         left, right = regimes = [
-            Steady(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
+            SteadyRegime(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
         ]
         with ExitStack() as lasting:
             starts = [run.begin(regime, attempt, lasting) for run, regime in zip(self.sides, regimes, strict=True)]
-            begun = [start for start in starts if isinstance(start, Begun)]
+            begun = [start for start in starts if isinstance(start, BegunSample)]
             if len(begun) < len(SIDES):
                 return _fail_both(starts)
             jobs = [side.job for side in begun]
             interleaved = self.sides[0].slot.point.scheme == "slices"
-            slices = Slices(jobs, SIDES.index(self.layout.first_slice)) if interleaved else None
-            run = held(jobs, lasting) if slices is None else partial(slices.run, lasting)
-            ended: list[Ended] = []
+            slices = SliceSwitching(jobs, SIDES.index(self.layout.first_slice)) if interleaved else None
+            run = prepare_generators(jobs, lasting) if slices is None else partial(slices.run, lasting)
+            ended: list[GeneratorOutcome] = []
             right_observation: list[Observation] = []
 
             def warm_up() -> None:
@@ -214,11 +216,11 @@ class PairRun:
                     side.start.seen["start"] = side.system.leftovers()
                 refuse_undrained([side.start for side in self.sides], rate_rps)
 
-            def load() -> Ended:
+            def load() -> GeneratorOutcome:
                 ended.extend(run())
                 return ended[1]
 
-            def watched() -> Ended:
+            def watched() -> GeneratorOutcome:
                 """Run the right side's watch inside the left side's, so that both see the entire load."""
                 right_observation.append(right.run(lambda: None, load, jobs[1].scratch)[1])
                 return ended[0]
@@ -230,14 +232,14 @@ class PairRun:
 
     def _judge(
         self,
-        regimes: Sequence[Steady],
-        begun: Sequence[Begun],
-        ended: Sequence[Ended],
+        regimes: Sequence[SteadyRegime],
+        begun: Sequence[BegunSample],
+        ended: Sequence[GeneratorOutcome],
         observations: Sequence[Observation],
-        slices: Slices | None,
+        slices: SliceSwitching | None,
     ) -> tuple[Measurement, Measurement]:
         """Return the judged measurements of both sides; every sequence has the left side first."""
-        used_s = [cpu.used_s(observation, end) for observation, end in zip(observations, ended, strict=True)]
+        used_s = [cpu.sum_cpu_s(observation, end) for observation, end in zip(observations, ended, strict=True)]
         runs = [
             side.load_run(begun[index], ended[index], observations[index], used_s[1 - index])
             for index, side in enumerate(self.sides)
@@ -248,7 +250,7 @@ class PairRun:
                 regime.loaded_s = sum(slices.own_s(side) for side in range(len(regimes)))
         judged = [regime.findings(run) for regime, run in zip(regimes, runs, strict=True)]
         shared = slices.faults() if slices is not None else []
-        unexplained = cpu.unexplained(observations[0], sum(sum(role_s.values()) for role_s in used_s))
+        unexplained = cpu.compute_unexplained_share(observations[0], sum(sum(role_s.values()) for role_s in used_s))
         measurements: list[Measurement] = []
         for index, (run, judgement) in enumerate(zip(runs, judged, strict=True)):
             opposite: list[Fault] = [
@@ -285,16 +287,21 @@ def _scale_cores(
     """
     scaled: dict[str, float | None] = {}
     for role, busy in cores.items():
-        role_s = [sum(used for name, used in side.items() if (name in THERE) is (role == "proxy")) for side in used_s]
+        role_s = [
+            sum(used for name, used in side.items() if (name in PROXY_CPU_ROLES) is (role == "proxy"))
+            for side in used_s
+        ]
         share = len(role_s) * role_s[index] / sum(role_s) if sum(role_s) else 1.0
         scaled[role] = None if busy is None else min(1.0, busy * share)
     return scaled
 
 
-def _fail_both(starts: Sequence[Begun | Measurement]) -> tuple[Measurement, Measurement]:
+def _fail_both(starts: Sequence[BegunSample | Measurement]) -> tuple[Measurement, Measurement]:
     """Return the measurements of a pair that cannot be loaded; a side without faults gets the other side's reason."""
     failed = next(start.sample for start in starts if isinstance(start, Measurement))
     assert failed.reason is not None, "a side without a load has a reason"
     faults = [(failed.reason, f"on the other side: {failed.detail}")]
-    left, right = (unmeasured(start.blank, faults) if isinstance(start, Begun) else start for start in starts)
+    left, right = (
+        make_unmeasured(start.blank, faults) if isinstance(start, BegunSample) else start for start in starts
+    )
     return left, right

@@ -26,7 +26,7 @@ from typing import Any
 from lab.model.run import RoundTrip
 from lab.stats.units import format_seconds
 from lab.targets.base import System
-from lab.targets.common.scratch import scratch
+from lab.targets.common.scratch import make_scratch_folder
 
 TOOL = "sockperf"
 """The program that measures the round trip."""
@@ -47,7 +47,7 @@ _ENDS_WITHIN_S = SECONDS + 9.0
 _COLOUR = re.compile(r"\x1b?\[[0-9;]*m")
 
 
-def measure(system: System) -> RoundTrip:
+def measure_roundtrip(system: System) -> RoundTrip:
     """Measure the round trip from the client to a server that is started in the backend's pod; it takes 3.5 s."""
     try:
         address = system.pod_address("backend")
@@ -57,12 +57,12 @@ def measure(system: System) -> RoundTrip:
         finally:
             server.kill()
             server.wait()
-        return parse(output)
+        return parse_sockperf(output)
     except (OSError, NotImplementedError, ValueError) as error:
         return RoundTrip(reason=f"{TOOL}: {error}")
 
 
-def parse(output: str) -> RoundTrip:
+def parse_sockperf(output: str) -> RoundTrip:
     """Parse sockperf's ping-pong output into round trips in seconds.
 
     Raises:
@@ -81,7 +81,7 @@ def parse(output: str) -> RoundTrip:
     return RoundTrip(tool=TOOL, version=version[1] if version else None, count=int(count[1]), **took_s)
 
 
-def sentence(roundtrip: RoundTrip) -> str:
+def describe_roundtrip(roundtrip: RoundTrip) -> str:
     """Return the line that is printed below a table about the bare network's round trip."""
     if roundtrip.p50_s is None or roundtrip.p99_s is None or roundtrip.max_s is None:
         return f"bare network: round trip not measured: {roundtrip.reason}"
@@ -100,7 +100,7 @@ def _run_client(system: System, address: str) -> str:
     argv = [TOOL, "ping-pong", "--tcp", "-i", address, "-p", str(PORT), "-t", str(SECONDS), "--full-rtt"]
     deadline = time.monotonic() + _STARTS_WITHIN_S
     while True:
-        with scratch() as folder, (folder / "output").open("w+b") as output:
+        with make_scratch_folder() as folder, (folder / "output").open("w+b") as output:
             client = system.popen(argv, folder, output, output)
             try:
                 client.wait(_ENDS_WITHIN_S)

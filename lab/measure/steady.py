@@ -9,33 +9,33 @@ from pathlib import Path
 
 from lab.generators import Generator
 from lab.measure import validity
-from lab.measure.canary import canary
-from lab.measure.measurement import Findings, LoadRun, Regime
+from lab.measure.canary import send_canary
+from lab.measure.measurement import LoadFindings, LoadRun, Regime
 from lab.model.bottleneck import limited_by
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 from lab.records.steadiness import describe_change, judge_usage
 from lab.targets.base import System
-from lab.targets.common.process import Ended
+from lab.targets.common.process import GeneratorOutcome
 
 NO_TLS = "no TLS on the way: there is no session to resume"
 """The note of a sample whose load prescribes whether sessions are resumed, but uses no TLS."""
-BY_CLIENT = "that HTTP/2 was spoken its client alone tells: this proxy counts no requests by version"
+NOTE_PROTOCOL_BY_CLIENT = "that HTTP/2 was spoken its client alone tells: this proxy counts no requests by version"
 """The note of a sample by HTTP/2 on a proxy that does not count requests by version."""
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
 """The note of a sample whose load prescribes whether sessions are resumed, where TLS does not end at the proxy."""
 
-Running = tuple[dict[str, int], dict[str, set[int]]]
+ProcessState = tuple[dict[str, int], dict[str, set[int]]]
 """The state that must not change: restarts by container, and the process ids of the proxy and of the backend."""
 
 
 @dataclass(slots=True)
-class Steady(Regime):
+class SteadyRegime(Regime):
     """The regime of one sample under a steady load."""
 
     system: System
-    point: Point
+    point: LoadPoint
     generator: Generator
     alone: bool = True
     """True for a solo sample; what disturbs both sides of a pair is no fault of either."""
@@ -43,7 +43,9 @@ class Steady(Regime):
     """The seconds for which the load of an interleaved pair lasted; None: as long as the generator reports."""
     _changes: str = ""
 
-    def run(self, warm_up: Callable[[], object], load: Callable[[], Ended], folder: Path) -> tuple[Ended, Observation]:
+    def run(
+        self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
+    ) -> tuple[GeneratorOutcome, Observation]:
         """Warm up, then load while the system is watched, with the client's link shaped as the point asks.
 
         Canaries run before and after on the unshaped link. The running processes are listed during the warm-up, since this takes a while
@@ -62,15 +64,15 @@ class Steady(Regime):
         self._changes = _changes(before, self._list_running())
         return ended, watch.observation()
 
-    def findings(self, run: LoadRun) -> Findings:
+    def findings(self, run: LoadRun) -> LoadFindings:
         """Judge the load by what changed, by the generator's report and by a second canary; find what limited it."""
         point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
         faults = list(run.faults)
         if self._changes:
             faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
         if result is None:
-            return Findings(faults)
-        faults += validity.faults(
+            return LoadFindings(faults)
+        faults += validity.find_faults(
             point,
             result,
             run.seen,
@@ -85,29 +87,29 @@ class Steady(Regime):
             first.head_bytes,
         )
         notes: list[str] = []
-        after = canary(self.system, endpoint, point)
+        after = send_canary(self.system, endpoint, point)
         if after.refusal and "errors" in point.subject:  # the refusal is one of the errors that the load is about
             notes.append(f"refused afterwards, too: {after.refusal}")
         elif after.faults:
             faults += after.faults
-        elif abs(after.body_bytes - first.body_bytes) > validity.size_slack(point, first.body_bytes):
+        elif abs(after.body_bytes - first.body_bytes) > validity.compute_size_slack(point, first.body_bytes):
             message = f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after"
             faults.append((Reason.WRONG_SIZE, message))
         if endpoint.tls in ("edge", "reencrypt"):
-            faults += validity.resumption(point, run.seen.counters)
+            faults += validity.check_resumption(point, run.seen.counters)
         elif point.resumption is not None:
             notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
         if point.protocol == "h2" and "proxy/requests_h2" not in run.seen.counters:
-            notes.append(BY_CLIENT)
+            notes.append(NOTE_PROTOCOL_BY_CLIENT)
         interleaved = not self.alone and point.scheme == "slices"
         loaded_s = self.loaded_s if interleaved else min(result.duration_s, point.duration_s)
         steadiness = judge_usage(point, run.seen.rows, result.requests, loaded_s, interleaved)
         if steadiness is not None and steadiness.change is not None and not point.sustained:
             faults.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
         limit = limited_by(point, result, run.seen.counters, run.cores["proxy"], run.cores["generator"])
-        return Findings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
+        return LoadFindings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
 
-    def _list_running(self) -> Running:
+    def _list_running(self) -> ProcessState:
         """Return what must be the same before and after: restarts, and every process of proxy and backend.
 
         Processes are compared, since a master respawns its workers without a restart of the container.
@@ -117,7 +119,7 @@ class Steady(Regime):
             return dict(self.system.restarts()), {role: set(ids.result()) for role, ids in processes.items()}
 
 
-def _changes(before: Running, after: Running) -> str:
+def _changes(before: ProcessState, after: ProcessState) -> str:
     """Describe which containers restarted or are gone and which processes changed; empty: none."""
     restarts, now = before[0], after[0]
     changes = [f"{name} restarted" for name, count in now.items() if count != restarts.get(name, count)]

@@ -1,8 +1,8 @@
 """The rules by which a sample counts: what was planned, reported and observed → the reasons against it. Pure.
 
-`faults` judges steady loads. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts what was
+`find_faults` judges steady loads. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts what was
 tried. In a disruption, errors and restarts are the outcome: only a fault of the generator, clock, event log, control run or machine counts
-against a sample (`disturbed_faults`, `control_faults`).
+against a sample (`find_disruption_faults`, `find_control_faults`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import polars as pl
 
 from lab.measure import credible
 from lab.measure.credible import Fault
-from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, unanswered
+from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, count_unanswered
 from lab.model.endpoint import Tls
-from lab.model.load import Result
+from lab.model.load import GeneratorResult
 from lab.model.metrics import GAP_S, WINDOWS
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 from lab.targets.common.sampler import TICK_S
 
@@ -27,7 +27,7 @@ MIN_ACHIEVED = 0.99
 """The share of the offered rate, or of the due requests, that must be achieved."""
 MAX_STEAL = 0.01
 """The share of all CPU time from which on the hypervisor's steal invalidates a sample."""
-TICKS = 3
+ALLOWED_TICKS = 3
 """The clock ticks of foreign work that every sample may contain.
 
 A run of a tenth of a second (hey, a fixed number of requests) is not rejected for a single tick.
@@ -65,14 +65,14 @@ LATE_S = 0.05
 """The seconds after its due time from which on a request counts as sent late."""
 OVERTIME_S = 0.5
 """The seconds after its timeout within which a generator with enough CPU reports a request."""
-LATE_SHARE = 0.01
-"""The largest share of requests sent late (`LATE_S`): with more, the generator has not made the planned load."""
+MAX_LATE_SHARE = 0.01
+"""The largest share of requests sent late (`END_TOLERANCE_S`): with more, the generator has not made the planned load."""
 COUNTED_ROWS = 0.01
 """The share of the due requests by which a generator's schedule may end early or late."""
 
-GAP_P99 = 3
+GAP_IN_P99S = 3
 """The multiple of the load's p99 up to which a pause in a control run is no gap."""
-UNDONE = {
+CONTROL_MUST_NOT = {
     "cut": "long-lived connections were cut",
     "not_opened": "long-lived connections could not be opened",
     "restarts": "restarts",
@@ -84,9 +84,9 @@ Reloads are not among them: one may still follow from the preparation.
 """
 
 
-def faults(
-    point: Point,
-    result: Result,
+def find_faults(
+    point: LoadPoint,
+    result: GeneratorResult,
     observation: Observation,
     generator_core: float,
     calibration_s: float,
@@ -116,7 +116,7 @@ def faults(
 
     """
     return [
-        *credible.time_faults(point, result, observation, cpu_s, cpus),
+        *credible.find_time_faults(point, result, observation, cpu_s, cpus),
         *credible.count_faults(point, result, observation, body_bytes, tls),
         *_check_report(point, result, calibration_s),
         *_check_sizes(point, result, body_bytes, chunked, head_bytes),
@@ -127,7 +127,7 @@ def faults(
     ]
 
 
-def _check_report(point: Point, result: Result, calibration_s: float) -> Iterator[Fault]:
+def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: float) -> Iterator[Fault]:
     """Yield the faults of what the generator reported: calibration, answers, errors and dropped requests."""
     if point.requests is None and point.duration_s <= calibration_s:
         yield Reason.TOO_SHORT, f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration"
@@ -146,13 +146,13 @@ def _check_report(point: Point, result: Result, calibration_s: float) -> Iterato
         yield Reason.DROPPED, f"{result.dropped} requests were due and never sent"
 
 
-def size_slack(point: Point, body_bytes: int) -> float:
+def compute_size_slack(point: LoadPoint, body_bytes: int) -> float:
     """Return the bytes by which two bodies of one page may differ: 0, unless they are compressed on their way."""
     return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding != "identity" else 0.0
 
 
 def _check_sizes(
-    point: Point, result: Result, body_bytes: int, chunked: bool, head_bytes: int | None
+    point: LoadPoint, result: GeneratorResult, body_bytes: int, chunked: bool, head_bytes: int | None
 ) -> Iterator[Fault]:
     """Yield a fault if headers, chunks, TLS and responses cut short cannot explain the bytes per response."""
     if result.size_bytes is None or not result.requests:
@@ -166,14 +166,14 @@ def _check_sizes(
         handshakes = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
         slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * handshakes
     # A run that is cut off reads part of its last responses, one per connection; a request that fails may have read part of one, too.
-    part = body_bytes * (point.connections + unanswered(result)) / result.requests
+    part = body_bytes * (point.connections + count_unanswered(result)) / result.requests
     wrong = body_bytes * result.errors.get("status", 0) / result.requests
-    tolerance = part + 1 + size_slack(point, body_bytes)
+    tolerance = part + 1 + compute_size_slack(point, body_bytes)
     if not body_bytes - wrong - tolerance <= mean <= body_bytes + slack + tolerance:
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
 
 
-def _check_parts(point: Point, result: Result, observation: Observation) -> Iterator[Fault]:
+def _check_parts(point: LoadPoint, result: GeneratorResult, observation: Observation) -> Iterator[Fault]:
     """Yield the faults of each of several generators, judged against its even share of the load.
 
     A good sum may hide a generator that is not. Their schedules interleave, so one may end a request earlier than another.
@@ -183,17 +183,17 @@ def _check_parts(point: Point, result: Result, observation: Observation) -> Iter
     share = point.model_copy(update={"connections": point.connections // max(1, many), "rate_rps": rate_rps})
     least_due = None if rate_rps is None else int(rate_rps * point.duration_s) - 1
     for number, part in enumerate(result.parts, 1):
-        times = credible.time_faults(share, part, observation, None, None)
+        times = credible.find_time_faults(share, part, observation, None, None)
         rates = _check_rate(share, replace(part, least_due=least_due))
         for reason, message in (*times, *credible.latency_faults(share, part), *rates):
             yield reason, f"generator {number} of {many}: {message}"
 
 
-def _check_rate(point: Point, result: Result) -> Iterator[Fault]:
+def _check_rate(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
     """Yield a fault if less than `MIN_ACHIEVED` of the offered rate was achieved; failed requests count as tried."""
     if point.rate_rps is None:
         return
-    tried = unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
+    tried = count_unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
     tried_rps = result.achieved_rps * (1 + tried)
     short = result.least_due is None or result.requests * (1 + tried) < MIN_ACHIEVED * result.least_due
     if short and tried_rps < MIN_ACHIEVED * point.rate_rps:
@@ -201,9 +201,9 @@ def _check_rate(point: Point, result: Result) -> Iterator[Fault]:
         yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
 
 
-def disturbed_faults(
-    point: Point,
-    result: Result,
+def find_disruption_faults(
+    point: LoadPoint,
+    result: GeneratorResult,
     requests: pl.DataFrame,
     observation: Observation,
     generator_core: float,
@@ -232,16 +232,16 @@ def disturbed_faults(
     """
     busy = point.disturbance is not None and point.disturbance.loads_client
     return [
-        *credible.time_faults(point, result, observation, cpu_s, cpus),
+        *credible.find_time_faults(point, result, observation, cpu_s, cpus),
         *_check_log(point, result, requests),
         *_check_delays(requests),
         *([] if busy else _check_saturation(generator_core, pinned)),
         *_check_clocks(clock_error_s, clock_drift_s),
-        *machine_faults(observation),
+        *find_machine_faults(observation),
     ]
 
 
-def control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
+def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
     """Return the faults of a control run: requests that failed, missing answers, and other changes.
 
     Where nothing was done to the system, nothing may fail or change, and answers may not stop. Otherwise what a disruption shows would not
@@ -253,14 +253,14 @@ def control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
     """
     failed, gap_s = outcome.get("failed"), outcome.get("gap_s")
     messages = [f"{failed:.0f} of {outcome.get('requests') or 0:.0f} requests failed"] if failed else []
-    messages += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > allowed_gap_s(outcome) else []
-    messages += [f"{count:.0f} {label}" for name, label in UNDONE.items() if (count := outcome.get(name))]
+    messages += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > compute_allowed_gap_s(outcome) else []
+    messages += [f"{count:.0f} {label}" for name, label in CONTROL_MUST_NOT.items() if (count := outcome.get(name))]
     if failed is None or gap_s is None:
         messages.append("whether requests failed cannot be told")
     return [(Reason.CONTROL_FAILED, " and ".join(messages))] if messages else []
 
 
-def allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
+def compute_allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
     """Return the seconds for which good answers may be missing in a control run.
 
     It is 0.1 s, or three times the load's p99 if that is longer: answers that slow come in gaps without any outage. The p99 is that of the
@@ -268,10 +268,10 @@ def allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
     itself. Where fewer than two parts have a p99, it is 0.1 s.
     """
     p99s_s = [p99_s for part in WINDOWS if (p99_s := outcome.get(f"p99_{part}_s")) is not None]
-    return max(GAP_S, GAP_P99 * min(p99s_s)) if len(p99s_s) > 1 else GAP_S
+    return max(GAP_S, GAP_IN_P99S * min(p99s_s)) if len(p99s_s) > 1 else GAP_S
 
 
-def _check_log(point: Point, result: Result, requests: pl.DataFrame) -> Iterator[Fault]:
+def _check_log(point: LoadPoint, result: GeneratorResult, requests: pl.DataFrame) -> Iterator[Fault]:
     """Yield the faults of the log of requests, compared with the generator's summary and with what was due."""
     if requests.is_empty():
         yield Reason.TOO_SHORT, "no request was logged"
@@ -287,7 +287,7 @@ def _check_log(point: Point, result: Result, requests: pl.DataFrame) -> Iterator
     answered = requests.filter(pl.col("error") == "")
     pairs = {
         "answered": (answered.height, result.requests),
-        "without an answer": (requests.height - answered.height, unanswered(result)),
+        "without an answer": (requests.height - answered.height, count_unanswered(result)),
         "with another status than 2xx": (
             answered.filter(~pl.col("status").is_between(200, 299)).height,
             result.errors.get("status", 0),
@@ -305,7 +305,7 @@ def _check_delays(requests: pl.DataFrame) -> Iterator[Fault]:
     """Yield a fault if too many requests were sent late."""
     late_s = (requests["sent_s"] - requests["due_s"]).to_numpy()
     late = int((late_s > LATE_S).sum())
-    if late > LATE_SHARE * late_s.size:
+    if late > MAX_LATE_SHARE * late_s.size:
         message = f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due"
         yield Reason.GENERATOR_SATURATED, message
 
@@ -328,20 +328,20 @@ def _check_clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
         yield Reason.CLOCKS, f"the generator's clock moved by {drift_s * 1e3:+.0f} ms against the lab's meanwhile"
 
 
-def _check_observation(point: Point, observation: Observation, alone: bool) -> Iterator[Fault]:
+def _check_observation(point: LoadPoint, observation: Observation, alone: bool) -> Iterator[Fault]:
     """Yield the faults that kernel counters, clock and (for a solo sample) the machine show."""
     overflows = _sum_counters(observation.counters, "/ListenOverflows")
     if overflows and "listen-overflow" not in point.subject:
         yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
     if drops := _sum_counters(observation.counters, "/conntrack_drop"):
         yield Reason.CONNTRACK_OVERFLOW, f"{drops} packets dropped by connection tracking"
-    yield from machine_faults(observation) if alone else _check_wall_clock(observation)
+    yield from find_machine_faults(observation) if alone else _check_wall_clock(observation)
 
 
-def machine_faults(observation: Observation) -> Iterator[Fault]:
+def find_machine_faults(observation: Observation) -> Iterator[Fault]:
     """Yield the faults of the machine: a jump of the wall clock, the hypervisor's steal, and other processes."""
     yield from _check_wall_clock(observation)
-    ticks = TICKS * TICK_S / observation.elapsed_s
+    ticks = ALLOWED_TICKS * TICK_S / observation.elapsed_s
     if observation.steal >= max(MAX_STEAL, ticks / max(1, len(observation.busy))):
         yield Reason.STEAL, f"the hypervisor took {observation.steal:.1%} of the CPU time"
     if observation.others is not None and observation.others >= max(MAX_OTHERS_CORES, ticks):
@@ -355,7 +355,7 @@ def _check_wall_clock(observation: Observation) -> Iterator[Fault]:
         yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
 
 
-def resumption(point: Point, counters: Mapping[str, int]) -> list[Fault]:
+def check_resumption(point: LoadPoint, counters: Mapping[str, int]) -> list[Fault]:
     """Return a fault unless TLS sessions were resumed (or not) as the load prescribes, where TLS ends at the proxy.
 
     Handshakes that were not counted are a fault, too.

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from lab.model.load import Result
-from lab.model.sweeps import Point
+from lab.model.load import GeneratorResult
+from lab.model.sweeps import LoadPoint
 
 FULL = 0.95
 """The busy fraction from which a CPU counts as full."""
@@ -38,7 +38,11 @@ Limit = Literal["proxy", "generator", "link", "limit", "errors", "waiting"]
 
 
 def limited_by(
-    point: Point, result: Result, counters: Mapping[str, int], proxy_core: float | None, generator_core: float | None
+    point: LoadPoint,
+    result: GeneratorResult,
+    counters: Mapping[str, int],
+    proxy_core: float | None,
+    generator_core: float | None,
 ) -> Limit | None:
     """Return what limited a closed loop.
 
@@ -62,9 +66,9 @@ def limited_by(
     throttled = (counters.get(f"{role}cpu_throttled_periods", 0) / count for role, count in periods.items() if count)
     if any(share >= THROTTLED_PERIODS for share in throttled):
         return "limit"
-    if point.link_mbit is not None and link_share(point, result, counters) >= LINK_FULL:
+    if point.link_mbit is not None and compute_link_share(point, result, counters) >= LINK_FULL:
         return "link"
-    if "errors" in point.subject and failed(result) >= FAILED * (result.requests + unanswered(result)):
+    if "errors" in point.subject and count_failed(result) >= FAILED * (result.requests + count_unanswered(result)):
         return "errors"
     if proxy_core is None:
         return None
@@ -75,7 +79,7 @@ def limited_by(
     return "waiting" if generator_core < BUSY else "generator"
 
 
-def fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
+def compute_fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
     """Return how full as many of the proxy's CPUs are as its workers can fill.
 
     If workers are bound, the fullest CPUs are theirs. Where they are not, no CPU belongs to a single worker: then the used CPU time decides
@@ -97,7 +101,7 @@ def fullness(shares: Sequence[float], workers: int | None, used: float) -> float
     return min(1.0, max(sorted(shares, reverse=True)[count - 1], per_worker))
 
 
-def link_share(point: Point, result: Result, counters: Mapping[str, int]) -> float:
+def compute_link_share(point: LoadPoint, result: GeneratorResult, counters: Mapping[str, int]) -> float:
     """Return how full the shaped link was over the generator's run, in its busier direction, as a fraction."""
     if point.link_mbit is None or result.duration_s <= 0:
         return 0.0
@@ -105,11 +109,11 @@ def link_share(point: Point, result: Result, counters: Mapping[str, int]) -> flo
     return 8 * busier_bytes / result.duration_s / (point.link_mbit * 1e6)
 
 
-def unanswered(result: Result) -> int:
+def count_unanswered(result: GeneratorResult) -> int:
     """Return the number of requests that failed without an answer in time."""
     return sum(count for kind, count in result.errors.items() if kind != "status")
 
 
-def failed(result: Result) -> int:
+def count_failed(result: GeneratorResult) -> int:
     """Return the number of requests that were not answered as they should be."""
     return sum(result.errors.values())

@@ -15,17 +15,17 @@ from typing import Any
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.pairs import SIDES, Scheme, Side
-from lab.model.plan import Arm, Place, Plan, Shape
-from lab.model.sweeps import Point
+from lab.model.plan import Arm, ArmAndPoint, Plan, Shape
+from lab.model.sweeps import LoadPoint
 from lab.stats.paired import MIN_BLOCKS
 
-LEVELS = 2
+ABSOLUTE_VALUE_BLOCKS = 2
 """The number of blocks with solo samples for the absolute values."""
-BESIDE = 3
+SHOWN_PAIR_BLOCKS = 3
 """The number of blocks with a pair where solo samples decide and the pair's effect is only shown in addition."""
-GUARD = MIN_BLOCKS
+NOISE_FLOOR_BLOCKS = MIN_BLOCKS
 """The number of blocks with an A/A pair for the noise floor, on one worker generation each.
 
 It is the fewest with an interval.
@@ -127,12 +127,12 @@ class Design(Record):
         return next((place for place in matches if bool(place.against) is paired), None)
 
 
-def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], **fields: Any) -> Design:
+def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collection[str], **fields: Any) -> Design:
     """Return the design that a plan's slots show.
 
     Args:
         plan: The plan.
-        solo: The places where solo samples decide, and the reason, as `solo_places` returns them.
+        solo: The places where solo samples decide, and the reason, as `find_solo_places` returns them.
         systems: The arms that run another system than the arm they are compared with.
         fields: The fields of the design that no slot shows.
 
@@ -169,12 +169,12 @@ def design_of(plan: Plan, solo: Mapping[Place, str], systems: Collection[str], *
     )
 
 
-def solo_places(
+def find_solo_places(
     arms: Sequence[Arm],
-    points: Sequence[Point],
+    points: Sequence[LoadPoint],
     variants: Mapping[str, tuple[bool, str | None]],
     systems: Collection[str] = (),
-) -> dict[Place, str]:
+) -> dict[ArmAndPoint, str]:
     """Return the places at which the solo samples decide a variant's effect, with the reason.
 
     That a point supports no pairing (`Point.why_alone`) is not among these reasons.
@@ -187,18 +187,20 @@ def solo_places(
 
     """
     closed = all(point.rate_rps is None for point in points)
-    reasons: dict[Place, str] = {}
+    reasons: dict[ArmAndPoint, str] = {}
     for arm in arms:
         for point in points if arm.role == "variant" else ():
             shared, primary = variants[arm.variant]
             reason = CONCURRENT if arm.name in systems and point.concurrent else ""
             reason = reason or (SHARED if shared or point.shared_cost else "")
-            if reason := reason or (LATENCY if closed and about(primary or "").latency else ""):
+            if reason := reason or (LATENCY if closed and find_metric(primary or "").latency else ""):
                 reasons[arm.name, point.name] = reason
     return reasons
 
 
-def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side], other_system: bool = False) -> Scheme | None:
+def choose_scheme(
+    shared_cost: bool, point: LoadPoint, sides: Sequence[Side], other_system: bool = False
+) -> Scheme | None:
     """Return the pairing scheme by which a variant's effect is measured; None where the solo samples decide.
 
     Args:
@@ -212,12 +214,12 @@ def scheme_of(shared_cost: bool, point: Point, sides: Sequence[Side], other_syst
     return None if shared or point.why_alone or len(sides) < len(SIDES) else point.scheme
 
 
-def shape_of(
+def choose_shape(
     arms: Sequence[Arm],
-    points: Sequence[Point],
+    points: Sequence[LoadPoint],
     blocks: int,
     sides: Sequence[Side],
-    solo: Mapping[Place, str] | None = None,
+    solo: Mapping[ArmAndPoint, str] | None = None,
     unpaired: Collection[str] = (),
     once: int | None = None,
 ) -> Shape | None:
@@ -249,25 +251,31 @@ def shape_of(
     for arm in variant_arms:
         places = [(arm.name, point.name) for point in pairable]
         if {arm.variant, variant_of[arm.baseline]}.isdisjoint(unpaired) and not undecided.issuperset(places):
-            pairs[arm.name] = min(blocks, BESIDE) if all(place in solo for place in places) else blocks
+            pairs[arm.name] = min(blocks, SHOWN_PAIR_BLOCKS) if all(place in solo for place in places) else blocks
     only_baseline = not pairs and not undecided
     null = any(variant_of[arm.baseline] == arm.variant for arm in variant_arms)
-    floor_blocks = blocks if (several and only_baseline) or null else min(blocks, GUARD)
-    users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > BESIDE}
+    floor_blocks = blocks if (several and only_baseline) or null else min(blocks, NOISE_FLOOR_BLOCKS)
+    users = {arm.baseline for arm in arms if pairs.get(arm.name, 0) > SHOWN_PAIR_BLOCKS}
     again_arms = [arm for arm in arms if arm.role == "again" and arm.variant not in unpaired]
     pairs |= {arm.name: floor_blocks for arm in again_arms if only_baseline or arm.baseline in users}
     if not pairs:
         return None
     solo_decides = {*solo, *((arm.baseline, point) for arm in arms for name, point in solo if name == arm.name)}
-    alone: dict[Place, int] = {}
-    generations: dict[Place, int] = {}
-    fewer: dict[Place, int] = {}
+    alone: dict[ArmAndPoint, int] = {}
+    generations: dict[ArmAndPoint, int] = {}
+    fewer: dict[ArmAndPoint, int] = {}
     for arm in arms:
         paired_with = [tried.name for tried in variant_arms if tried.name in pairs and tried.baseline == arm.baseline]
         for point in pairable:
             place = arm.name, point.name
             if arm.role != "reference":
-                alone[place] = blocks if place in solo_decides else 0 if arm.role == "again" else min(blocks, LEVELS)
+                alone[place] = (
+                    blocks
+                    if place in solo_decides
+                    else 0
+                    if arm.role == "again"
+                    else min(blocks, ABSOLUTE_VALUE_BLOCKS)
+                )
             if arm.role == "again" and point.generations > 1 and not only_baseline:
                 generations[place] = 1
             if once is not None and once < pairs.get(arm.name, 0) and several and point.generations == 1:

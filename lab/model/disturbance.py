@@ -17,7 +17,7 @@ from typing import IO, Annotated, Any, ClassVar, Protocol
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, ValidationInfo
 
 from lab.base.errors import did_you_mean
-from lab.base.validation import Record, faults
+from lab.base.validation import Record, format_faults
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Response, Role
 from lab.model.events import Event, EventLog
 
@@ -219,7 +219,7 @@ class Disturbance(Record, strict=True):
         raise NotImplementedError
 
 
-class OverError(Exception):
+class LoadEndedError(Exception):
     """The error that the load has ended: the rest of a disruption would not be observed."""
 
 
@@ -247,7 +247,7 @@ class DisturbanceContext:
     def wait(self, seconds: float) -> None:
         """Wait, or raise OverError when the load ends first."""
         if self.over.wait(max(0.0, seconds)):
-            raise OverError
+            raise LoadEndedError
 
     def wait_until(self, at_s: float) -> None:
         """Wait until this many seconds after the load began, or raise OverError when the load ends first."""
@@ -273,7 +273,7 @@ class DisturbanceContext:
         self.log.add("lab", "Change", str(number), f"{way} accepted after {took_s:.4f} s", role, at_s)
 
 
-def known(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
+def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
     """Return the validation context (for `model_validate` and the like) that makes these kinds of tables valid.
 
     Args:
@@ -283,7 +283,7 @@ def known(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
     return {_KINDS: kinds}
 
 
-def parsed(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
+def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
     """Return a table with a `kind` as an instance of that kind's class.
 
     A value that is no table returns unchanged, for pydantic to check.
@@ -301,14 +301,14 @@ def parsed(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        message = "; ".join(f"disturbance.{fault}" for fault in faults(error, kind))
+        message = "; ".join(f"disturbance.{fault}" for fault in format_faults(error, kind))
         raise ValueError(message) from None
 
 
 def _parse_in_context(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Mapping) and _KINDS not in (info.context or {}):
         raise LookupError("a table of a disturbance is validated with the context that `known` gives")
-    return parsed(value, (info.context or {}).get(_KINDS, {}))
+    return parse_disruption(value, (info.context or {}).get(_KINDS, {}))
 
 
 AnyDisturbance = Annotated[SerializeAsAny[Disturbance], BeforeValidator(_parse_in_context)]

@@ -64,7 +64,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class GeneratorsOutput:
     """The outputs of several generators, one after the other, and the worst of their exit statuses.
 
     Attributes:

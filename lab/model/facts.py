@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("polars", "numpy", "scipy")
@@ -31,7 +31,7 @@ Where a run lacks one, it is unknown and distinguishes no two machines.
 """
 
 
-def lasting(facts: Mapping[str, str]) -> dict[str, str]:
+def select_lasting(facts: Mapping[str, str]) -> dict[str, str]:
     """Return the facts without those of one boot.
 
     Results of two times are of the same machine only if these are equal.
@@ -39,17 +39,17 @@ def lasting(facts: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in facts.items() if name not in EVERY_BOOT}
 
 
-def differing(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+def list_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
     """Return the names of the lasting facts that differ between two runs.
 
     A fact in `ADDED` counts only where both runs recorded it.
     """
-    names = dict.fromkeys([*lasting(first), *lasting(second)])
+    names = dict.fromkeys([*select_lasting(first), *select_lasting(second)])
     comparable = [name for name in names if name not in ADDED or (name in first and name in second)]
     return [name for name in comparable if first.get(name) != second.get(name)]
 
 
-def machine() -> dict[str, str]:
+def read_machine_facts() -> dict[str, str]:
     """Return the facts of this machine: CPU, memory, kernel, hypervisor, limits and the lab's tools."""
     cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
     facts = {
@@ -59,12 +59,14 @@ def machine() -> dict[str, str]:
         "kernel": platform.release(),
         "os": _os_release(),
         "hypervisor": "yes" if "hypervisor" in (_field("/proc/cpuinfo", "flags") or "").split() else "no",
-        "governor": readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "not visible",
-        "clocksource": readable("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
+        "governor": read_text_if_readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+        or "not visible",
+        "clocksource": read_text_if_readable("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
         or "not visible",
         # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each (measured)
-        "tcp_congestion_control": readable("/proc/sys/net/ipv4/tcp_congestion_control").strip() or "not visible",
-        "boot_id": readable("/proc/sys/kernel/random/boot_id").strip() or "not visible",
+        "tcp_congestion_control": read_text_if_readable("/proc/sys/net/ipv4/tcp_congestion_control").strip()
+        or "not visible",
+        "boot_id": read_text_if_readable("/proc/sys/kernel/random/boot_id").strip() or "not visible",
         "cgroup": "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1",
         "python": platform.python_version(),
     }
@@ -79,7 +81,7 @@ def _processor() -> dict[str, str]:
     vendor, family, model = (_field("/proc/cpuinfo", name) for name in ("vendor_id", "cpu family", "model"))
     caches = sorted(CPUS.glob("cpu0/cache/index[0-9]*"))
     siblings = dict.fromkeys(
-        readable(path).strip()
+        read_text_if_readable(path).strip()
         for path in sorted(
             CPUS.glob("cpu[0-9]*/topology/thread_siblings_list"),
             key=lambda path: int(path.parts[-3].removeprefix("cpu")),
@@ -97,11 +99,11 @@ def _processor() -> dict[str, str]:
 
 def _cache(folder: Path) -> str:
     """Return level, kind and size of a cache of the first CPU: `L1d 32K`, `L3 32768K`."""
-    level, kind, size = (readable(folder / name).strip() for name in ("level", "type", "size"))
+    level, kind, size = (read_text_if_readable(folder / name).strip() for name in ("level", "type", "size"))
     return f"L{level}{KINDS.get(kind, '')} {size}"
 
 
-def git_commit() -> str | None:
+def read_git_commit() -> str | None:
     """Return the checkout's commit, with `+changes` when the work tree differs; None outside a git checkout."""
     if shutil.which("git") is None:
         return None
@@ -119,7 +121,7 @@ def git_commit() -> str | None:
 
 
 def _field(path: str, name: str) -> str | None:
-    lines = (line.partition(":") for line in readable(path).splitlines())
+    lines = (line.partition(":") for line in read_text_if_readable(path).splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), None)
 
 

@@ -61,7 +61,7 @@ CONNECTIONS_SHARE = 0.05
 
 Each holds a port, or one of a proxy's places for connections, as a TIME_WAIT socket holds a port. So the bound is the same.
 """
-QUEUED = 10
+MAX_QUEUED = 10
 """The bound of connections that still wait to be accepted.
 
 The proxy spends some 20 µs on each before it finds it closed, in all less than a thousandth of a second's work. Probes and canaries may be
@@ -78,7 +78,7 @@ WAITING_S = 60.0
 """The seconds that a closed connection keeps its port in TIME_WAIT: TCP_TIMEWAIT_LEN, a constant of Linux' source."""
 OPENED = "proxy/ActiveOpens"
 """The counter of connections that the proxy opened, which replaces TIME_WAIT sockets in records without these."""
-MOST_BRING_UPS = 2
+MAX_FRESH_BRING_UPS = 2
 """The number of fresh bring-ups for one sample at most.
 
 One follows where earlier loads left too much, one more where the warm-up on the fresh system does.
@@ -103,7 +103,7 @@ class PortsTaken(NamedTuple):
         return f"{text} ({self.share:.0%}) wait in TIME_WAIT"
 
 
-def ports_taken(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
+def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
     """Return the place and destination whose TIME_WAIT sockets take the largest share of the ports.
 
     Args:
@@ -122,10 +122,10 @@ def ports_taken(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTa
 
 def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> bool:
     """Return whether TIME_WAIT sockets (without those of `since`) take `PORT_SHARE` of some place's ports or more."""
-    return ports_taken(leftovers, since).share >= PORT_SHARE
+    return find_taken_ports(leftovers, since).share >= PORT_SHARE
 
 
-def undrained(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
+def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
     """Return a sentence for each bound that is broken before a warm-up; empty for a drained start.
 
     An unknown value breaks no bound.
@@ -137,15 +137,15 @@ def undrained(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
     """
     faults: list[str] = []
     if ports_are_taken(leftovers):
-        faults.append(f"{ports_taken(leftovers)}, at most {PORT_SHARE:.0%} may")
+        faults.append(f"{find_taken_ports(leftovers)}, at most {PORT_SHARE:.0%} may")
     for place, count in leftovers.open_connections.items():
         usual = (first or leftovers).open_connections.get(place, 0)
         limit = CONNECTIONS_SHARE * leftovers.port_range.get(place, DEFAULT_PORTS)
         if count - usual >= limit:
             faults.append(f"{count:,} connections of the {place} are still open, {usual:,} were after the bring-up")
     for place, count in leftovers.accept_queue.items():
-        if count > QUEUED:
-            faults.append(f"{count:,} connections wait to be accepted by the {place}, at most {QUEUED} may")
+        if count > MAX_QUEUED:
+            faults.append(f"{count:,} connections wait to be accepted by the {place}, at most {MAX_QUEUED} may")
     if (leftovers.old_workers or 0) > OLD_WORKERS:
         faults.append(f"{leftovers.old_workers} old workers of the proxy still run")
     return faults

@@ -1,4 +1,4 @@
-"""The request to a generator (`Load`) and its report (`Result`)."""
+"""The request to a generator (`GeneratorLoad`) and its report (`GeneratorResult`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from lab.stats.histogram import Histogram
 
 Encoding = Literal["identity", "gzip", "br"]
-Spoken = Literal["h1", "h2"]
+SpokenProtocol = Literal["h1", "h2"]
 """The protocol between client and proxy: HTTP/1.1, or HTTP/2 over TLS."""
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
@@ -36,7 +36,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class GeneratorLoad:
     """The load that one generator process makes.
 
     Attributes:
@@ -85,7 +85,7 @@ class Load:
     generators: int = 1
     logged: bool = False
     timed: bool = True
-    protocol: Spoken = "h1"
+    protocol: SpokenProtocol = "h1"
     streams: int = 1
 
     @property
@@ -96,7 +96,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class GeneratorResult:
     """The report of a generator, in seconds and bytes.
 
     Attributes:
@@ -136,7 +136,7 @@ class Result:
     least_due: int | None = None
     uncalibrated: bool = False
     timed: bool = True
-    parts: tuple[Result, ...] = ()
+    parts: tuple[GeneratorResult, ...] = ()
 
     @property
     def achieved_rps(self) -> float:

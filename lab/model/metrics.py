@@ -22,17 +22,17 @@ from lab.stats.units import (
     format_micros,
     format_percent,
     format_rate,
+    format_significant,
     format_size,
-    significant,
-    three_digits,
+    format_three_digits,
 )
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
-    from lab.model.sweeps import Point
+    from lab.model.sweeps import LoadPoint
     from lab.stats.histogram import Histogram
 
-Kind = Literal["ratio", "difference", "claim"]
+ComparisonKind = Literal["ratio", "difference", "claim"]
 OfSample = Callable[["Sample"], float | None]
 OfHistogram = Callable[["Histogram"], float | None]
 
@@ -71,7 +71,7 @@ class Metric:
     better: Literal["less", "more", "neither"] = "less"
     decimals: int = 0
     scale: float = 1.0
-    kind: Kind = "difference"
+    kind: ComparisonKind = "difference"
     label: str = ""
     heading: str = ""
     column: int = 0
@@ -137,7 +137,7 @@ class Metric:
         if value is None:
             return "–"
         if self.kind != "difference":
-            return format_rate(value) if self.unit == "req/s" else three_digits(value, 1 / self.scale)
+            return format_rate(value) if self.unit == "req/s" else format_three_digits(value, 1 / self.scale)
         size = abs(value / self.scale)
         if not self.unit:
             digits = 0 if size.is_integer() else 1
@@ -156,7 +156,7 @@ class Metric:
         if self.kind == "difference" and not self.unit and float(value).is_integer() and abs(value) < 100:
             return self.text(value)
         bound = "≥" if self.histogram is not None and value >= LIMIT_US * UNIT_S else ""
-        return f"{bound}{significant(value / self.scale, count)}".replace("-", "−")
+        return f"{bound}{format_significant(value / self.scale, count)}".replace("-", "−")
 
     def with_unit(self, value: float | None, signed: bool = False) -> str:
         """Return a number with its unit: `29.8 s`. The arguments are those of `text`."""
@@ -209,7 +209,7 @@ def quantile(share: float) -> OfHistogram:
     return lambda histogram: histogram.quantile_s(share)
 
 
-def spread(histogram: Histogram) -> float | None:
+def read_spread(histogram: Histogram) -> float | None:
     """Return p99 as a multiple of p50; None where too few requests lie beyond p99."""
     median, high = (histogram.quantile_s(share) for share in (0.5, 0.99))
     return high / median if median and high is not None else None
@@ -375,7 +375,7 @@ METRICS: Mapping[str, Metric] = {
     "mean_s": _ms("average latency", kind="claim", histogram=lambda histogram: histogram.mean_s),
     "p75_s": _ms("p75", kind="claim", histogram=quantile(0.75)),
     "p95_s": _ms("p95", kind="claim", histogram=quantile(0.95)),
-    "spread": _claim("p99 as a multiple of p50", "×", histogram=spread),
+    "spread": _claim("p99 as a multiple of p50", "×", histogram=read_spread),
     "busiest_second": _claim("a process in its busiest second", "% of a core", 0.01),
     "failed_share": _claim("share that failed", "%", 0.01, sample=failed_share),
     "dropped_connections": _claim(
@@ -442,7 +442,7 @@ DIFFERENCES = tuple(name for name, metric in METRICS.items() if metric.kind == "
 """The names of the outcomes of a disruption."""
 COLUMNS = tuple(sorted((name for name in METRICS if METRICS[name].column), key=lambda name: METRICS[name].column))
 """The names of the metrics with a column in the table of steady loads, in order."""
-CARRIED = {
+OUTCOME_OF_METRIC = {
     "p50": "p50_during_s",
     "p90": "p99_during_s",
     "p99": "p99_during_s",
@@ -466,11 +466,11 @@ Any other name is refused.
 """
 
 
-def compared(point: Point) -> tuple[str, ...]:
+def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
     """Return the names of the metrics in which arms are compared under this load."""
     return RATIOS if point.disturbance is None else DIFFERENCES
 
 
-def about(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """Look up a metric by name; an unknown name (a gauge reported by a proxy) gets a Metric without unit or scale."""
     return METRICS.get(name) or Metric(name, kind="claim")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DEFAULT_TARGET = "local"
 """The target on which `bench` measures by default."""
-WORTH = 0.02
+EQUIVALENCE_MARGIN = 0.02
 """The default equivalence margin, as a fraction: effects smaller than it do not matter."""
 INSIDE = "LAB_INSIDE"
 """The environment variable of a process in the lab's namespaces (`lab.targets.local.sandbox.namespaces`)."""

@@ -16,5 +16,5 @@ PAGES = {
 `.bin` does not compress, `.txt` does. The base of backends serves exactly these.
 """
 
-OTHERS = ("", "status/404", "status/503")
+OTHER_PATHS = ("", "status/404", "status/503")
 """The other paths that a backend serves: its root, and answers with these statuses."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 from lab.base.errors import UsageError
 from lab.model.pairs import SIDES, Layout
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 
 AGAIN = "-again"
 """The suffix of the baseline's second name in the A/A pair."""
@@ -44,7 +44,7 @@ class Arm:
     baseline: str | None
 
 
-Cell = tuple[int, str, str, str, int, int]
+CellKey = tuple[int, str, str, str, int, int]
 """The key of a single measurement: block, arm, point, the arm on a pair's other side or empty, generation, repeat."""
 
 
@@ -55,7 +55,7 @@ class Slot:
     order: int
     block: int
     arm: Arm
-    point: Point
+    point: LoadPoint
     against: Arm | None = None
     """The arm on a pair's other side; None = solo."""
     layout: Layout | None = None
@@ -90,7 +90,7 @@ class Slot:
         return (self, self.turned) if self.against else (self,)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[CellKey, ...]:
         """The keys of the slot's measurements: those of both sides for a pair, first that of `arm`."""
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
@@ -116,7 +116,7 @@ class Plan:
     """The measurements of a run in order, and the inputs that they were planned from."""
 
     arms: tuple[Arm, ...]
-    points: tuple[Point, ...]
+    points: tuple[LoadPoint, ...]
     blocks: int
     seed: int
     slots: tuple[Slot, ...]
@@ -162,7 +162,7 @@ def needs_reload(slot: Slot, before: Slot | None) -> bool:
     return slot.reload > 0 and (before is None or slot.reload != before.reload)
 
 
-def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
+def list_arms(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
     """Return the run's arms in the requested order.
 
     Each baseline is measured with its variants, and a second time under another name (the A/A pair). A variant without
@@ -194,7 +194,7 @@ def arms_for(variants: Sequence[tuple[str, str | None]], reference: str | None) 
     return tuple(arms.values())
 
 
-Place = tuple[str, str]
+ArmAndPoint = tuple[str, str]
 """The names of an arm and a point."""
 
 
@@ -213,12 +213,14 @@ class Shape:
 
     pairs: Mapping[str, int] = field(default_factory=dict[str, int])
     points: frozenset[str] = frozenset()
-    alone: Mapping[Place, int] = field(default_factory=dict[Place, int])
-    generations: Mapping[Place, int] = field(default_factory=dict[Place, int])
-    fewer: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    alone: Mapping[ArmAndPoint, int] = field(default_factory=dict[ArmAndPoint, int])
+    generations: Mapping[ArmAndPoint, int] = field(default_factory=dict[ArmAndPoint, int])
+    fewer: Mapping[ArmAndPoint, int] = field(default_factory=dict[ArmAndPoint, int])
 
 
-def plan(arms: Sequence[Arm], points: Sequence[Point], blocks: int, seed: int, shape: Shape | None = None) -> Plan:
+def plan_samples(
+    arms: Sequence[Arm], points: Sequence[LoadPoint], blocks: int, seed: int, shape: Shape | None = None
+) -> Plan:
     """Plan the measurements of a run as a split plot with randomized, counterbalanced orders.
 
     In every block each arm comes up once, in shuffled order. Inside the bring-up every point is measured. Solo arms have the same order

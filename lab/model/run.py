@@ -11,11 +11,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lab.base.validation import Record
-from lab.model.design import Design, PlannedFor, Promise, design_of, shape_of, solo_places
-from lab.model.names import WORTH
+from lab.model.design import Design, PlannedFor, Promise, choose_shape, derive_design, find_solo_places
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.pairs import Layout, Side
-from lab.model.plan import Arm, Place, Plan, Slot, plan
-from lab.model.sweeps import Point
+from lab.model.plan import Arm, ArmAndPoint, Plan, Slot, plan_samples
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import AS_SHIPPED, AT, Family, Variant, config_snippet
 
 SCHEMA = 1
@@ -194,11 +194,12 @@ class RunRecord(Record):
     seed: int
     blocks: int
     arms: tuple[Arm, ...]
-    points: tuple[Point, ...]
+    points: tuple[LoadPoint, ...]
     slots: tuple[tuple[int, str, str], ...] = Field(description="the plan in order: (block, arm, point)")
     pairs: tuple[PairSlot, ...] = Field(default=(), description="which of the slots are measured beside another arm")
     worth: float = Field(
-        default=WORTH, description="the share from which on an effect is worth knowing, named before the first sample"
+        default=EQUIVALENCE_MARGIN,
+        description="the share from which on an effect is worth knowing, named before the first sample",
     )
     variants: dict[str, VariantRecord]
     generators: dict[str, dict[str, str | None]] = Field(
@@ -268,10 +269,10 @@ class RunRecord(Record):
         )
 
     @property
-    def solo(self) -> dict[Place, str]:
+    def solo(self) -> dict[ArmAndPoint, str]:
         """The places where, by the rules, the solo samples decide a variant's effect, with the reason."""
         variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
-        return solo_places(self.arms, self.points, variants, self.different_systems)
+        return find_solo_places(self.arms, self.points, variants, self.different_systems)
 
     @property
     def designed(self) -> Design:
@@ -287,7 +288,7 @@ class RunRecord(Record):
             for point in self.points
         }
         fields = {"planned_for": self.planned_for, "promised": self.promised}
-        return design_of(self.plan(), self.solo | unpaired, self.different_systems, **fields)
+        return derive_design(self.plan(), self.solo | unpaired, self.different_systems, **fields)
 
     def plan(self) -> Plan:
         """Return the plan from the recorded slots and pairs."""
@@ -306,12 +307,12 @@ class RunRecord(Record):
         return Plan(self.arms, self.points, self.blocks, self.seed, tuple(slots))
 
     def planned(
-        self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[Place, str], once: int | None
+        self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[ArmAndPoint, str], once: int | None
     ) -> RunRecord:
-        """Return the run with newly planned slots, in pairs where possible. The arguments are those of `shape_of`."""
+        """Return the run with newly planned slots, in pairs where possible. The arguments are those of `choose_shape`."""
         unpaired = [name for name, variant in self.variants.items() if variant.unpaired]
-        shape = shape_of(self.arms, self.points, blocks, sides, solo, unpaired, once)
-        return self.with_plan(plan(self.arms, self.points, blocks, seed, shape))
+        shape = choose_shape(self.arms, self.points, blocks, sides, solo, unpaired, once)
+        return self.with_plan(plan_samples(self.arms, self.points, blocks, seed, shape))
 
     def with_plan(self, planned: Plan) -> RunRecord:
         """Return the run with the slots of a plan, which the method `plan` restores."""
@@ -336,6 +337,6 @@ def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> boo
     return not variant.own_knobs or variant.knobs != (*baseline.knobs, *variant.own_knobs)
 
 
-def now() -> str:
+def format_now() -> str:
     """Return the current time as UTC text in ISO 8601 form, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -12,9 +12,9 @@ from lab.base.validation import Record
 from lab.model.bottleneck import Limit
 from lab.model.leftovers import Leftovers, Moment
 from lab.model.pairs import MAX_IN_FLIGHT, PairSide
-from lab.model.plan import ArmRole, Cell, Slot
+from lab.model.plan import ArmRole, CellKey, Slot
 from lab.model.steadiness import Change, Steadiness
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Usage
 
 SCHEMA = 1
@@ -129,7 +129,7 @@ class Sample(Record):
     variant: str
     baseline: str | None = Field(description="the arm this arm is compared with")
     target: str
-    point: Point
+    point: LoadPoint
     generator: str = Field(description="the generator that was used")
     generator_version: str | None
     stand_in_for: str | None = Field(
@@ -272,7 +272,7 @@ class Sample(Record):
         return usage.cpu_s / good if usage and good > 0 else None
 
 
-def cell(item: Slot | Sample) -> Cell:
+def key_of_measurement(item: Slot | Sample) -> CellKey:
     """Return the key of the measurement of a sample or slot; for a pair's slot that of its first side."""
     if isinstance(item, Slot):
         return item.cells[0]
@@ -281,27 +281,27 @@ def cell(item: Slot | Sample) -> Cell:
     return item.block, item.arm, item.point.name, item.pair.against, item.pair.reload, item.pair.repeat
 
 
-def planned_cells(slots: Iterable[Slot]) -> set[Cell]:
+def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
     """Return the keys of all measurements of these slots."""
     return {key for slot in slots for key in slot.cells}
 
 
-def counts(sample: Sample) -> bool:
+def belongs_to_block(sample: Sample) -> bool:
     """Return whether a sample belongs to its block, that is, whether the block was not begun anew after it."""
     return sample.reason != Reason.BLOCK_INTERRUPTED
 
 
-def settled(sample: Sample) -> bool:
+def is_settled(sample: Sample) -> bool:
     """Return whether a measurement needs no repetition: it is valid, cannot be improved, or was tried often enough.
 
     The rates of pairs are low enough for their proxies. If a pair misses its rate, the machine was busy, and it is tried again.
     """
     reason, pair = sample.reason, sample.pair is not None
     final = reason is not None and not reason.environmental and not (pair and reason.unserved)
-    return counts(sample) and (sample.valid or final or sample.attempt >= sample.point.attempts)
+    return belongs_to_block(sample) and (sample.valid or final or sample.attempt >= sample.point.attempts)
 
 
-def bring_ups_s(samples: Iterable[Sample]) -> list[float]:
+def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
     """Return the seconds of each bring-up that the samples show; for a pair those of both sides together."""
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:

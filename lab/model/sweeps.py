@@ -22,8 +22,8 @@ from lab.base.errors import did_you_mean
 from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
-from lab.model.load import Encoding, Spoken, first_broken
-from lab.model.pages import OTHERS, PAGES
+from lab.model.load import Encoding, SpokenProtocol, first_broken
+from lab.model.pages import OTHER_PATHS, PAGES
 from lab.model.pairs import Scheme
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
@@ -37,7 +37,7 @@ SUSTAINED_S = 180.0
 
 It is three times the life of a TIME_WAIT socket, so that ports that ran out come back twice.
 """
-HALF_KNEE = 0.4
+MAX_PAIR_SHARE = 0.4
 """The largest fraction of the knee for a pair, as it offers the rate twice, to proxies on the same CPUs."""
 SPARE = 1.2
 """The connections that a load with a disruption needs, per request that may hang at once.
@@ -55,7 +55,7 @@ Subject = Literal["errors", "listen-overflow"]
 DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every request is logged, errors are the outcome"
 
 
-class Point(Record, strict=True):
+class LoadPoint(Record, strict=True):
     """A load point: the generator, its load, the duration and the page. `PointSpec` documents the keys of both."""
 
     name: str = Field(description="unique in the sweep; part of sample ids")
@@ -76,7 +76,7 @@ class Point(Record, strict=True):
     accept_encoding: Encoding = "identity"
     forwarded: bool = False
     answers: tuple[int, ...] = ()
-    protocol: Spoken = "h1"
+    protocol: SpokenProtocol = "h1"
     streams: int = 1
     link_mbit: float | None = None
     generators: int = 1
@@ -97,7 +97,7 @@ class Point(Record, strict=True):
     disturbance: AnyDisturbance | None = None
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
-    def at_rate(self, knee_rps: float) -> Point:
+    def at_rate(self, knee_rps: float) -> LoadPoint:
         """Return the point with its rate at this knee, in whole requests per second, as wrk2 accepts no others.
 
         A point without `of_knee` returns unchanged.
@@ -106,7 +106,7 @@ class Point(Record, strict=True):
             return self
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
 
-    def on_cpus(self, cpus: int | None) -> Point:
+    def on_cpus(self, cpus: int | None) -> LoadPoint:
         """Return the point with the number of threads that a generator on so many CPUs may have (None: unknown).
 
         The connections are divisible by that number. A point without `threads_at_most` returns unchanged.
@@ -117,7 +117,7 @@ class Point(Record, strict=True):
         threads = next(count for count in range(limit, 0, -1) if self.connections % count == 0)
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
-    def for_minutes(self) -> Point:
+    def for_minutes(self) -> LoadPoint:
         """Return the point as `--sustained` loads it: for `SUSTAINED_S` or longer, without a warm-up, and solo.
 
         The first seconds are part of what is measured, and the other side of a pair would have half of the time. A load that ends by a
@@ -157,18 +157,18 @@ class Point(Record, strict=True):
             "a number of requests has no slices": self.requests is not None,
             "several generators make it": self.generators > 1,
             "what runs out over minutes runs out half as fast for half of the time": self.sustained,
-            "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > HALF_KNEE,
+            "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > MAX_PAIR_SHARE,
         }
         return self.alone or next((reason for reason, holds in reasons.items() if holds), "")
 
     @property
-    def load(self) -> tuple[Point, tuple[object, ...]]:
+    def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
         """The key of the load and the prepared system without disruption; points with one key share a control run."""
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
 
 
-def control_of(points: Iterable[Point], point: Point) -> Point | None:
+def find_control(points: Iterable[LoadPoint], point: LoadPoint) -> LoadPoint | None:
     """Return the control run of a disrupted point; None for any other point, a control run included."""
     if point.disturbance is None or point.control:
         return None
@@ -176,7 +176,7 @@ def control_of(points: Iterable[Point], point: Point) -> Point | None:
 
 
 class PointSpec(Record, strict=True):
-    """A `[[points]]` table as written in the file, which expands to one or more `Point`s."""
+    """A `[[points]]` table as written in the file, which expands to one or more `LoadPoint`s."""
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
@@ -243,7 +243,7 @@ class PointSpec(Record, strict=True):
         default_factory=list[int],
         description="the statuses that may be the answer (k6, wrk); any other is an error, and a page is whole where it is 200; empty = 200 alone",
     )
-    protocol: Spoken = Field(
+    protocol: SpokenProtocol = Field(
         default="h1",
         description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
     )
@@ -292,7 +292,7 @@ class PointSpec(Record, strict=True):
     @property
     def fault(self) -> str | None:
         """The fault of the combination of keys, as `key: fault`; None without one. Generators check their limits."""
-        pages = [*PAGES, *(OTHERS if self.answers else ())]
+        pages = [*PAGES, *(OTHER_PATHS if self.answers else ())]
         unknown = next((page for page in self.pages if page not in pages), None)
         several = self.generations > 1 or self.repeats > 1
         return first_broken(
@@ -361,18 +361,18 @@ class PointSpec(Record, strict=True):
             ),
         )
 
-    def expand(self) -> list[Point]:
+    def expand(self) -> list[LoadPoint]:
         """Return a point for every combination of the lists.
 
-        Fields that have the same name in `Point` and are no lists are copied.
+        Fields that have the same name in `LoadPoint` and are no lists are copied.
         """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
         shares = self.of_knee if isinstance(self.of_knee, list) else [self.of_knee]
-        common = PointSpec.model_fields.keys() & Point.model_fields.keys()
+        common = PointSpec.model_fields.keys() & LoadPoint.model_fields.keys()
         lists = {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
         fixed = self.model_dump(include=common - lists)
-        points: list[Point] = []
+        points: list[LoadPoint] = []
         for clients, rate, share, page in product(connections, rates, shares, self.pages):
             labels = [self.name]
             labels += [f"c{clients}"] if len(connections) > 1 else []
@@ -381,7 +381,7 @@ class PointSpec(Record, strict=True):
             labels += [page.lower()] if len(self.pages) > 1 else []
             per_connection = self.requests_per_connection
             points.append(
-                Point(
+                LoadPoint(
                     **fixed,
                     name="-".join(labels),
                     connections=clients,
@@ -396,7 +396,7 @@ class PointSpec(Record, strict=True):
         return points
 
 
-class Form(Record, strict=True):
+class SweepForm(Record, strict=True):
     """A `[forms.NAME]` table: the changes that make another, mostly shorter form of a sweep, called FILE-NAME."""
 
     title: str | None = None
@@ -446,8 +446,10 @@ class Sweep(Record, strict=True):
         default=False, description="each variant is compared with its twin: what it scatters by is the question"
     )
     points: list[PointSpec] = Field(min_length=1)
-    forms: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")], Form] = Field(
-        default_factory=dict[str, Form], exclude=True, description="other forms of this sweep, each called FILE-NAME"
+    forms: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")], SweepForm] = Field(
+        default_factory=dict[str, SweepForm],
+        exclude=True,
+        description="other forms of this sweep, each called FILE-NAME",
     )
 
     @model_validator(mode="after")
@@ -470,7 +472,7 @@ class Sweep(Record, strict=True):
                 raise ValueError(f"forms.{name}.{fault}")
         return self
 
-    def expanded(self) -> list[Point]:
+    def expanded(self) -> list[LoadPoint]:
         """Return every point and, with a disruption, a control run without it for each different load."""
         points = [
             point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
@@ -505,7 +507,7 @@ def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key != "forms"} | header | {"points": points}
 
 
-def file_of_form(path: Path) -> tuple[Path, str] | None:
+def find_file_of_form(path: Path) -> tuple[Path, str] | None:
     """Return the file that holds a sweep as one of its forms, and the form's name; None without such a file.
 
     The path `lab/sweeps/okd-quick.toml`, which does not exist, gives `lab/sweeps/okd.toml` and "quick".

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from lab.model.disturbance import Disturbable
-from lab.model.endpoint import Endpoint, Ran, Role
+from lab.model.endpoint import Endpoint, GeneratorsOutput, Role
 from lab.model.leftovers import Leftovers
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.pairs import Renewed
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 
 
@@ -31,7 +31,7 @@ class Watch(AbstractContextManager["Watch"], Protocol):
 class System(Disturbable, Protocol):
     """A variant that is up and answering. All methods raise MeasuringError when they are refused."""
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         """Return the address of this point's load.
 
         Raises:
@@ -54,7 +54,7 @@ class System(Disturbable, Protocol):
         """
         ...
 
-    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+    def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Make one load with `load.generators` generators at once, each in a separate place.
 
         It is allowed only where the target has accepted the point, and within a `watch`, which counts only what it observes from the

@@ -24,7 +24,7 @@ from lab.base.files import (
     json_bytes,
     read_record,
     reference_folder,
-    replace,
+    replace_file,
     runs_folder,
     write_synced,
     writing,
@@ -32,7 +32,7 @@ from lab.base.files import (
 from lab.base.validation import Record
 from lab.records import tables
 from lab.records.packed import RAW
-from lab.records.packing import Member, write_zip
+from lab.records.packing import ZipMember, write_zip
 from lab.stats.histogram import Histogram
 
 FILE, COUNTED = "calibration.json", "histograms.parquet"
@@ -42,7 +42,7 @@ REFERENCE = "calibration"
 """The name of the committed calibration in `data/reference`."""
 OVER_S = 0.5
 """The wait, in seconds, that half of the requests due in a pause of one second exceed."""
-TOLD = ("p50", "p99", "p99.9")
+PERCENTILES = ("p50", "p99", "p99.9")
 """The percentiles that are recorded."""
 MAY_FAIL = "close"
 """The scenario of earlier calibrations in which a generator may report nothing.
@@ -171,7 +171,7 @@ class CalibrationRecord(Record):
         return len(self.measurements) == self.planned and required <= reported
 
 
-def calibration_names() -> list[str]:
+def list_calibrations() -> list[str]:
     """Return the names of the calibrations in the folder of runs, the oldest first."""
     folder = runs_folder()
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []
@@ -182,7 +182,7 @@ class CalibrationFolder:
 
     def __init__(self, folder: Path, record: CalibrationRecord) -> None:
         self.folder, self.record = folder, record
-        self._raws, self._counted = list[Member](), dict[str, pl.DataFrame]()
+        self._raws, self._counted = list[ZipMember](), dict[str, pl.DataFrame]()
 
     @classmethod
     def create(cls, record: CalibrationRecord) -> CalibrationFolder:
@@ -195,7 +195,7 @@ class CalibrationFolder:
         folder = runs_folder() / record.id
         with writing(folder):
             folder.mkdir(parents=True)
-            replace(folder / FILE, json_bytes(record))
+            replace_file(folder / FILE, json_bytes(record))
         return cls(folder, record)
 
     @classmethod
@@ -207,10 +207,10 @@ class CalibrationFolder:
 
         """
         folder = Path(name) if "/" in name else runs_folder() / name
-        if "/" not in name and not tables.has(folder, FILE) and tables.has(reference_folder() / name, FILE):
+        if "/" not in name and not tables.has_file(folder, FILE) and tables.has_file(reference_folder() / name, FILE):
             folder = reference_folder() / name
-        if not tables.has(folder, FILE):
-            names = calibration_names()
+        if not tables.has_file(folder, FILE):
+            names = list_calibrations()
             remedy = did_you_mean(name, names) if names else "`just selfbench calibrate` measures one"
             raise UsageError("calibration", f"unknown calibration '{name}'", remedy)
         return cls(folder, read_record(folder / FILE, CalibrationRecord, "restore it from a copy"))
@@ -223,7 +223,7 @@ class CalibrationFolder:
 
         """
         content = tables.raw_bytes(raw)
-        member = (f"{measured.id}/{tables.RAW}", tables.pack_raw(raw, LEVEL), tables.digest(content))
+        member = (f"{measured.id}/{tables.RAW}", tables.pack_raw(raw, LEVEL), tables.compute_digest(content))
         self._raws.append(member)
         self._counted[measured.id] = tables.histogram_frame(histograms)
         self.record = self.record.model_copy(update={"measurements": (*self.record.measurements, measured)})
@@ -231,6 +231,6 @@ class CalibrationFolder:
         with writing(self.folder):
             write_zip(partial, self._raws)
             partial.rename(self.folder / RAW)
-            write_synced(partial, tables.joined(self._counted, tables.HISTOGRAM_SCHEMA))
+            write_synced(partial, tables.join_tables(self._counted, tables.HISTOGRAM_SCHEMA))
             partial.rename(self.folder / COUNTED)
-            replace(self.folder / FILE, json_bytes(self.record))
+            replace_file(self.folder / FILE, json_bytes(self.record))

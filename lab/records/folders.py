@@ -26,21 +26,31 @@ import yaml
 
 from lab import disturbances
 from lab.base.errors import UsageError
-from lab.base.files import json_bytes, read_record, replace, whole_folder, write_synced, writing
-from lab.model.disturbance import known
+from lab.base.files import create_folder_atomically, json_bytes, read_record, replace_file, write_synced, writing
+from lab.model.disturbance import make_validation_context
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import tables
-from lab.records.tables import EVENTS, HISTOGRAMS, RAW, READBACK, ROUNDTRIP, USAGE, FrameError, Place, unreadable
+from lab.records.tables import (
+    EVENTS,
+    HISTOGRAMS,
+    RAW,
+    READBACK,
+    ROUNDTRIP,
+    USAGE,
+    DamagedError,
+    OutputPlace,
+    make_unreadable_error,
+)
 from lab.stats.histogram import Histogram
 
 SAMPLES, MANIFESTS = "samples", "manifests"
-RECORD = "sample.json"
+SAMPLE_RECORD = "sample.json"
 
 
-class Folders:
+class FolderForm:
     """One run's folder with a folder per sample; `run` is the run's name, which remedies mention."""
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -66,9 +76,13 @@ class Folders:
             try:
                 present = {name: (folder / name).is_file() for name in (RAW, USAGE, EVENTS)}
             except OSError as error:
-                raise unreadable(folder, error, "make it readable for you") from None
+                raise make_unreadable_error(folder, error, "make it readable for you") from None
             if present[RAW] and present[USAGE]:
-                samples.append(read_record(folder / RECORD, Sample, remedy, known(disturbances.DISTURBANCES)))
+                samples.append(
+                    read_record(
+                        folder / SAMPLE_RECORD, Sample, remedy, make_validation_context(disturbances.DISTURBANCES)
+                    )
+                )
                 present[EVENTS] |= not samples[-1].outcome
             else:
                 present[EVENTS] = True
@@ -76,15 +90,15 @@ class Folders:
                 raise UsageError(str(folder), f"{', '.join(missing)} is missing", remedy)
         return samples
 
-    def raw(self, sample: str) -> Place:
+    def raw(self, sample: str) -> OutputPlace:
         """Return the file where a sample's verbatim output lies, or should lie."""
         return self.path(RAW, sample)
 
     def holds(self, sample: Sample) -> bool:
         """Return whether the verbatim output has the digest that the sample's record notes."""
         try:
-            return tables.digest(tables.unpacked(self.raw(sample.id))) == sample.raw_sha256
-        except FrameError:
+            return tables.compute_digest(tables.read_output(self.raw(sample.id))) == sample.raw_sha256
+        except DamagedError:
             return False
 
     def left(self, sample: str, name: str) -> bytes | None:
@@ -99,7 +113,7 @@ class Folders:
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
         """Return the usage tables of several samples as one, with `sample` as the first column."""
-        return tables.joined({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
+        return tables.join_tables({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
         """Return the usage table of a sample."""
@@ -157,16 +171,16 @@ class Folders:
         left: Mapping[str, bytes],
     ) -> None:
         """Write the folder of one sample, complete or not at all, with the arguments of `RunStore.write_sample`."""
-        with whole_folder(self.folder / SAMPLES / sample.id, "sample") as partial:
+        with create_folder_atomically(self.folder / SAMPLES / sample.id, "sample") as partial:
             write_synced(partial / RAW, tables.pack_raw(raw))
             write_synced(partial / HISTOGRAMS, tables.histogram_frame(histograms))
-            write_synced(partial / USAGE, tables.to_the_microsecond(usage))
+            write_synced(partial / USAGE, tables.round_to_microseconds(usage))
             if events is not None:
                 write_synced(partial / EVENTS, events)
             for name, content in left.items():
                 write_synced(partial / name, content)
-            noted = sample.model_copy(update={"raw_sha256": tables.digest(tables.raw_bytes(raw))})
-            write_synced(partial / RECORD, json_bytes(noted))
+            noted = sample.model_copy(update={"raw_sha256": tables.compute_digest(tables.raw_bytes(raw))})
+            write_synced(partial / SAMPLE_RECORD, json_bytes(noted))
 
     def write_brought_up(self, kind: str, stem: str, records: Sequence[Mapping[str, Any]]) -> None:
         """Write what is stored of a bring-up under the first free name.
@@ -177,7 +191,7 @@ class Folders:
         with writing(self.folder):
             (self.folder / kind).mkdir(exist_ok=True)
             path = next(path for name in names if not (path := self.brought_up_path(kind, name)).exists())
-            replace(path, json.dumps(list(records), indent=1).encode())
+            replace_file(path, json.dumps(list(records), indent=1).encode())
 
     def clear_partial(self) -> None:
         """Remove what an interrupted lab left half written."""

@@ -41,7 +41,7 @@ PROGRAMS = ("nginx", "haproxy")
 Controllers (`nginx-ingress-c`, `openshift-route`) and shells have other names.
 """
 API_SERVER = "kube-apiserver"
-LOOK_S = 0.3
+OBSERVATION_S = 0.3
 """The longest time between observations that count as one, in seconds.
 
 Processes are observed once a second; the observations of several pods at that time lie closer together than this.
@@ -51,7 +51,7 @@ _TRANSFER = re.compile(
     rf"(?P<way>upload|download) (?P<size>\d+) bytes (?P<took_s>{_SECONDS}) s"
     rf" first (?:(?P<first_s>{_SECONDS}) s|-) status (?P<status>\d+)(?: .+)?"
 )
-TRANSFERS_SCHEMA = {
+TRANSFER_EVENTS_SCHEMA = {
     "at_s": pl.Float64,  # when it was over
     "object": pl.String,
     "way": pl.String,  # upload or download
@@ -64,7 +64,7 @@ TRANSFERS_SCHEMA = {
 Outcome = dict[str, float | None]
 
 
-def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: float) -> Outcome:
+def compute_incidents(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: float) -> Outcome:
     """Return the numbers that the module's docstring lists, without those that this kind of disruption does not have.
 
     Args:
@@ -77,7 +77,7 @@ def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: 
     since = events.filter(pl.col("at_s") >= began_s)
     reloaded = since.filter(pl.col("kind") == "Reloaded")["object"].value_counts()["count"].max()
     numbers: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
-    observed = looks(usage)
+    observed = summarise_processes(usage)
     if not observed.is_empty():
         processes, rss_bytes = observed.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
         numbers |= {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
@@ -95,7 +95,7 @@ def outcome(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: 
     )
 
 
-def looks(usage: pl.DataFrame) -> pl.DataFrame:
+def summarise_processes(usage: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each observation of the proxy's processes, in time order.
 
     Its columns are t_s, processes (those of PROGRAMS) and rss_bytes (of all processes of the proxy).
@@ -104,9 +104,9 @@ def looks(usage: pl.DataFrame) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame(schema={"t_s": pl.Float64, "processes": pl.Int64, "rss_bytes": pl.Int64})
     # the last observation is made whenever the load ends, and may coincide with the one before it
-    early = rows.filter(pl.col("t_s") <= pl.col("t_s").max() - LOOK_S)
+    early = rows.filter(pl.col("t_s") <= pl.col("t_s").max() - OBSERVATION_S)
     rows = early if not early.is_empty() else rows
-    number = (pl.col("t_s").diff().fill_null(0) > LOOK_S).cum_sum()
+    number = (pl.col("t_s").diff().fill_null(0) > OBSERVATION_S).cum_sum()
     return (
         rows.with_columns(look=number)
         .group_by("look")
@@ -120,7 +120,7 @@ def looks(usage: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def probes(events: pl.DataFrame) -> pl.DataFrame:
+def list_probes(events: pl.DataFrame) -> pl.DataFrame:
     """Return every recorded probe attempt: at_s, object, probe (liveness, …), took_s, ok."""
     detail_parts = pl.col("detail").str.splitn(" ", 3).struct
     return (
@@ -135,7 +135,7 @@ def probes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summarise_probes(events: pl.DataFrame, begin_s: float) -> Outcome:
-    attempts = probes(events)
+    attempts = list_probes(events)
     if attempts.is_empty():
         return {"probe_failures": float(events.filter(pl.col("kind") == "Unhealthy").height)}
     took_s = attempts.filter(pl.col("at_s") >= begin_s)["took_s"].drop_nulls().to_list()
@@ -195,7 +195,7 @@ def _summarise_held(events: pl.DataFrame, begin_s: float) -> Outcome:
     }
 
 
-def transfers(events: pl.DataFrame) -> pl.DataFrame:
+def list_transfers(events: pl.DataFrame) -> pl.DataFrame:
     """Return every large body that was over or broken off, with the columns of TRANSFERS_SCHEMA.
 
     Raises:
@@ -212,11 +212,11 @@ def transfers(events: pl.DataFrame) -> pl.DataFrame:
         rows.append(
             (at_s, name, match["way"], int(match["size"]), float(match["took_s"]), first_s, int(match["status"]))
         )
-    return pl.DataFrame(rows, schema=TRANSFERS_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=TRANSFER_EVENTS_SCHEMA, orient="row")
 
 
 def _summarise_transfers(events: pl.DataFrame) -> Outcome:
-    bodies = transfers(events)
+    bodies = list_transfers(events)
     if bodies.is_empty():
         return {}
     complete = bodies.filter(pl.col("status").is_between(200, 299))

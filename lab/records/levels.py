@@ -25,7 +25,7 @@ PAIRS = reference_folder().parent / "pairs"
 Line = TypeVar("Line", bound=BaseModel)
 
 
-class Known(Record):
+class SystemComponents(Record):
     """The variance components of one system: standard deviations of its log CPU per request.
 
     A component is null where its level (repeat, worker generation or bring-up) was not repeated.
@@ -48,19 +48,19 @@ class Known(Record):
 
 
 @cache
-def committed() -> tuple[Known, ...]:
+def read_components() -> tuple[SystemComponents, ...]:
     """Return the variance components in all files of `data/levels`, each variant by its present name.
 
     Raises:
         UsageError: A file is damaged.
 
     """
-    components = (line for lines in _read_files(FOLDER, Known) for line in lines)
+    components = (line for lines in _read_files(FOLDER, SystemComponents) for line in lines)
     return tuple(line.model_copy(update={"variant": stored_name(line.variant)}) for line in components)
 
 
 @cache
-def committed_pairs() -> tuple[Compared, ...]:
+def read_pairs() -> tuple[Compared, ...]:
     """Return the comparisons of an earlier release in `data/pairs`, each variant by its present name.
 
     Rounds are numbered on from file to file, so that no two files share one.

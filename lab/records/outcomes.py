@@ -13,17 +13,17 @@ import polars as pl
 
 from lab.model.metrics import DIFFERENCES, ERROR_KINDS, GAP_S, QUANTILES, WINDOWED
 from lab.model.requests import good
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records import incidents as happenings
 from lab.records import propagation
-from lab.stats.histogram import BEYOND
+from lab.stats.histogram import LEAST_BEYOND
 
 Outcome = dict[str, float | None]
 Floats = npt.NDArray[np.float64]
 
 
-def outcome(
-    point: Point,
+def compute_outcome(
+    point: LoadPoint,
     requests: pl.DataFrame,
     events: pl.DataFrame,
     usage: pl.DataFrame,
@@ -46,16 +46,16 @@ def outcome(
     """
     first_s = requests["due_s"].min()
     began_s = float(first_s) if isinstance(first_s, float) else began_s
-    begin_s, end_s = window(point, events, began_s)
-    frame = requests.with_columns(right=right(point, requests)).sort("due_s")
+    begin_s, end_s = find_disruption_window(point, events, began_s)
+    frame = requests.with_columns(right=mark_right_answers(point, requests)).sort("due_s")
     numbers: Outcome = _count_failures(point, frame)
-    numbers |= propagation.outcome(requests, events)
-    numbers |= happenings.outcome(events, usage, began_s, begin_s)
+    numbers |= propagation.compute_propagation(requests, events)
+    numbers |= happenings.compute_incidents(events, usage, began_s, begin_s)
     numbers |= _measure_latencies(frame.filter(pl.col("right")), begin_s, end_s)
     return {name: numbers[name] for name in DIFFERENCES if name in numbers} | {"clock_error_s": clock_error_s}
 
 
-def window(point: Point, events: pl.DataFrame, began_s: float) -> tuple[float, float]:
+def find_disruption_window(point: LoadPoint, events: pl.DataFrame, began_s: float) -> tuple[float, float]:
     """Return begin and end of the time that counts as `during`, in seconds since the epoch."""
     assert point.disturbance is not None, "only a disturbance has such a time"
     times_s = {kind: events.filter(pl.col("kind") == kind)["at_s"].to_list() for kind in ("Begin", "End")}
@@ -63,7 +63,7 @@ def window(point: Point, events: pl.DataFrame, began_s: float) -> tuple[float, f
     return begin_s, max(times_s["End"], default=begin_s + point.disturbance.acts_s)
 
 
-def right(point: Point, requests: pl.DataFrame) -> pl.Series:
+def mark_right_answers(point: LoadPoint, requests: pl.DataFrame) -> pl.Series:
     """Return for each request whether its answer was right: 2xx, or a status that the disruption awaits.
 
     An awaited status (`Disturbance.awaited`) is right only for requests sent until the first 2xx answer arrived.
@@ -78,7 +78,7 @@ def right(point: Point, requests: pl.DataFrame) -> pl.Series:
     return is_good | requests.select(awaiting.alias("right"))["right"]
 
 
-def _count_failures(point: Point, frame: pl.DataFrame) -> Outcome:
+def _count_failures(point: LoadPoint, frame: pl.DataFrame) -> Outcome:
     bad = frame.filter(~pl.col("right"))
     kinds = dict(bad["error"].value_counts().iter_rows())
     wrong = int(kinds.get("", 0))
@@ -125,8 +125,8 @@ def _measure_latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Out
 def _find_quantile(ordered: Floats, share: float) -> float | None:
     """Return the value with a `share` of all values at or below it, like `Histogram.quantile_s`.
 
-    None where fewer than `BEYOND` values lie beyond it.
+    None where fewer than `LEAST_BEYOND` values lie beyond it.
     """
-    if ordered.size * (1 - share) < BEYOND - 1e-9:
+    if ordered.size * (1 - share) < LEAST_BEYOND - 1e-9:
         return None
     return float(ordered[max(1, int(np.ceil(share * ordered.size - 1e-9))) - 1])

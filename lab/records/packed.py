@@ -37,7 +37,7 @@ import zstandard
 from lab import disturbances, generators
 from lab.base.errors import UsageError
 from lab.base.files import write_synced
-from lab.model.disturbance import known
+from lab.model.disturbance import make_validation_context
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
@@ -48,14 +48,14 @@ from lab.records.tables import (
     EVENTS,
     HISTOGRAMS,
     USAGE,
-    FrameError,
+    DamagedError,
     Ints,
-    Place,
-    has,
+    OutputPlace,
+    damage_as_frame_error,
+    has_file,
     histogram_of,
-    in_a_line,
-    telling_damage,
-    unreadable,
+    join_lines,
+    make_unreadable_error,
 )
 from lab.stats import histogram
 from lab.stats.histogram import Histogram
@@ -72,14 +72,14 @@ def is_packed(folder: Path) -> bool:
     return (folder / SAMPLES).is_file()
 
 
-def lines_packed(lines: Iterable[str]) -> bytes:
+def pack_lines(lines: Iterable[str]) -> bytes:
     """Return lines of text compressed by zstd, with a checksum."""
     text = "".join(f"{line}\n" for line in lines)
-    return zstandard.ZstdCompressor(level=tables.BEST, write_checksum=True).compress(text.encode())
+    return zstandard.ZstdCompressor(level=tables.BEST_ZSTD_LEVEL, write_checksum=True).compress(text.encode())
 
 
-def lines_of(path: Path) -> list[str]:
-    """Return the lines of a file that `lines_packed` made.
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file that `pack_lines` made.
 
     Raises:
         OSError: The file cannot be read.
@@ -89,21 +89,21 @@ def lines_of(path: Path) -> list[str]:
     return tables.text_of(path.read_bytes()).splitlines()
 
 
-def manifests_packed(texts: Mapping[str, str]) -> bytes:
+def pack_manifests(texts: Mapping[str, str]) -> bytes:
     """Return the manifests (YAML by variant) as one compressed stream.
 
     Raises:
         ValueError: A text would not read back as it is.
 
     """
-    stream = tables.compressed("".join(f"---\n# variant: {name}\n{text}" for name, text in texts.items()).encode())
-    if by_variant(stream) != dict(texts):
+    stream = tables.compress("".join(f"---\n# variant: {name}\n{text}" for name, text in texts.items()).encode())
+    if split_by_variant(stream) != dict(texts):
         raise ValueError("a line in the manifests reads like the beginning of a variant")
     return stream
 
 
-def by_variant(stream: bytes) -> dict[str, str]:
-    """Return the manifests in a stream that `manifests_packed` made: YAML by variant.
+def split_by_variant(stream: bytes) -> dict[str, str]:
+    """Return the manifests in a stream that `pack_manifests` made: YAML by variant.
 
     Raises:
         FrameError: The stream is damaged.
@@ -111,11 +111,11 @@ def by_variant(stream: bytes) -> dict[str, str]:
     """
     before, *parts = _VARIANT.split(tables.text_of(stream, xz=True))
     if before:
-        raise FrameError("there is something before the first variant")
+        raise DamagedError("there is something before the first variant")
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-class Packed:
+class PackedForm:
     """One run's folder in the packed form.
 
     It remembers what it has read, since the files do not change any more.
@@ -132,9 +132,9 @@ class Packed:
             UsageError: A file is damaged or missing, or the output of a sample is missing; the message names it.
 
         """
-        path, kinds = self.folder / SAMPLES, known(disturbances.DISTURBANCES)
+        path, kinds = self.folder / SAMPLES, make_validation_context(disturbances.DISTURBANCES)
         try:
-            samples = [Sample.model_validate_json(line, context=kinds) for line in lines_of(path)]
+            samples = [Sample.model_validate_json(line, context=kinds) for line in read_lines(path)]
             for path, needed in (
                 (self.folder / USAGE, bool(samples)),
                 (self.folder / EVENTS, any(sample.outcome for sample in samples)),
@@ -144,9 +144,9 @@ class Packed:
             path = self.folder / RAW
             lost = [sample.id for sample in samples if self._find_output(sample.id) is None]
         except OSError as error:
-            raise unreadable(path, error, RESTORE) from None
+            raise make_unreadable_error(path, error, RESTORE) from None
         except ValueError as error:
-            raise UsageError(str(path), f"damaged: {in_a_line(error)}", RESTORE) from None
+            raise UsageError(str(path), f"damaged: {join_lines(error)}", RESTORE) from None
         if lost:
             raise UsageError(str(path), f"the output of {lost[0]} is missing", RESTORE)
         return samples
@@ -155,14 +155,14 @@ class Packed:
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
-        with telling_damage():
+        with damage_as_frame_error():
             return zipfile.ZipFile(self.folder / RAW)
 
     def _find_output(self, sample: str) -> zipfile.ZipInfo | None:
         members = self._zip.NameToInfo
         return members.get(f"{sample}/{tables.SMALL_RAW}") or members.get(f"{sample}/{tables.SMALL_LOG}")
 
-    def raw(self, sample: str) -> Place:
+    def raw(self, sample: str) -> OutputPlace:
         """Return the member of raw.zip where a sample's verbatim output lies, or should lie."""
         member = self._find_output(sample)
         return zipfile.Path(self._zip, member.filename if member else f"{sample}/{tables.SMALL_RAW}")
@@ -184,7 +184,7 @@ class Packed:
 
     def left(self, sample: str, name: str) -> bytes | None:
         """Return a file that the generator itself wrote; None where it left no such file."""
-        with suppress(KeyError), telling_damage():
+        with suppress(KeyError), damage_as_frame_error():
             return self._zip.read(f"{sample}/{name}")
         return None
 
@@ -201,11 +201,11 @@ class Packed:
 
     @cached_property
     def _usage(self) -> dict[str, pl.DataFrame]:
-        return tables.read_joined(self.folder / USAGE, USAGE_SCHEMA)
+        return tables.read_joined_tables(self.folder / USAGE, USAGE_SCHEMA)
 
     @cached_property
     def _events(self) -> dict[str, pl.DataFrame]:
-        return tables.read_joined(self.folder / EVENTS, EVENTS_SCHEMA)
+        return tables.read_joined_tables(self.folder / EVENTS, EVENTS_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
         """Return the usage table of a sample."""
@@ -228,7 +228,7 @@ class Packed:
 
     @cached_property
     def _manifests(self) -> dict[str, str]:
-        return by_variant((self.folder / MANIFESTS).read_bytes())
+        return split_by_variant((self.folder / MANIFESTS).read_bytes())
 
     def manifests(self, variant: str) -> str:
         """Return the manifests of a variant as they were applied: YAML, a document per object.
@@ -238,12 +238,12 @@ class Packed:
 
         """
         if variant not in self._manifests:
-            raise FrameError(f"it has nothing of '{variant}'")
+            raise DamagedError(f"it has nothing of '{variant}'")
         return self._manifests[variant]
 
     @cached_property
     def _bringups(self) -> dict[tuple[str, str], Any]:
-        return {(kind, name): content for kind, name, content in bringups(lines_of(self.folder / BRINGUPS))}
+        return {(kind, name): content for kind, name, content in parse_bring_ups(read_lines(self.folder / BRINGUPS))}
 
     def brought_up(self, kind: str, stem: str) -> Any:
         """Return what was stored of a bring-up: its `readback`, or what was `deployed`.
@@ -253,12 +253,12 @@ class Packed:
 
         """
         if (kind, stem) not in self._bringups:
-            raise FrameError(f"it has no {kind} of {stem}")
+            raise DamagedError(f"it has no {kind} of {stem}")
         return self._bringups[kind, stem]
 
     def roundtrip(self) -> RoundTrip | None:
         """Return the round trip of the bare network; None where it was not tried."""
-        content = self._bringups.get(NETWORK) if has(self.folder, BRINGUPS) else None
+        content = self._bringups.get(NETWORK) if has_file(self.folder, BRINGUPS) else None
         return content and RoundTrip.model_validate(content)
 
     # -- where it lies ----------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Packed:
         return self.folder / BRINGUPS
 
 
-def bringups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
+def parse_bring_ups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield the kind, the name and the content of every line of bring-ups.
 
     Raises:
@@ -286,7 +286,7 @@ def bringups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
     for line in lines:
         bringup: Any = json.loads(line)
         if not isinstance(bringup, dict) or set(cast("dict[str, Any]", bringup)) != {"kind", "name", "found"}:
-            raise FrameError(f"no bring-up: {line[:80]}")
+            raise DamagedError(f"no bring-up: {line[:80]}")
         yield bringup["kind"], bringup["name"], bringup["found"]
 
 
@@ -303,7 +303,7 @@ _KEY = ("sample", "state", "series")
 
 
 @cache
-def reader() -> str:
+def digest_parsers() -> str:
     """Return a digest of the parsers' source text, since other parsers may read another histogram."""
     folder = Path(generators.__file__).parent
     files = [*sorted(folder.glob("*.py")), Path(histogram.__file__)]
@@ -339,7 +339,7 @@ class HistogramCache:
             return None
         try:
             return {series: histogram_of(*row, sample.histogram or "exact") for series, row in rows.items()}
-        except FrameError:
+        except DamagedError:
             return None
 
     def begin(self) -> bool:
@@ -377,4 +377,4 @@ class HistogramCache:
 
 
 def _join_state(state: str) -> str:
-    return f"{state}-{reader()}"
+    return f"{state}-{digest_parsers()}"

@@ -21,40 +21,40 @@ from typing import TypeVar
 import numpy as np
 
 from lab.base.errors import UsageError
-from lab.base.files import sync, write_synced
+from lab.base.files import sync_folder, write_synced
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.samples import Sample, cell, planned_cells, settled
+from lab.model.samples import Sample, is_settled, key_of_measurement, planned_cells
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import folders, packed, tables
-from lab.records.folders import Folders
-from lab.records.renamed import renamed_sample
-from lab.records.request_log import as_differences
+from lab.records.folders import FolderForm
+from lab.records.renamed import rename_sample
+from lab.records.request_log import encode_log
 from lab.records.store import RunStore, Series
 from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, KNEE, RAW, READBACK, ROUNDTRIP, USAGE
 
-Told = TypeVar("Told")
-Member = tuple[str, bytes, str]
+Content = TypeVar("Content")
+ZipMember = tuple[str, bytes, str]
 """A member of a zip: its name, its content and its comment."""
 PARTIAL = ".packing"
 """The folder inside the run's folder where files are written that are not complete yet."""
-OLD = (folders.SAMPLES, folders.MANIFESTS, READBACK, DEPLOYED, ROUNDTRIP)
+REPLACED_PARTS = (folders.SAMPLES, folders.MANIFESTS, READBACK, DEPLOYED, ROUNDTRIP)
 """The parts of a run's folder that are removed when the packed form is there."""
 SERIES: tuple[Series, ...] = ("latency", "service")
-_SAMPLE_FILES = {folders.RECORD, HISTOGRAMS, USAGE, EVENTS, RAW}
+_SAMPLE_FILES = {folders.SAMPLE_RECORD, HISTOGRAMS, USAGE, EVENTS, RAW}
 """The files that the lab writes into a sample's folder; any other file is the generator's."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every member of a zip: always the same, so that the same run packs to the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class FolderSize:
     """The size of a folder with everything in it: the number of its files, and their bytes."""
 
     files: int
     bytes: int
 
     @classmethod
-    def of(cls, folder: Path) -> Size:
+    def of(cls, folder: Path) -> FolderSize:
         """Return the size of a folder."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         return cls(len(sizes), sum(sizes))
@@ -63,7 +63,7 @@ class Size:
         return f"{self.files:,} file{'s' if self.files != 1 else ''}, {self.bytes:,} bytes"
 
 
-def pack(run: RunStore) -> tuple[Size, Size]:
+def pack(run: RunStore) -> tuple[FolderSize, FolderSize]:
     """Pack a run's folder and return its size before and after.
 
     A run whose packing was interrupted is finished: what the packed form replaces is removed.
@@ -73,7 +73,7 @@ def pack(run: RunStore) -> tuple[Size, Size]:
 
     """
     with run.locked():
-        size_before = Size.of(run.folder)
+        size_before = FolderSize.of(run.folder)
         if not run.packed:
             _write_packed_form(run)
         elif not _list_old_parts(run.folder):
@@ -81,27 +81,29 @@ def pack(run: RunStore) -> tuple[Size, Size]:
         try:
             for path in _list_old_parts(run.folder):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-            sync(run.folder)
+            sync_folder(run.folder)
         except OSError as error:
             fault = f"is packed, and what it replaces cannot be removed: {error.strerror}"
             raise UsageError(str(error.filename or run.folder), fault, "mend that, and pack it once more") from None
-        return size_before, Size.of(run.folder)
+        return size_before, FolderSize.of(run.folder)
 
 
 def _list_old_parts(folder: Path) -> list[Path]:
-    return [path for name in OLD if (path := folder / name).exists()]
+    return [path for name in REPLACED_PARTS if (path := folder / name).exists()]
 
 
 def _write_packed_form(run: RunStore) -> None:
     """Write the packed form into the partial folder, read it again, and move its files to their places."""
-    new, form = run.folder / PARTIAL, Folders(run.folder, run.record.id)
+    new, form = run.folder / PARTIAL, FolderForm(run.folder, run.record.id)
     run.clear_partial()
     samples = run.stored_samples()
     refuse_unfinished(run, samples)
     _refuse_unknown_files(run.folder)
     for sample in samples:
         if not run.raw_held(sample):
-            raise UsageError(run.raw_place(sample), f"not what {folders.RECORD} has the digest of", packed.RESTORE)
+            raise UsageError(
+                run.raw_place(sample), f"not what {folders.SAMPLE_RECORD} has the digest of", packed.RESTORE
+            )
     usage = {sample.id: run.usage(sample) for sample in samples}
     logged = [(sample.id, form.path(EVENTS, sample.id)) for sample in samples]
     events = {name: _read_or_refuse(path, form.events, name) for name, path in logged if path.is_file()}
@@ -117,31 +119,31 @@ def _write_packed_form(run: RunStore) -> None:
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
-        write_synced(new / USAGE, tables.parquet_bytes(tables.joined(usage, USAGE_SCHEMA)))
+        write_synced(new / USAGE, tables.parquet_bytes(tables.join_tables(usage, USAGE_SCHEMA)))
         if events:
-            write_synced(new / EVENTS, tables.parquet_bytes(tables.joined(events, EVENTS_SCHEMA)))
+            write_synced(new / EVENTS, tables.parquet_bytes(tables.join_tables(events, EVENTS_SCHEMA)))
         if bringups:
             lines = ({"kind": kind, "name": name, "found": content} for (kind, name), content in bringups.items())
             compact = [json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines]
-            write_synced(new / packed.BRINGUPS, packed.lines_packed(compact))
+            write_synced(new / packed.BRINGUPS, packed.pack_lines(compact))
         if manifests:
-            stream = _read_or_refuse(run.folder / folders.MANIFESTS, packed.manifests_packed, manifests)
+            stream = _read_or_refuse(run.folder / folders.MANIFESTS, packed.pack_manifests, manifests)
             write_synced(new / packed.MANIFESTS, stream)
         write_zip(new / packed.RAW, _yield_outputs(form, samples))
-        stored = (renamed_sample(sample, run.names.inverse) for sample in samples)
-        write_synced(new / packed.SAMPLES, packed.lines_packed(sample.model_dump_json() for sample in stored))
+        stored = (rename_sample(sample, run.names.inverse) for sample in samples)
+        write_synced(new / packed.SAMPLES, packed.pack_lines(sample.model_dump_json() for sample in stored))
         _compare_samples(run, RunStore(new, run.record, run.names), form, samples)
-        reread = packed.Packed(new)
+        reread = packed.PackedForm(new)
         for (kind, name), content in bringups.items():
             _refuse_difference(run, packed.BRINGUPS, f"{kind} of {name}", reread.brought_up(kind, name) == content)
         for variant, text in manifests.items():
             _refuse_difference(run, packed.MANIFESTS, variant, reread.manifests(variant) == text)
-        sync(new)
+        sync_folder(new)
         # the samples' records last: they make it a packed run
         for path in sorted(new.iterdir(), key=lambda path: path.name == packed.SAMPLES):
-            sync(run.folder)
+            sync_folder(run.folder)
             path.rename(run.folder / path.name)
-        sync(run.folder)
+        sync_folder(run.folder)
     except OSError as error:
         fault = f"cannot be written: {error.strerror or error}"
         raise UsageError(
@@ -158,7 +160,7 @@ def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
         UsageError: The run is not finished.
 
     """
-    record, done = run.record, {cell(sample) for sample in samples if settled(sample)}
+    record, done = run.record, {key_of_measurement(sample) for sample in samples if is_settled(sample)}
     remedy = f"go on with `just {'knee' if record.knee else 'bench'} --resume {record.id}`, then pack it"
     planned = planned_cells(record.plan().slots)
     if left := planned - done:
@@ -184,7 +186,7 @@ def _refuse_unknown_files(folder: Path) -> None:
                 raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
 
 
-def _read_or_refuse(path: Path, read: Callable[..., Told], *arguments: object) -> Told:
+def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object) -> Content:
     """Return what `read` returns for these arguments; turn an unreadable file at `path` into a UsageError."""
     try:
         return read(*arguments)
@@ -192,26 +194,26 @@ def _read_or_refuse(path: Path, read: Callable[..., Told], *arguments: object) -
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
 
 
-def _yield_outputs(form: Folders, samples: Sequence[Sample]) -> Iterator[Member]:
+def _yield_outputs(form: FolderForm, samples: Sequence[Sample]) -> Iterator[ZipMember]:
     """Yield the members of raw.zip: each output as small as xz makes it, and the generator's files.
 
     The lines of a request log are stored as differences.
     """
     for sample in samples:
-        raw = tables.unpacked(form.raw(sample.id))
-        shorter = as_differences(raw)
+        raw = tables.read_output(form.raw(sample.id))
+        shorter = encode_log(raw)
         name = tables.SMALL_RAW if shorter == raw else tables.SMALL_LOG
-        yield f"{sample.id}/{name}", tables.compressed(shorter), sample.raw_sha256
+        yield f"{sample.id}/{name}", tables.compress(shorter), sample.raw_sha256
         for file, content in _read_generator_files(form, sample).items():
             yield f"{sample.id}/{file}", content, ""
 
 
-def _read_generator_files(form: Folders, sample: Sample) -> dict[str, bytes]:
-    paths = sorted(form.path(folders.RECORD, sample.id).parent.iterdir())
+def _read_generator_files(form: FolderForm, sample: Sample) -> dict[str, bytes]:
+    paths = sorted(form.path(folders.SAMPLE_RECORD, sample.id).parent.iterdir())
     return {path.name: path.read_bytes() for path in paths if path.name not in _SAMPLE_FILES}
 
 
-def write_zip(path: Path, members: Iterable[Member]) -> None:
+def write_zip(path: Path, members: Iterable[ZipMember]) -> None:
     """Write a zip whose members are stored as they are, each with its comment; compressing them is up to the caller.
 
     Raises:
@@ -234,7 +236,7 @@ def _refuse_difference(run: RunStore, file: str, subject: str, equal: bool) -> N
         raise UsageError(str(run.folder / file), fault, "the run is as it was; keep it so")
 
 
-def _compare_samples(before: RunStore, after: RunStore, form: Folders, samples: Sequence[Sample]) -> None:
+def _compare_samples(before: RunStore, after: RunStore, form: FolderForm, samples: Sequence[Sample]) -> None:
     """Compare everything of every sample in the new form with the old one, outputs by their digests.
 
     Raises:
@@ -242,9 +244,9 @@ def _compare_samples(before: RunStore, after: RunStore, form: Folders, samples: 
 
     """
     _refuse_difference(before, packed.SAMPLES, "the samples' records", after.stored_samples() == list(samples))
-    new = packed.Packed(after.folder)
+    new = packed.PackedForm(after.folder)
     for sample in samples:
-        digest = tables.digest(tables.unpacked(new.raw(sample.id)))
+        digest = tables.compute_digest(tables.read_output(new.raw(sample.id)))
         _refuse_difference(before, packed.RAW, sample.id, digest == sample.raw_sha256 and after.raw_held(sample))
         _refuse_difference(before, USAGE, sample.id, after.usage(sample).equals(before.usage(sample)))
         _refuse_difference(before, EVENTS, sample.id, after.events(sample).equals(before.events(sample)))
@@ -255,7 +257,7 @@ def _compare_samples(before: RunStore, after: RunStore, form: Folders, samples: 
         )
 
 
-def _has_same_histograms(form: Folders, after: RunStore, sample: Sample) -> bool:
+def _has_same_histograms(form: FolderForm, after: RunStore, sample: Sample) -> bool:
     """Return whether the stored histograms equal those in the output; True where none were stored."""
     stored = form.histograms(sample)
     if stored is None:

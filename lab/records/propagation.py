@@ -55,7 +55,7 @@ class _Way:
     shown: Ints
 
 
-def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
+def compute_propagation(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
     """Return the numbers that the module's docstring lists; an empty dictionary where no change was made.
 
     Where answers can show none of the changes, every number but `changes` is None.
@@ -81,7 +81,7 @@ def outcome(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | N
     return numbers | {name: float(count) for name, count in counts.items()}
 
 
-def delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def list_delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Return one row for each change that answers can show, in time order.
 
     Its columns are number, way, at_s and delay_s (null: no answer showed the change).

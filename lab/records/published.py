@@ -35,7 +35,7 @@ class Source(BaseModel):
     date: str | None
 
 
-class Column(BaseModel):
+class PublishedColumn(BaseModel):
     """The description of one column of a published table: its name, its type and the texts of its booleans."""
 
     name: str
@@ -57,7 +57,7 @@ class Resource(BaseModel):
 
     name: str
     path: str
-    columns: tuple[Column, ...] = Field(validation_alias=AliasPath("schema", "fields"))
+    columns: tuple[PublishedColumn, ...] = Field(validation_alias=AliasPath("schema", "fields"))
 
 
 class Package(BaseModel):
@@ -68,7 +68,7 @@ class Package(BaseModel):
 
 
 @cache
-def package() -> Package:
+def read_package() -> Package:
     """Return the description of all published tables.
 
     Raises:
@@ -81,36 +81,36 @@ def package() -> Package:
         raise UsageError(f"data/published/{PACKAGE}", f"cannot be read: {error}", "restore it from git") from None
 
 
-def sources() -> Mapping[str, Source]:
+def list_sources() -> Mapping[str, Source]:
     """Return the publications by the key of their study."""
-    return {source.name: source for source in package().sources}
+    return {source.name: source for source in read_package().sources}
 
 
-def names() -> list[str]:
+def list_names() -> list[str]:
     """Return the names of all published tables."""
-    return [resource.name for resource in package().resources]
+    return [resource.name for resource in read_package().resources]
 
 
 @cache
-def rows(name: str) -> Sequence[Mapping[str, Value]]:
+def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
     """Return the rows of a table in the order of the file, with typed cells.
 
     Raises:
         UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
 
     """
-    return frame(name).to_dicts()
+    return read_frame(name).to_dicts()
 
 
 @cache
-def texts(name: str) -> Sequence[Mapping[str, str]]:
+def read_texts(name: str) -> Sequence[Mapping[str, str]]:
     """Return the rows of a table in the order of the file, with every cell as the file writes it."""
     return _read_table(name)[1].fill_null("").to_dicts()
 
 
 @cache
-def frame(name: str) -> pl.DataFrame:
-    """Return a table with Int64, Float64, Boolean and String columns; it raises the errors of `rows`."""
+def read_frame(name: str) -> pl.DataFrame:
+    """Return a table with Int64, Float64, Boolean and String columns; it raises the errors of `read_rows`."""
     resource, written = _read_table(name)
     table = pl.DataFrame([column.typed(written[column.name]) for column in resource.columns])
     for column in resource.columns:
@@ -124,9 +124,9 @@ def frame(name: str) -> pl.DataFrame:
 @cache
 def _read_table(name: str) -> tuple[Resource, pl.DataFrame]:
     """Return the description of a table, and the table with every cell as the file writes it."""
-    resource = next((resource for resource in package().resources if resource.name == name), None)
+    resource = next((resource for resource in read_package().resources if resource.name == name), None)
     if resource is None:
-        raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, names()))
+        raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, list_names()))
     place = f"data/published/{resource.path}"
     try:
         written = pl.read_csv(FOLDER / resource.path, infer_schema=False)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import UsageError
-from lab.base.files import reference_folder, sync, writing
-from lab.model.facts import differing, machine
+from lab.base.files import reference_folder, sync_folder, writing
+from lab.model.facts import list_differences, read_machine_facts
 from lab.model.run import RunRecord
 from lab.records import packing
 from lab.records.store import RunStore
-from lab.records.tables import RUN, has
+from lab.records.tables import RUN, has_file
 from lab.stats.boots import format_boots
 
 BOOT = "boot-"
@@ -29,12 +29,12 @@ MOST_BYTES = 1_500_000
 
 It is enough for one arm, its baseline and the A/A twin at one point.
 """
-PLACE = frozenset({"nodes", "cluster", "provider", "privilege", "open_files", "pinning"})
+PLACE_FACTS = frozenset({"nodes", "cluster", "provider", "privilege", "open_files", "pinning"})
 """The facts of a target that describe where it runs, and not what runs there."""
-PRECISION = frozenset({"generations", "repeats", "attempts", "singly"})
+PRECISION_KEYS = frozenset({"generations", "repeats", "attempts", "singly"})
 """The keys of a point that say how often it is measured and counted, and not what is measured."""
 UNKNOWN = "not visible"
-BESIDE = ("report.html", "hist.parquet")
+DERIVED_FILES = ("report.html", "hist.parquet")
 """The files that the lab itself leaves in a run's folder and can make again."""
 Manifests = Sequence[Mapping[str, Any]]
 ReduceManifests = Callable[[str, Mapping[str, str], Manifests], Manifests]
@@ -46,7 +46,7 @@ Its arguments are the run's target, its facts and the rendered objects of a vari
 
 def boot_folders(folder: Path) -> list[Path]:
     """Return the folders of a reference's runs: the reference itself, then the further boots by their number."""
-    further = [path for path in folder.glob(f"{BOOT}*") if has(path, RUN) and _parse_number(path)]
+    further = [path for path in folder.glob(f"{BOOT}*") if has_file(path, RUN) and _parse_number(path)]
     return [folder, *sorted(further, key=_parse_number)]
 
 
@@ -56,7 +56,7 @@ def _parse_number(path: Path) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def boots_of(record: RunRecord) -> list[str]:
+def list_boots(record: RunRecord) -> list[str]:
     """Return the ids of the boots on which a run was measured, in order.
 
     There are several where it was resumed on another boot.
@@ -82,18 +82,18 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
         UsageError: The run has another design or a boot that is there already, is not finished, or exceeds `MOST_BYTES` when packed.
 
     """
-    folder = refuse_bad_name(name)
+    folder = find_reference_folder(name)
     packing.refuse_unfinished(run, run.samples())
-    if not has(folder, RUN):
+    if not has_file(folder, RUN):
         copy_packed(run, folder)
         return folder, []
     boots = boot_folders(folder)
     runs = [RunStore.open(str(path)) for path in boots]
-    refuse_other(runs, run, name, reduce)
+    refuse_other_design(runs, run, name, reduce)
     new = folder / f"{BOOT}{max(len(runs), _parse_number(boots[-1])) + 1}"
     copy_packed(run, new, MOST_BYTES)
     first, added = runs[0].record.facts, run.record.facts
-    return new, [f"{fact}: {first.get(fact)} / {added.get(fact)}" for fact in differing(first, added)]
+    return new, [f"{fact}: {first.get(fact)} / {added.get(fact)}" for fact in list_differences(first, added)]
 
 
 def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None]) -> Path:
@@ -109,8 +109,8 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
         UsageError: There is no such reference, or the run is not finished or is part of the reference.
 
     """
-    folder = refuse_bad_name(name)
-    if not has(folder, RUN):
+    folder = find_reference_folder(name)
+    if not has_file(folder, RUN):
         raise UsageError("--replace", f"there is no reference '{name}'", "leave --replace out: --into alone makes it")
     packing.refuse_unfinished(run, run.samples())
     old = [RunStore.open(str(path)) for path in boot_folders(folder)]
@@ -129,7 +129,7 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
         shutil.rmtree(gone, ignore_errors=True)
         folder.rename(gone)
         new.rename(folder)
-        sync(folder.parent)
+        sync_folder(folder.parent)
         shutil.rmtree(gone)
     return folder
 
@@ -146,21 +146,21 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
         with writing(final, "LAB_REFERENCE"):
             shutil.rmtree(partial, ignore_errors=True)
             final.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(run.folder, partial, ignore=shutil.ignore_patterns(*BESIDE, f"{BOOT}*"))
+            shutil.copytree(run.folder, partial, ignore=shutil.ignore_patterns(*DERIVED_FILES, f"{BOOT}*"))
             copy = RunStore.open(str(partial))
             if not copy.packed:
                 packing.pack(copy)
-            size = packing.Size.of(partial)
+            size = packing.FolderSize.of(partial)
             if most_bytes is not None and size.bytes > most_bytes:
                 fault = f"takes {size.bytes:,} bytes when it is packed, a further boot has {most_bytes:,}"
                 raise UsageError(run.record.id, fault, "measure fewer arms, points or blocks: just ledger --boots")
             partial.rename(final)
-            sync(final.parent)
+            sync_folder(final.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def boots_text(run: RunStore) -> str:
+def describe_boot(run: RunStore) -> str:
     """Return on which boot a committed run was measured, and how many boots its reference has.
 
     Empty for a run that is not committed.
@@ -179,7 +179,7 @@ def boots_text(run: RunStore) -> str:
     return f"{boot}{all_boots}: every interval here is of that boot alone"
 
 
-def refuse_bad_name(name: str) -> Path:
+def find_reference_folder(name: str) -> Path:
     """Return the folder of the reference with this name.
 
     Raises:
@@ -191,12 +191,14 @@ def refuse_bad_name(name: str) -> Path:
     return reference_folder() / name
 
 
-def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None) -> None:
+def refuse_other_design(
+    runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None
+) -> None:
     """Refuse a run that is not one more boot of a reference, with the design and the programs of its first run.
 
     Its arms (with baseline and manifests) and points (load, length, generator), its target, and whether each arm was measured as a pair must
     be those of the first run; it may lack some of them. What a boot itself can change (kernel, processor, memory: the facts of
-    `lab.model.facts.machine`) is part of what several boots are measured for, and is reported, not refused.
+    `lab.model.facts.read_machine_facts`) is part of what several boots are measured for, and is reported, not refused.
 
     Args:
         runs: The runs of the reference, the first one first.
@@ -209,15 +211,15 @@ def refuse_other(runs: Sequence[RunStore], added: RunStore, name: str, reduce: R
 
     """
     first, record = runs[0].record, added.record
-    boot, *further_boots = boots_of(record)
-    same_boot = next((run.record.id for run in runs if boot in boots_of(run.record)), None)
+    boot, *further_boots = list_boots(record)
+    same_boot = next((run.record.id for run in runs if boot in list_boots(run.record)), None)
     compared = (("target", first.target, record.target), ("sweep", first.sweep, record.sweep))
     design = [f"{key} {now} instead of {was}" for key, was, now in compared if was != now]
     design += [*_find_arm_faults(runs[0], added, reduce), *_find_point_faults(first, record)]
     programs = [
         f"{fact}: {first.facts[fact]} / {record.facts[fact]}"
-        for fact in differing(first.facts, record.facts)
-        if fact in first.facts and fact in record.facts and fact not in machine().keys() | PLACE
+        for fact in list_differences(first.facts, record.facts)
+        if fact in first.facts and fact in record.facts and fact not in read_machine_facts().keys() | PLACE_FACTS
     ]
     rules = (
         (
@@ -284,7 +286,7 @@ def _find_point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
             yield f"no point {point.name} there"
             continue
         was, now = (side.model_dump(mode="json") for side in (first_point, point))
-        differ = (key for key in was if was[key] != now[key] and key not in PRECISION)
+        differ = (key for key in was if was[key] != now[key] and key not in PRECISION_KEYS)
         if keys := [f"{key} {now[key]} instead of {was[key]}" for key in differ]:
             yield f"point {point.name} has {', '.join(keys)}"
         generators = [record.generators.get(point.name) or {} for record in (added, first)]

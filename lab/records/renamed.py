@@ -20,16 +20,16 @@ from lab.model.variants.naming import aliases, stored_name
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class RenamedNames:
     """The names of one run that have changed, from stored to present; `variants` includes the names of arms."""
 
     variants: Mapping[str, str] = field(default_factory=dict[str, str])
     components: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def inverse(self) -> Names:
+    def inverse(self) -> RenamedNames:
         """The same names in the opposite direction, from present to stored."""
-        return Names(*({new: old for old, new in names.items()} for names in (self.variants, self.components)))
+        return RenamedNames(*({new: old for old, new in names.items()} for names in (self.variants, self.components)))
 
     def of(self, name: str) -> str:
         """Return the translated name of a variant or arm; the name itself where it has not changed."""
@@ -40,7 +40,7 @@ class Names:
         return {name: value and self.of(value) for name in fields for value in [getattr(owner, name)]}
 
 
-def names_in(record: RunRecord) -> Names:
+def find_renamed(record: RunRecord) -> RenamedNames:
     """Return the names of a run that have changed since it was stored."""
     names = [name for variant in record.variants.values() for name in (variant.name, variant.baseline)]
     names += [*(arm.variant for arm in record.arms), *(missing.variant for missing in record.not_measurable)]
@@ -58,10 +58,10 @@ def names_in(record: RunRecord) -> Names:
     }
     former = aliases().components
     stored_knobs = {knob for variant in record.variants.values() for knob in variant.knobs}
-    return Names(variants, {knob: former[knob] for knob in stored_knobs & former.keys()})
+    return RenamedNames(variants, {knob: former[knob] for knob in stored_knobs & former.keys()})
 
 
-def renamed_run(record: RunRecord, names: Names) -> RunRecord:
+def rename_run(record: RunRecord, names: RenamedNames) -> RunRecord:
     """Return the run with its variants, arms and components under their translated names."""
     if not names.variants and not names.components:
         return record
@@ -90,7 +90,7 @@ def renamed_run(record: RunRecord, names: Names) -> RunRecord:
     return record.model_copy(update=changes)
 
 
-def _rename_design(design: Design, names: Names) -> Design:
+def _rename_design(design: Design, names: RenamedNames) -> Design:
     loads = (load.partition(" at ") for load in design.fresh.loads)  # `variant at point`
     places = (place.model_copy(update=names.in_fields(place, "arm", "against")) for place in design.places)
     changes = {
@@ -104,7 +104,7 @@ def _rename_design(design: Design, names: Names) -> Design:
     return design.model_copy(update=changes)
 
 
-def renamed_sample(sample: Sample, names: Names) -> Sample:
+def rename_sample(sample: Sample, names: RenamedNames) -> Sample:
     """Return a sample with its arm, its variant and what they are compared with under their translated names."""
     if not names.variants:
         return sample

@@ -27,13 +27,13 @@ _LATENCY = re.compile(rb"(?:0|[1-9]\d{0,8})\.\d{6}")
 _SIGN = b"="
 
 
-def as_differences(log: bytes) -> bytes:
-    """Return a log with its lines as differences; `restored` makes the same log of it again."""
+def encode_log(log: bytes) -> bytes:
+    """Return a log with its lines as differences; `decode_log` makes the same log of it again."""
     last = _LastLine()
     return b"\n".join(map(last.difference_to, log.split(b"\n")))
 
 
-def restored(log: bytes) -> bytes:
+def decode_log(log: bytes) -> bytes:
     """Return the log that these differences encode.
 
     Raises:

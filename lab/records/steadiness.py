@@ -18,22 +18,22 @@ import polars as pl
 
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Change, Source, Steadiness, find_cause
-from lab.model.sweeps import Point
-from lab.stats.steadiness import Floats, Seconds, find_change
+from lab.model.sweeps import LoadPoint
+from lab.stats.steadiness import Floats, SampleSeconds, find_change
 
 COLUMNS = ("t_s", "role", "pid", "tid", "cpu_s", "sent_bytes")
 """The columns of a usage table that the judgement needs."""
-Used = Mapping[tuple[str, str], tuple[Floats, Floats]]
+CumulativeUsage = Mapping[tuple[str, str], tuple[Floats, Floats]]
 """The usage of a sample: (role, column) → (times of observation, cumulative sum over all processes).
 
 Both arrays have the shape (n,), and the sum starts at the first observation.
 """
-LEAST_S = 0.5
+LEAST_DISTANCE_S = 0.5
 """The seconds below which two observations count as one.
 
 Pods are observed one after the other, and the last observation of a sample follows that of a full second at once.
 """
-LATE_S = 0.1
+END_TOLERANCE_S = 0.1
 """The seconds by which a load may end later than its generator reports, counted from the first observation.
 
 What follows is idle time and no second of the load.
@@ -56,8 +56,8 @@ of the load until the buffers on the way are full.
 """
 
 
-def judge(
-    point: Point, used: Used, requests: int | None, loaded_s: float | None, in_turns: bool = False
+def judge_sample(
+    point: LoadPoint, used: CumulativeUsage, requests: int | None, loaded_s: float | None, in_turns: bool = False
 ) -> Steadiness | None:
     """Judge whether one sample is steady; None where its load cannot be judged.
 
@@ -65,7 +65,7 @@ def judge(
 
     Args:
         point: The load point of the sample.
-        used: The usage of the sample, as `used_by_sample` returns it.
+        used: The usage of the sample, as `accumulate_usage` returns it.
         requests: The number of requests in the sample.
         loaded_s: How long the load lasted, since the first observation.
         in_turns: Whether another system ran interleaved with this one, so that the rate per second shows nothing.
@@ -97,7 +97,7 @@ def judge(
     return Steadiness(source=source, seconds=len(seconds.work), change=change)
 
 
-def loaded_s(sample: Sample) -> float | None:
+def load_duration_s(sample: Sample) -> float | None:
     """Return how long the load of a sample lasted, without the wait for late answers; None where it is not known.
 
     For one side of an interleaved pair it is the time of both sides together.
@@ -131,28 +131,28 @@ def _round_off(value: float) -> str:
     return f"{float(f'{value:.2e}' if value >= 1000 else f'{value:.1e}'):,.12g}"
 
 
-def with_cause(sample: Sample) -> Sample:
+def add_cause(sample: Sample) -> Sample:
     """Return the sample with the cause that its counters show added to the change that it records."""
     if sample.steadiness is None or (change := sample.steadiness.change) is None:
         return sample
     end, requests = sample.leftovers.get("end"), sample.requests or 0
-    cause = find_cause(sample.counters, end, requests, loaded_s(sample) or 0.0, change.dearer)
+    cause = find_cause(sample.counters, end, requests, load_duration_s(sample) or 0.0, change.dearer)
     caused = change.model_copy(update={"cause": cause})
     return sample.model_copy(update={"steadiness": sample.steadiness.model_copy(update={"change": caused})})
 
 
 def judge_usage(
-    point: Point, usage: pl.DataFrame, requests: int, loaded_s: float | None, in_turns: bool
+    point: LoadPoint, usage: pl.DataFrame, requests: int, loaded_s: float | None, in_turns: bool
 ) -> Steadiness | None:
-    """Judge whether one sample is steady, by its usage table; the other arguments are those of `judge`."""
-    used = used_by_sample(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
-    return judge(point, used, requests, loaded_s, in_turns)
+    """Judge whether one sample is steady, by its usage table; the other arguments are those of `judge_sample`."""
+    used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
+    return judge_sample(point, used, requests, loaded_s, in_turns)
 
 
 # -- samples of earlier labs -------------------------------------------------------------------------------
 
 
-def judge_again(
+def judge_unjudged(
     samples: Sequence[Sample],
     looks: Callable[[Sequence[str]], pl.DataFrame],
     judgements: dict[str, Steadiness | None],
@@ -173,13 +173,13 @@ def judge_again(
     ]
     unjudged = [sample for sample in unjudged if sample.point.requests is None]
     if new := [sample for sample in unjudged if sample.id not in judgements]:
-        used = used_by_sample(looks([sample.id for sample in new]))
+        used = accumulate_usage(looks([sample.id for sample in new]))
         for sample in new:
-            judgements[sample.id] = judge(
-                sample.point, used.get(sample.id, {}), sample.requests, loaded_s(sample), sample.untimed
+            judgements[sample.id] = judge_sample(
+                sample.point, used.get(sample.id, {}), sample.requests, load_duration_s(sample), sample.untimed
             )
     judged = {
-        sample.id: with_cause(sample.model_copy(update={"steadiness": judgements[sample.id]})) for sample in unjudged
+        sample.id: add_cause(sample.model_copy(update={"steadiness": judgements[sample.id]})) for sample in unjudged
     }
     moved = {_load_key(sample): sample for sample in judged.values() if sample.steadiness and sample.steadiness.change}
     return [_invalidate_unsteady(judged.get(sample.id, sample), moved) for sample in samples]
@@ -205,7 +205,7 @@ def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sa
 # -- a usage table as seconds ------------------------------------------------------------------------------
 
 
-def used_by_sample(usage: pl.DataFrame) -> dict[str, Used]:
+def accumulate_usage(usage: pl.DataFrame) -> dict[str, CumulativeUsage]:
     """Return the cumulative usage of each sample by role, from usage tables (COLUMNS, after a column `sample`).
 
     A process that starts later counts from zero. What a namespace had sent before its first observation is not known.
@@ -214,7 +214,7 @@ def used_by_sample(usage: pl.DataFrame) -> dict[str, Used]:
     rows = (
         usage.lazy()
         .filter(pl.col("tid").is_null() & pl.col("role").is_in(["proxy", "backend"]))
-        .with_columns(late=pl.col("t_s") > pl.col("t_s").min().over("sample", "role") + LEAST_S)
+        .with_columns(late=pl.col("t_s") > pl.col("t_s").min().over("sample", "role") + LEAST_DISTANCE_S)
         .with_columns(
             cpu_s=pl.col("cpu_s").diff().over(process).fill_null(pl.when("late").then("cpu_s").otherwise(0.0)),
             sent_bytes=pl.col("sent_bytes").diff().over(process).fill_null(0).cast(pl.Float64),
@@ -235,7 +235,7 @@ def used_by_sample(usage: pl.DataFrame) -> dict[str, Used]:
     return dict(used)
 
 
-def _split_into_seconds(used: Used, loaded_s: float) -> tuple[Source | None, Seconds, float]:
+def _split_into_seconds(used: CumulativeUsage, loaded_s: float) -> tuple[Source | None, SampleSeconds, float]:
     """Return (what stands for the requests, its seconds, its sum over the sample).
 
     The first part is None where nothing of the backend was observed.
@@ -246,13 +246,13 @@ def _split_into_seconds(used: Used, loaded_s: float) -> tuple[Source | None, Sec
     role, column = (role, "sent_bytes") if source == "sent-bytes" else ("backend", "cpu_s")
     total = _get_total(used, role, column)
     if total <= 0:
-        return None, Seconds(np.empty(0), np.empty(0), np.empty(0)), 0.0
+        return None, SampleSeconds(np.empty(0), np.empty(0), np.empty(0)), 0.0
     grid = _bound_full_seconds(used[role, column][0], loaded_s)
     cpu_s = np.diff(np.interp(grid, *used["proxy", "cpu_s"])) if _get_total(used, "proxy", "cpu_s") > 0 else None
-    return source, Seconds(grid[1:], np.diff(grid), np.diff(np.interp(grid, *used[role, column])), cpu_s), total
+    return source, SampleSeconds(grid[1:], np.diff(grid), np.diff(np.interp(grid, *used[role, column])), cpu_s), total
 
 
-def _get_total(used: Used, role: str, column: str) -> float:
+def _get_total(used: CumulativeUsage, role: str, column: str) -> float:
     """Return the sum over the sample; 0 where the column was not observed."""
     return float(used[role, column][1][-1]) if (role, column) in used else 0.0
 
@@ -262,8 +262,8 @@ def _bound_full_seconds(times_s: Floats, loaded_s: float) -> Floats:
 
     Of several that lie together it is the last, and none lies after the load's end.
     """
-    inside = times_s[times_s <= times_s[0] + loaded_s + LATE_S]
-    apart = np.diff(inside, append=np.inf) >= LEAST_S
+    inside = times_s[times_s <= times_s[0] + loaded_s + END_TOLERANCE_S]
+    apart = np.diff(inside, append=np.inf) >= LEAST_DISTANCE_S
     apart[0] = True
     bounds = inside[apart]
-    return bounds if len(bounds) < 2 or bounds[1] - bounds[0] >= LEAST_S else bounds[1:]
+    return bounds if len(bounds) < 2 or bounds[1] - bounds[0] >= LEAST_DISTANCE_S else bounds[1:]

@@ -27,40 +27,50 @@ from pydantic import BaseModel
 
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, reference_folder, replace, runs_folder, writing
-from lab.base.validation import refuse
-from lab.generators import generator, load_of
+from lab.base.files import json_bytes, read_record, reference_folder, replace_file, runs_folder, writing
+from lab.base.validation import refuse_broken_rules
+from lab.generators import get_generator, make_load
 from lab.model import facts
-from lab.model.disturbance import known
+from lab.model.disturbance import make_validation_context
 from lab.model.endpoint import Endpoint
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError
 from lab.model.plan import Arm
 from lab.model.requests import shifted
-from lab.model.run import RoundTrip, RunRecord, VariantRecord, now
+from lab.model.run import RoundTrip, RunRecord, VariantRecord, format_now
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Steadiness
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records import tables
-from lab.records.folders import RECORD, Folders
-from lab.records.outcomes import outcome
-from lab.records.packed import BRINGUPS, Packed, is_packed
-from lab.records.renamed import Names, names_in, renamed_run, renamed_sample
-from lab.records.steadiness import judge_again
-from lab.records.tables import DEPLOYED, EVENTS, HISTOGRAMS, READBACK, ROUNDTRIP, RUN, USAGE, has, unreadable
+from lab.records.folders import SAMPLE_RECORD, FolderForm
+from lab.records.outcomes import compute_outcome
+from lab.records.packed import BRINGUPS, PackedForm, is_packed
+from lab.records.renamed import RenamedNames, find_renamed, rename_run, rename_sample
+from lab.records.steadiness import judge_unjudged
+from lab.records.tables import (
+    DEPLOYED,
+    EVENTS,
+    HISTOGRAMS,
+    READBACK,
+    ROUNDTRIP,
+    RUN,
+    USAGE,
+    has_file,
+    make_unreadable_error,
+)
 from lab.stats.histogram import Histogram
 
 Told = TypeVar("Told")
-Form = Folders | Packed
+Form = FolderForm | PackedForm
 """The two forms of a run's folder, which have the same methods.
 
 Their reading methods raise OSError, or ValueError for bytes that are not what they should be.
 """
 Series = Literal["latency", "service"]
 
-READ_AGAIN = 256
+HISTOGRAMS_KEPT = 256
 """The number of samples whose histograms are kept in memory after they were read from verbatim output: 15 MB."""
-NOWHERE = Endpoint("http://192.0.2.1", "")
+ANY_ENDPOINT = Endpoint("http://192.0.2.1", "")
 """The endpoint that parsers get, since it does not matter to them where a load went."""
 ABLATION = "ablation.json"
 """The name of the file that makes a folder next to the runs an ablation, which is not a run."""
@@ -84,14 +94,14 @@ def new_record(
     target: str,
     command: Sequence[str],
     arms: tuple[Arm, ...],
-    points: tuple[Point, ...],
+    points: tuple[LoadPoint, ...],
     variants: Mapping[str, VariantRecord],
     recorded_facts: Mapping[str, str],
 ) -> RunRecord:
     """Return a new run's record with an id; its generators and slots are still empty."""
     return RunRecord(
         id=new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
-        created_at=now(),
+        created_at=format_now(),
         command=tuple(command),
         target=target,
         sweep=sweep,
@@ -103,7 +113,7 @@ def new_record(
         variants=dict(variants),
         generators={},
         facts=dict(recorded_facts),
-        git_commit=facts.git_commit(),
+        git_commit=facts.read_git_commit(),
     )
 
 
@@ -123,8 +133,8 @@ def run_names(folder: Path | None = None) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise unreadable(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
-    return [name for name in names if has(folder / name, RUN)]
+        raise make_unreadable_error(folder, error, "make it readable, or set LAB_RUNS to a folder that is") from None
+    return [name for name in names if has_file(folder / name, RUN)]
 
 
 def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
@@ -155,13 +165,13 @@ class RunStore:
     The methods take and return the present names of variants; the files have the names under which the run was measured.
     """
 
-    def __init__(self, folder: Path, record: RunRecord, names: Names | None = None) -> None:
+    def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
         self.folder, self.record = folder, record
-        self._folders = Folders(folder, record.id)
-        self._packed: Packed | None = None
+        self._folders = FolderForm(folder, record.id)
+        self._packed: PackedForm | None = None
         self._read_again: dict[str, Mapping[str, Histogram]] = {}
         self._steadiness: dict[str, Steadiness | None] = {}
-        self.names = names or Names()
+        self.names = names or RenamedNames()
 
     @property
     def _form(self) -> Form:
@@ -170,7 +180,7 @@ class RunStore:
         Another process may pack it meanwhile.
         """
         if self._packed is None and is_packed(self.folder):
-            self._packed = Packed(self.folder)
+            self._packed = PackedForm(self.folder)
         return self._packed or self._folders
 
     def _read_form(self, read: Callable[[Form], Told], place: Callable[[Form], object], advice: str = "") -> Told:
@@ -186,7 +196,7 @@ class RunStore:
         try:
             return read(form)
         except (OSError, ValueError, yaml.YAMLError) as error:
-            fault = f"cannot be read: {tables.in_a_line(error)}"
+            fault = f"cannot be read: {tables.join_lines(error)}"
             raise UsageError(str(place(form)), fault, f"restore it from a copy{advice}") from None
 
     # -- making and finding runs ------------------------------------------------------------------------
@@ -197,7 +207,7 @@ class RunStore:
         store = cls(runs_folder() / record.id, record)
         with writing(store.folder):
             store._folders.create(manifests)
-            replace(store.folder / RUN, json_bytes(record))
+            replace_file(store.folder / RUN, json_bytes(record))
         return store
 
     @classmethod
@@ -212,13 +222,13 @@ class RunStore:
         try:  # the folder may be closed to us, or the name may be no possible name
             recorded, ablation = ((folder / file).is_file() for file in (RUN, ABLATION))
         except OSError as error:
-            raise unreadable(folder, error, "make it readable for you, or name another run") from None
+            raise make_unreadable_error(folder, error, "make it readable for you, or name another run") from None
         if not recorded:
             raise _explain_bad_name(name, folder, ablation)
         remedy = "restore it from a copy; the samples beside it are untouched"
-        record = read_record(folder / RUN, RunRecord, remedy, known(disturbances.DISTURBANCES))
-        names = names_in(record)
-        return cls(folder, renamed_run(record, names), names)
+        record = read_record(folder / RUN, RunRecord, remedy, make_validation_context(disturbances.DISTURBANCES))
+        names = find_renamed(record)
+        return cls(folder, rename_run(record, names), names)
 
     @property
     def packed(self) -> bool:
@@ -239,9 +249,9 @@ class RunStore:
     def note_resumed(self, facts: Mapping[str, str]) -> None:
         """Record that the run is resumed now, and which facts differ from those it began with."""
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
-        self._rewrite_record(resumed=(*self.record.resumed, {"at": now(), **changed}))
+        self._rewrite_record(resumed=(*self.record.resumed, {"at": format_now(), **changed}))
 
-    def extend(self, point: Point, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
+    def extend(self, point: LoadPoint, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
         """Add a slot (block, arm, point) at the end of the plan, before it is measured.
 
         Args:
@@ -256,7 +266,7 @@ class RunStore:
         record = self.record
         points = {planned.name: planned for planned in record.points} | {point.name: point}
         has_arm = any(arm.name == slot[1] for arm in record.arms)
-        refuse(
+        refuse_broken_rules(
             (
                 point not in record.points and len(points) == len(record.points),
                 f"another load is called {point.name!r}",
@@ -276,7 +286,7 @@ class RunStore:
     def _rewrite_record(self, **changes: object) -> None:
         """Change fields of the run's record, here and in its file."""
         self.record = self.record.model_copy(update=changes)
-        self.write(RUN, renamed_run(self.record, self.names.inverse))
+        self.write(RUN, rename_run(self.record, self.names.inverse))
 
     def write(self, name: str, record: BaseModel) -> None:
         """Write a record about the run as a whole.
@@ -285,7 +295,7 @@ class RunStore:
         lab itself never reads it, since the samples have the same information.
         """
         with writing(self.folder):
-            replace(self.folder / name, json_bytes(record))
+            replace_file(self.folder / name, json_bytes(record))
 
     # -- samples ----------------------------------------------------------------------------------------
 
@@ -296,7 +306,7 @@ class RunStore:
             UsageError: A sample is damaged; the message names the first one.
 
         """
-        stored = (renamed_sample(sample, self.names) for sample in self._form.samples())
+        stored = (rename_sample(sample, self.names) for sample in self._form.samples())
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
@@ -315,7 +325,7 @@ class RunStore:
         def looks(samples: Sequence[str]) -> pl.DataFrame:
             return self._read_form(lambda form: form.looks(samples), lambda form: form.path(USAGE, samples[0]))
 
-        return judge_again([sample for sample in self.stored_samples() if wanted(sample)], looks, self._steadiness)
+        return judge_unjudged([sample for sample in self.stored_samples() if wanted(sample)], looks, self._steadiness)
 
     def write_sample(
         self,
@@ -337,7 +347,7 @@ class RunStore:
             left: The generator's files by name, which are kept as they are.
 
         """
-        stored = renamed_sample(sample, self.names.inverse)
+        stored = rename_sample(sample, self.names.inverse)
         self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
@@ -346,9 +356,9 @@ class RunStore:
             was = sample.verdict if sample.reason is None else f"{sample.verdict}: {sample.reason}"
             detail = f"block interrupted and measured again (was {was}) {sample.detail}".strip()
             changes = {"verdict": "invalid", "reason": Reason.BLOCK_INTERRUPTED, "detail": detail}
-            marked = renamed_sample(sample.model_copy(update=changes), self.names.inverse)
+            marked = rename_sample(sample.model_copy(update=changes), self.names.inverse)
             with writing(self.folder):
-                replace(self._folders.path(RECORD, sample.id), json_bytes(marked))
+                replace_file(self._folders.path(SAMPLE_RECORD, sample.id), json_bytes(marked))
 
     # -- verbatim output --------------------------------------------------------------------------------
 
@@ -359,7 +369,7 @@ class RunStore:
             lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), advice
         )
 
-    def result(self, sample: Sample) -> Result:
+    def result(self, sample: Sample) -> GeneratorResult:
         """Return what the generator reported, parsed again from its verbatim output.
 
         Raises:
@@ -368,7 +378,7 @@ class RunStore:
         """
         stdout, stderr = self.raw(sample)
         try:
-            return generator(sample.generator).parse(stdout, stderr, 0, _make_load(sample))
+            return get_generator(sample.generator).parse(stdout, stderr, 0, _make_load(sample))
         except OutputError as error:
             fault = f"cannot be parsed any more: {error}"
             raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
@@ -384,7 +394,7 @@ class RunStore:
         """
         stdout, stderr = self.raw(sample)
         try:
-            log = generator(sample.generator).requests(stdout, stderr, _make_load(sample))
+            log = get_generator(sample.generator).requests(stdout, stderr, _make_load(sample))
         except OutputError as error:
             fault = f"holds no log of requests: {error}"
             raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
@@ -443,17 +453,17 @@ class RunStore:
 
     def _read_histograms_again(self, sample: Sample) -> Mapping[str, Histogram]:
         form = self._form
-        if isinstance(form, Packed) and form.cache.begin():
+        if isinstance(form, PackedForm) and form.cache.begin():
             form.cache.write(self._yield_all_histograms(form))
             if (stored := form.histograms(sample)) is not None:
                 return stored
         if sample.id not in self._read_again:
-            if len(self._read_again) >= READ_AGAIN:
+            if len(self._read_again) >= HISTOGRAMS_KEPT:
                 self._read_again.clear()
             self._read_again[sample.id] = self.result(sample).histograms
         return self._read_again[sample.id]
 
-    def _yield_all_histograms(self, form: Packed) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
+    def _yield_all_histograms(self, form: PackedForm) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
         """Yield (sample, state of its output, histograms by series) for every output that can be read."""
         for sample in form.samples():
             if sample.histogram is not None:
@@ -586,7 +596,7 @@ class RunStore:
         try:
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
-            raise unreadable(self.folder, error, "make it readable for you") from None
+            raise make_unreadable_error(self.folder, error, "make it readable for you") from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -600,8 +610,8 @@ class RunStore:
             os.close(handle)
 
 
-def _make_load(sample: Sample) -> Load:
-    return load_of(sample.point, NOWHERE, timed=not sample.untimed)
+def _make_load(sample: Sample) -> GeneratorLoad:
+    return make_load(sample.point, ANY_ENDPOINT, timed=not sample.untimed)
 
 
 # -- numbers again, from the verbatim output ---------------------------------------------------------------
@@ -633,14 +643,14 @@ class Reparsed(RunStore):
             # events and usage are as they were stored: only the running system could show them
             requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
             error_s = sample.outcome.get("clock_error_s") or 0.0
-            reparsed = outcome(sample.point, requests, events, usage, 0.0, error_s)
+            reparsed = compute_outcome(sample.point, requests, events, usage, 0.0, error_s)
             sample = sample.model_copy(update={"outcome": reparsed})
         result = self.result(sample)
         self._read_again[sample.id] = {} if sample.untimed else result.histograms
-        return sample.model_copy(update={**reported(result), **(UNTIMED if sample.untimed else {})})
+        return sample.model_copy(update={**reported_fields(result), **(UNTIMED if sample.untimed else {})})
 
 
-def reported(result: Result | None) -> dict[str, Any]:
+def reported_fields(result: GeneratorResult | None) -> dict[str, Any]:
     """Return the fields of a sample that its generator reported; empty where it reported nothing."""
     if result is None:
         return {}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from lab import disturbances
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.validation import read_toml, validated
-from lab.model.disturbance import known
-from lab.model.sweeps import FOLDER, Form, PointSpec, Sweep, file_of_form, form_table, sweep_names
+from lab.base.validation import read_toml, validate_table
+from lab.model.disturbance import make_validation_context
+from lab.model.sweeps import FOLDER, PointSpec, Sweep, SweepForm, find_file_of_form, form_table, sweep_names
 
 
 def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
@@ -28,7 +28,7 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
     try:
         return path.stem, _read_sweep(path)
     except FileNotFoundError:
-        if (file_and_form := file_of_form(path)) is not None:
+        if (file_and_form := find_file_of_form(path)) is not None:
             return path.stem, _read_sweep(*file_and_form)
         if path.parent != FOLDER:
             raise UsageError(
@@ -47,11 +47,11 @@ def _read_sweep(path: Path, form: str | None = None) -> Sweep:
 
     """
     place = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-    table, context = read_toml(path, place, "lab/sweeps/quick.toml"), known(disturbances.DISTURBANCES)
-    sweep = validated(Sweep, table, place, "lab/schema/sweep.json", PointSpec, Form, context=context)
+    table, context = read_toml(path, place, "lab/sweeps/quick.toml"), make_validation_context(disturbances.DISTURBANCES)
+    sweep = validate_table(Sweep, table, place, "lab/schema/sweep.json", PointSpec, SweepForm, context=context)
     if form is None:
         return sweep
     table_of_form = form_table(table, form)
-    return validated(
+    return validate_table(
         Sweep, table_of_form, f"{place}: forms.{form}", "lab/schema/sweep.json", PointSpec, context=context
     )

@@ -23,7 +23,7 @@ import zstandard
 
 from lab.base.errors import UsageError
 from lab.model.events import EVENTS_SCHEMA, Event
-from lab.records.request_log import restored
+from lab.records.request_log import decode_log
 from lab.stats.histogram import BUCKETS, Histogram
 
 RUN, KNEE = "run.json", "knee.json"
@@ -52,11 +52,11 @@ HISTOGRAM_SCHEMA = {
 """The columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
 STDERR_MARK = "\n#lab stderr\n"
 Ints = npt.NDArray[np.int64]
-Place = Path | zipfile.Path
+OutputPlace = Path | zipfile.Path
 """The place of verbatim output: a file in a sample's folder, or a member of a packed run's raw.zip."""
-BEST = 22
+BEST_ZSTD_LEVEL = 22
 """The slowest and best level of zstd."""
-MICROSECONDS = 2**20
+UNITS_PER_SECOND = 2**20
 """The units in which times are stored, per second: about a microsecond each."""
 MOST_WINDOW = 2**26
 """The largest window of xz, that of its best preset."""
@@ -66,30 +66,30 @@ BROKEN = (zipfile.BadZipFile, EOFError, zstandard.ZstdError, lzma.LZMAError)
 """The errors that libraries raise for archives that are cut short or changed."""
 
 
-class FrameError(ValueError):
+class DamagedError(ValueError):
     """The error for stored bytes that are not what they should be; the message says in which way."""
 
 
 @contextmanager
-def telling_damage() -> Iterator[None]:
+def damage_as_frame_error() -> Iterator[None]:
     """Turn what libraries raise for damaged bytes into a FrameError."""
     try:
         yield
     except (*BROKEN, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise FrameError(str(error).partition("\n")[0][:200] or "it is cut short") from None
+        raise DamagedError(str(error).partition("\n")[0][:200] or "it is cut short") from None
 
 
-def in_a_line(error: Exception) -> str:
+def join_lines(error: Exception) -> str:
     """Return the message of an error as one line of at most 400 characters."""
     return " ".join(str(error).split())[:400]
 
 
-def unreadable(path: Path, error: OSError, remedy: str) -> UsageError:
+def make_unreadable_error(path: Path, error: OSError, remedy: str) -> UsageError:
     """Return the error for a file or folder that the system does not allow to read."""
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
 
 
-def has(folder: Path, name: str) -> bool:
+def has_file(folder: Path, name: str) -> bool:
     """Return whether a folder has a file of that name; False where the folder is not readable."""
     try:
         return (folder / name).is_file()
@@ -139,7 +139,7 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
     """
     sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
     if not sound or np.unique(buckets).size != buckets.size:
-        raise FrameError("a bucket that there is not, or twice, or an empty one")
+        raise DamagedError("a bucket that there is not, or twice, or an empty one")
     counts = Histogram.empty().counts
     counts[buckets] = filled
     return Histogram(counts, kind)
@@ -159,7 +159,7 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
 
     """
     content = path.read_bytes()
-    with telling_damage():
+    with damage_as_frame_error():
         stored = pl.read_parquet_schema(io.BytesIO(content))
         frame = pl.read_parquet(content, columns=None if exact else [name for name in schema if name in stored])
     missing = [name for name in _ADDED if name in schema and name not in stored]
@@ -167,25 +167,25 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
     if set(frame.columns) == set(schema):
         frame = frame.select(list(schema))
     if dict(frame.schema) != schema:
-        raise FrameError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
+        raise DamagedError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
     return frame
 
 
-def to_the_microsecond(usage: pl.DataFrame) -> pl.DataFrame:
+def round_to_microseconds(usage: pl.DataFrame) -> pl.DataFrame:
     """Return a usage table with its times and CPU seconds rounded to 2⁻²⁰ s.
 
     An observation takes longer than that, and the kernel's nanoseconds do not compress.
     """
-    return usage.with_columns((pl.col("t_s", "cpu_s") * MICROSECONDS).round() / MICROSECONDS)
+    return usage.with_columns((pl.col("t_s", "cpu_s") * UNITS_PER_SECOND).round() / UNITS_PER_SECOND)
 
 
-def joined(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
+def join_tables(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
     """Return one table of the rows of many samples, with the name of the sample as the first column."""
     empty = pl.DataFrame(schema={SAMPLE: pl.String, **schema})
     return pl.concat([empty, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
 
 
-def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+def read_joined_tables(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """Return the rows in a joined table by sample, where a sample has any.
 
     Raises:
@@ -196,7 +196,7 @@ def read_joined(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame
     frame = read_table(path, {SAMPLE: pl.String, **schema})
     runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
     if runs["value"].n_unique() != runs.height:
-        raise FrameError("a sample's rows do not lie together")
+        raise DamagedError("a sample's rows do not lie together")
     rows, parts, start = frame.drop(SAMPLE), dict[str, pl.DataFrame](), 0
     for length, name in runs.select("len", "value").iter_rows():
         parts[name] = rows.slice(start, length)
@@ -225,7 +225,7 @@ def join_raw(stdout: str, stderr: str) -> str:
     return stdout + (STDERR_MARK + stderr if stderr else "")
 
 
-def digest(raw: bytes) -> str:
+def compute_digest(raw: bytes) -> str:
     """Return the digest that sample.json has as `raw_sha256`: that of the unpacked verbatim output."""
     return hashlib.sha256(raw).hexdigest()
 
@@ -240,7 +240,7 @@ def pack_raw(raw: str, level: int = 3) -> bytes:
     return zstandard.compress(raw_bytes(raw), level)
 
 
-def compressed(content: bytes) -> bytes:
+def compress(content: bytes) -> bytes:
     """Return bytes compressed by xz as much as possible.
 
     The window is no larger than the content, so that reading needs no more memory than that.
@@ -250,7 +250,7 @@ def compressed(content: bytes) -> bytes:
     return lzma.compress(content, check=lzma.CHECK_CRC32, filters=text)
 
 
-def read_raw(path: Place) -> tuple[str, str]:
+def read_raw(path: OutputPlace) -> tuple[str, str]:
     """Return stdout and stderr of packed verbatim output.
 
     Raises:
@@ -258,11 +258,11 @@ def read_raw(path: Place) -> tuple[str, str]:
         FrameError: The file is damaged.
 
     """
-    stdout, _, stderr = unpacked(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
+    stdout, _, stderr = read_output(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
     return stdout, stderr
 
 
-def unpacked(path: Place) -> bytes:
+def read_output(path: OutputPlace) -> bytes:
     """Return packed verbatim output as `join_raw` made it.
 
     Raises:
@@ -270,18 +270,18 @@ def unpacked(path: Place) -> bytes:
         FrameError: The file is damaged.
 
     """
-    with telling_damage():
+    with damage_as_frame_error():
         content = path.read_bytes()
-    content = decompressed(content, xz=path.suffix == ".xz")
+    content = decompress(content, xz=path.suffix == ".xz")
     if path.name != SMALL_LOG:
         return content
     try:
-        return restored(content)
+        return decode_log(content)
     except ValueError as error:
-        raise FrameError(f"a line is no difference of requests: {error}") from None
+        raise DamagedError(f"a line is no difference of requests: {error}") from None
 
 
-def decompressed(content: bytes, xz: bool = False) -> bytes:
+def decompress(content: bytes, xz: bool = False) -> bytes:
     """Return the content of a zstd or xz stream.
 
     Raises:
@@ -289,10 +289,10 @@ def decompressed(content: bytes, xz: bool = False) -> bytes:
 
     """
     decompressor = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
-    with telling_damage():
+    with damage_as_frame_error():
         plain_bytes = decompressor.decompress(content)
     if not decompressor.eof or decompressor.unused_data:
-        raise FrameError("it is cut short, or there is more behind its end")
+        raise DamagedError("it is cut short, or there is more behind its end")
     return plain_bytes
 
 
@@ -303,4 +303,4 @@ def text_of(content: bytes, xz: bool = False) -> str:
         ValueError: The stream is damaged, or not UTF-8.
 
     """
-    return decompressed(content, xz).decode("utf-8")
+    return decompress(content, xz).decode("utf-8")

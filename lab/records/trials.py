@@ -13,17 +13,17 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lab.base.files import json_bytes, read_record, reference_folder, replace, writing
+from lab.base.files import json_bytes, read_record, reference_folder, replace_file, writing
 from lab.base.validation import Record
 from lab.model.variants.naming import stored_name
 
 FOLDER = reference_folder().parent / "trials"
 TOP = "data/trials"
-ON = "on "
-"""The prefix in `Tried.detail` of the variant with which a sweep was accepted."""
+ON_PREFIX = "on "
+"""The prefix in `TrialResult.detail` of the variant with which a sweep was accepted."""
 
 
-class Tried(Record):
+class TrialResult(Record):
     """The result for one variant or sweep; `detail` is how many checks held, or what went wrong."""
 
     outcome: str = Field(
@@ -31,22 +31,22 @@ class Tried(Record):
     )
     detail: str = ""
 
-    def on_present_name(self) -> Tried:
+    def on_present_name(self) -> TrialResult:
         """Return the result with the present name of the variant with which the sweep was accepted."""
-        if not self.detail.startswith(ON):
+        if not self.detail.startswith(ON_PREFIX):
             return self
-        return self.model_copy(update={"detail": f"{ON}{stored_name(self.detail.removeprefix(ON))}"})
+        return self.model_copy(update={"detail": f"{ON_PREFIX}{stored_name(self.detail.removeprefix(ON_PREFIX))}"})
 
 
-class Trial(Record):
+class TargetTrial(Record):
     """The content of data/trials/TARGET.json: the results of every variant and sweep on one target."""
 
     target: str
     tried_at: str
     git_commit: str | None
     facts: dict[str, str]
-    variants: dict[str, Tried]
-    sweeps: dict[str, Tried] = Field(description="of the studies")
+    variants: dict[str, TrialResult]
+    sweeps: dict[str, TrialResult] = Field(description="of the studies")
     again: dict[str, str | None] = Field(
         default_factory=dict, description="variant → the commit at which it was tried again, later than the rest"
     )
@@ -58,16 +58,16 @@ class Trial(Record):
 
 
 @cache
-def committed() -> Mapping[str, Trial]:
+def read_trials() -> Mapping[str, TargetTrial]:
     """Return the committed trials by target, each variant by its present name.
 
     Raises:
         UsageError: A file is damaged.
 
     """
-    trials: dict[str, Trial] = {}
+    trials: dict[str, TargetTrial] = {}
     for path in sorted(FOLDER.glob("*.json")):
-        trial = read_record(path, Trial, "restore it from a copy, or write it anew")
+        trial = read_record(path, TargetTrial, "restore it from a copy, or write it anew")
         renamed = {
             "sweeps": {name: tried.on_present_name() for name, tried in trial.sweeps.items()},
             "variants": {stored_name(name): tried for name, tried in trial.variants.items()},
@@ -77,10 +77,10 @@ def committed() -> Mapping[str, Trial]:
     return trials
 
 
-def write(trial: Trial) -> Path:
+def write_trial(trial: TargetTrial) -> Path:
     """Write a trial into data/trials and return the path of its file."""
     path = FOLDER / f"{trial.target}.json"
     with writing(path):
         FOLDER.mkdir(exist_ok=True)
-        replace(path, json_bytes(trial))
+        replace_file(path, json_bytes(trial))
     return path

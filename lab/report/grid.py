@@ -1,4 +1,4 @@
-"""The parts that a verb prints, without their appearance: tables (`Grid`), sentences (`Words`), notes (`Notes`).
+"""The parts that a verb prints, without their appearance: tables (`Grid`), sentences (`Sentences`), notes (`Notes`).
 
     Grid((Column("variant", left=True), Column("p99", "ms")), (row("baseline", "2.31"),))
 
@@ -17,7 +17,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """One cell of a table: its text, then `tail`, then the numbers of its notes.
 
     `strong` makes the text bold in Markdown, where `style` has no effect.
@@ -31,7 +31,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table.
 
     Attributes:
@@ -66,13 +66,13 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A line of the table, below the headings `under`.
 
     A `free` row has fewer cells than there are columns, and an alignment with the other free rows only.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     under: tuple[Heading, ...] = ()
     free: bool = False
 
@@ -115,8 +115,8 @@ class Grid:
 
     """
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[TableColumn, ...]
+    rows: tuple[TableRow, ...]
     narrow: Fold | Panels | None = None
     gaps: tuple[int, ...] = (2,)
     indent: int = 0
@@ -125,7 +125,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Sentences:
     """Sentences, as lines of a terminal and as lines of Markdown (None: they are left out there)."""
 
     terminal: tuple[Text, ...]
@@ -147,46 +147,48 @@ class Notes:
     elsewhere: str = ""
 
 
-Part = Grid | Words | Notes
+Part = Grid | Sentences | Notes
 """One part of what is printed; a page is a sequence of parts."""
 
 
-def row(*cells: str | Cell, under: Sequence[Heading] = (), style: str = "", free: bool = False) -> Row:
+def make_row(*cells: str | TableCell, under: Sequence[Heading] = (), style: str = "", free: bool = False) -> TableRow:
     """Return a row of texts, which get this style, and of cells, which keep theirs."""
-    styled = (Cell(cell, style) if isinstance(cell, str) else cell for cell in cells)
-    return Row(tuple(styled), tuple(under), free)
+    styled = (TableCell(cell, style) if isinstance(cell, str) else cell for cell in cells)
+    return TableRow(tuple(styled), tuple(under), free)
 
 
-def columns(
+def make_columns(
     names: Sequence[str], left: Container[int] = (), units: Sequence[str] = (), style: str = "bold"
-) -> tuple[Column, ...]:
+) -> tuple[TableColumn, ...]:
     """Return columns with these names; the columns at the places in `left` are text, the others are numbers."""
     units = units or [""] * len(names)
     return tuple(
-        Column(name, unit, "left" if place in left else "right", style=style)
+        TableColumn(name, unit, "left" if place in left else "right", style=style)
         for place, (name, unit) in enumerate(zip(names, units, strict=True))
     )
 
 
-def texts(heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Grid:
+def make_text_table(heads: Sequence[str], rows: Iterable[Sequence[str | TableCell]]) -> Grid:
     """Return a table of texts without an alignment in Markdown."""
-    return Grid(tuple(Column(head, stands="unset") for head in heads), tuple(row(*cells) for cells in rows))
+    return Grid(tuple(TableColumn(head, stands="unset") for head in heads), tuple(make_row(*cells) for cells in rows))
 
 
-def plain(text: str, style: str = "", blank: bool = False) -> Words:
+def make_sentence(text: str, style: str = "", blank: bool = False) -> Sentences:
     """Return a sentence that is the same on a terminal and in Markdown."""
-    return Words((Text(text, style=style),), (text,), blank)
+    return Sentences((Text(text, style=style),), (text,), blank)
 
 
-def title(name: str, description: str = "", blank: bool = False) -> Words:
+def make_title(name: str, description: str = "", blank: bool = False) -> Sentences:
     """Return a title: `name  description`, in Markdown `**name**: description`."""
-    return Words((heading_text(Heading(name, description)),), (heading_markdown(Heading(name, description)),), blank)
+    return Sentences(
+        (heading_text(Heading(name, description)),), (heading_markdown(Heading(name, description)),), blank
+    )
 
 
-def advice(text: str, snippet: str, bold: bool, blank: bool = False) -> Words:
+def make_advice(text: str, snippet: str, bold: bool, blank: bool = False) -> Sentences:
     """Return the sentence of a verdict, and the snippet to paste."""
     lines = [Text(text, style="bold" if bold else ""), *(Text(f"  {line}") for line in snippet.splitlines())]
-    return Words(tuple(lines), (text, *(["", "```", snippet.rstrip(), "```"] if snippet else [])), blank)
+    return Sentences(tuple(lines), (text, *(["", "```", snippet.rstrip(), "```"] if snippet else [])), blank)
 
 
 def heading_text(heading: Heading) -> Text:
@@ -202,7 +204,7 @@ def heading_markdown(heading: Heading) -> str:
     return f"**{heading.name}**" + (f": {heading.about}" if heading.about else "")
 
 
-def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
+def number_notes(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
     """Yield every part with the numbers of the notes in it, which start at 1 after each `Notes`."""
     ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
     for begin, end in pairwise([0, *ends, len(parts)]):
@@ -212,12 +214,12 @@ def numbered(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
         yield from ((part, numbers) for part in parts[begin:end])
 
 
-def footnotes(numbers: Mapping[str, int]) -> list[str]:
+def list_footnotes(numbers: Mapping[str, int]) -> list[str]:
     """Return the notes with their numbers: `¹ closed by the server`."""
-    return [f"{references([note], numbers)} {note}" for note in numbers]
+    return [f"{format_references([note], numbers)} {note}" for note in numbers]
 
 
-def references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
+def format_references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
     """Return the numbers of notes as superscripts: `¹,³`."""
     digits = ",".join(str(number) for number in sorted(numbers[note] for note in notes))
     return digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 
 
-def load_text(point: Point) -> str:
+def describe_load(point: LoadPoint) -> str:
     """Return a point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
@@ -27,7 +27,7 @@ def load_text(point: Point) -> str:
     return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *details])
 
 
-def disturbance_text(point: Point) -> str:
+def describe_disruption(point: LoadPoint) -> str:
     """Return a point's disruption and its time in words; empty without a disruption.
 
     `kill after 5 s (role proxy, how delete)`
@@ -42,7 +42,7 @@ def disturbance_text(point: Point) -> str:
     return f"{kind} after {at_s:g} s" + (f" ({details})" if details else "")
 
 
-def point_text(point: Point) -> str:
+def describe_point(point: LoadPoint) -> str:
     """Return a point's load and its disruption in words; for a control run, that nothing is done to the system."""
-    done = "nothing is done to the system" if point.control else disturbance_text(point)
-    return "; ".join(filter(None, [load_text(point), done]))
+    done = "nothing is done to the system" if point.control else describe_disruption(point)
+    return "; ".join(filter(None, [describe_load(point), done]))

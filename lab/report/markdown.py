@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.report.grid import Grid, Notes, Part, Words, footnotes, heading_markdown, numbered, references
+from lab.report.grid import (
+    Grid,
+    Notes,
+    Part,
+    Sentences,
+    format_references,
+    heading_markdown,
+    list_footnotes,
+    number_notes,
+)
 
 RULES = {"left": " :-- ", "unset": " --- "}
 """The rule below the head of a column with this alignment; the columns with any other alignment are numbers."""
 
 
-def markdown(parts: Sequence[Part]) -> str:
+def render_markdown(parts: Sequence[Part]) -> str:
     """Return all parts as Markdown with a newline at its end; empty where there are no parts."""
     lines: list[str] = []
-    for part, numbers in numbered(parts):
-        if not (isinstance(part, Words) and part.markdown is None):
+    for part, numbers in number_notes(parts):
+        if not (isinstance(part, Sentences) and part.markdown is None):
             lines += [*([""] if lines else []), *_render_part(part, numbers)]
     return "\n".join([*lines, ""]) if lines else ""
 
 
 def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
-    if isinstance(part, Words):
+    if isinstance(part, Sentences):
         return list(part.markdown or ())
     if isinstance(part, Notes):
         before, after = ([line.plain for line in lines] for lines in (part.before, part.after))
-        return [f"- {line}" for line in [*before, *footnotes(numbers), *after]]
+        return [f"- {line}" for line in [*before, *list_footnotes(numbers), *after]]
     return _render_table(part.wide or part, numbers)
 
 
@@ -39,7 +48,7 @@ def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
             begun = first
         cells: list[str] = []
         for cell in row.cells:
-            text, suffix = escaped(cell.text), escaped(cell.tail + references(cell.notes, numbers))
+            text, suffix = escape(cell.text), escape(cell.tail + format_references(cell.notes, numbers))
             cells.append(f"**{text}**{suffix}" if cell.strong else text + suffix)
         lines.append(f"| {' | '.join(cells)} |" + " |" * (len(grid.columns) - len(cells)))
     return lines or _render_head(grid)
@@ -54,6 +63,6 @@ def _render_head(grid: Grid) -> list[str]:
     return [f"| {' | '.join(names)} |", f"|{rule}|"]
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     r"""Return a text that Markdown shows as it is, without markup: `a*` → `a\*`."""
     return text.replace("|", r"\|").replace("*", r"\*")

@@ -19,22 +19,22 @@ from lab.report.grid import (
     Notes,
     Panels,
     Part,
-    Row,
-    Words,
-    footnotes,
+    Sentences,
+    TableRow,
+    format_references,
     heading_text,
-    numbered,
-    references,
+    list_footnotes,
+    number_notes,
 )
 
 HANGING = 4
 """The spaces before the rest of a table's row that does not fit on its line."""
 FEW_NOTES = 5
-Laid = tuple[list[Text], list[list[Text]]]
+Layout = tuple[list[Text], list[list[Text]]]
 """A table in one layout: the lines of its head, and the lines of each row that is bound to the columns."""
 
 
-def show(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
+def print_parts(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
     """Print parts in as many columns as the terminal has, or in `width` columns.
 
     A longer line is broken at a word, except in a table that cannot fold. Where the output is not a terminal, each row and each sentence is
@@ -51,7 +51,7 @@ def show(console: Console, parts: Sequence[Part], width: int | None = None) -> N
             console.print(piece, soft_wrap=rigid or limit is None, highlight=False)
 
 
-def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
+def wrap_hanging(console: Console, text: str, indent: int, bold: str = "") -> Text:
     """Return a paragraph that is broken at words on a terminal, with hanging indentation.
 
     Args:
@@ -72,24 +72,24 @@ def hung(console: Console, text: str, indent: int, bold: str = "") -> Text:
     return paragraph
 
 
-def terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
+def render_terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
     """Return the lines of parts; tables that can fold keep to `limit` columns (None: any number)."""
     return [line for line, _ in _yield_lines(parts, limit)]
 
 
 def _yield_lines(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, Part]]:
     """Yield each line with the part that it belongs to."""
-    for part, numbers in numbered(parts):
+    for part, numbers in number_notes(parts):
         for line in [Text("")] * part.blank + _render_part(part, numbers, limit):
             line.rstrip()
             yield line, part
 
 
 def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
-    if isinstance(part, Words):
+    if isinstance(part, Sentences):
         return list(part.terminal)
     if isinstance(part, Notes):
-        lines = [*part.before, *(Text(note, style="dim") for note in footnotes(numbers)), *part.after]
+        lines = [*part.before, *(Text(note, style="dim") for note in list_footnotes(numbers)), *part.after]
         if not part.elsewhere or len(lines) <= FEW_NOTES:
             return lines
         count = f"{len(lines)} notes, what the numbers in the table mean among them"
@@ -111,13 +111,13 @@ def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> l
 # -- layouts -------------------------------------------------------------------------------------------------
 
 
-def _measure_width(laid: Laid) -> int:
+def _measure_width(laid: Layout) -> int:
     """Return the width of the widest line; headings may be wider."""
     lines = [*laid[0], *(line for lines in laid[1] for line in lines)]
     return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
 
 
-def _insert_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
+def _insert_headings(laid: Layout, rows: Sequence[TableRow]) -> list[Text]:
     """Return all lines, with a heading before the first row of each group.
 
     The cells of free rows are aligned among themselves.
@@ -140,7 +140,7 @@ def _insert_headings(laid: Laid, rows: Sequence[Row]) -> list[Text]:
     return lines
 
 
-def _lay_out_on_one_line(grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int) -> Laid:
+def _lay_out_on_one_line(grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int) -> Layout:
     """Return the layout with one line per row, with the columns at these places."""
     head, rows = _align(grid, places, numbers, gap, grid.indent)
     return head, [[line] for line in rows]
@@ -179,7 +179,7 @@ def _align(
         left = max((cell_len(cell.text) for cell in cells), default=0) if column.stands == "split" else 0
         texts = [column.over, column.name, column.unit]
         texts += [
-            " " * (left - cell_len(cell.text)) + cell.text + cell.tail + references(cell.notes, numbers)
+            " " * (left - cell_len(cell.text)) + cell.text + cell.tail + format_references(cell.notes, numbers)
             for cell in cells
         ]
         styles = [column.style, column.style, "dim", *(cell.style for cell in cells)]

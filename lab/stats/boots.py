@@ -16,11 +16,11 @@ from math import sqrt
 import numpy as np
 from scipy import special
 
-from lab.stats.paired import Floats, t_quantile
+from lab.stats.paired import Floats, compute_t_quantile
 
 HALVINGS = 50
 """The number of times that the interval of tau² is halved: enough for double precision."""
-COUNTS = ("no boot", "one boot", "two boots", "three boots")
+COUNT_WORDS = ("no boot", "one boot", "two boots", "three boots")
 """The words for small numbers of boots, by number."""
 
 
@@ -40,7 +40,7 @@ class OverBoots:
     between: float
 
 
-def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: float = 0.95) -> OverBoots:
+def estimate_over_boots(effects: Sequence[float], errors: Sequence[float], confidence: float = 0.95) -> OverBoots:
     """Return the mean effect over boots with its confidence interval, by a random-effects model.
 
     The variance between boots, tau², is Paule and Mandel's (1982, J. Res. NBS 87:377): the value at which the weighted sum of squares is
@@ -68,15 +68,15 @@ def over_boots(effects: Sequence[float], errors: Sequence[float], confidence: fl
     if float(np.ptp(y)) == 0 and not errors_.all():
         return OverBoots(float(y[0]), float(y[0]), float(y[0]), int(y.size), 0.0)
     variances = errors_**2
-    tau2 = between_variance(y, variances)
+    tau2 = estimate_between_variance(y, variances)
     effect, q, total = _weigh(y, variances + tau2)
-    half = t_quantile(int(y.size), confidence) * sqrt(q / total)
+    half = compute_t_quantile(int(y.size), confidence) * sqrt(q / total)
     if variances.all():
         half = max(half, float(special.ndtri((1 + confidence) / 2)) / sqrt(float((1 / variances).sum())))
     return OverBoots(effect, effect - half, effect + half, int(y.size), sqrt(tau2))
 
 
-def between_variance(effects: Floats, variances: Floats) -> float:
+def estimate_between_variance(effects: Floats, variances: Floats) -> float:
     """Return Paule and Mandel's tau², the variance between boots; 0 where boots do not differ.
 
     With this variance the weighted mean square about the mean is 1.
@@ -99,11 +99,11 @@ def _weigh(effects: Floats, variances: Floats) -> tuple[float, float, float]:
     return mean, float((weights * (effects - mean) ** 2).sum()) / (effects.size - 1), total
 
 
-def standard_error(sd: float | None, n: int) -> float | None:
+def compute_standard_error(sd: float | None, n: int) -> float | None:
     """Return the standard error of a mean of `n` blocks from their standard deviation; None below two blocks."""
     return None if sd is None or n < 2 else sd / sqrt(n)
 
 
 def format_boots(count: int) -> str:
     """Return the number of boots as text: `one boot`, `two boots`, `three boots`, `4 boots`."""
-    return COUNTS[count] if count < len(COUNTS) else f"{count} boots"
+    return COUNT_WORDS[count] if count < len(COUNT_WORDS) else f"{count} boots"

@@ -50,7 +50,7 @@ class Components:
     bring_up: Component | None
 
 
-def components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
+def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
     """Estimate the variance components of a balanced nested design, with their confidence intervals.
 
     The interval of the lowest repeated component is the exact χ² interval. The intervals of those above are the modified large-sample

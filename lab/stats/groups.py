@@ -13,15 +13,15 @@ from math import comb, prod
 import numpy as np
 from scipy import special
 
-LEAST = 2
+LEAST_VALUES = 2
 """The smallest number of values in a cluster or with a label: a single value may be an outlier."""
-FACTOR = 1.5
+LEAST_CLUSTER_RATIO = 1.5
 """The smallest ratio between the clusters' geometric means.
 
 In the committed runs every arm that has two clusters in rate and CPU time differs by a factor of 2 or more; gaps below 1.4 occurred in one
 metric of one run.
 """
-ALPHA = 2e-4
+CLUSTER_ALPHA = 2e-4
 """The significance level of one arm in one metric at one point.
 
 A whole run with noise of the committed kind has some 40 of them, and shows a false pair of clusters in at most 3 of 1,000 cases
@@ -44,24 +44,24 @@ def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequenc
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
     n = int(x.size)
-    if n < 2 * LEAST or not bool(np.all(np.isfinite(x) & (x > 0))):
+    if n < 2 * LEAST_VALUES or not bool(np.all(np.isfinite(x) & (x > 0))):
         return None
     logs = np.log(x)
-    sizes = np.arange(LEAST, n - LEAST + 1)
+    sizes = np.arange(LEAST_VALUES, n - LEAST_VALUES + 1)
     sums = np.cumsum(logs)[sizes - 1]
     distances = (float(logs.sum()) - sums) / (n - sizes) - sums / sizes
     between = distances**2 * sizes * (n - sizes) / n
     best = int(between.argmax())
-    if distances[best] < np.log(FACTOR):
+    if distances[best] < np.log(LEAST_CLUSTER_RATIO):
         return None
     splits = 2.0 ** (n - 1) - 1 - n
     variance = max(float(((logs - logs.mean()) ** 2).sum() - between[best]) / (n - 2), 1e-24)
-    if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) > ALPHA:
+    if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) > CLUSTER_ALPHA:
         return None
     return x[: int(sizes[best])].tolist(), x[int(sizes[best]) :].tolist()
 
 
-def label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
+def compute_label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
     """Return the p-value of a one-way analysis of variance: whether means differ by label more than noise explains.
 
     F = (between / (k - 1)) / (within / (n - k)) with k - 1 and n - k degrees of freedom (Fisher 1925, Statistical Methods for Research
@@ -69,7 +69,7 @@ def label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
 
     Args:
         values: A number per block; its logarithm where noise multiplies.
-        labels: The label of each block. Labels with fewer than `LEAST` numbers are left out.
+        labels: The label of each block. Labels with fewer than `LEAST_VALUES` numbers are left out.
 
     Returns:
         The p-value, or None where fewer than two labels remain or the numbers within them do not vary.
@@ -78,7 +78,7 @@ def label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
     by_label: dict[str, list[float]] = {}
     for value, label in zip(values, labels, strict=True):
         by_label.setdefault(label, []).append(value)
-    groups = [np.asarray(group) for group in by_label.values() if len(group) >= LEAST]
+    groups = [np.asarray(group) for group in by_label.values() if len(group) >= LEAST_VALUES]
     if len(groups) < 2:
         return None
     n, grand = sum(group.size for group in groups), float(np.concatenate(groups).mean())
@@ -90,7 +90,7 @@ def label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
     return float(special.fdtrc(*degrees, between / degrees[0] / (within / degrees[1])))
 
 
-def shares_p(hits: Sequence[int], totals: Sequence[int]) -> float:
+def compute_shares_p(hits: Sequence[int], totals: Sequence[int]) -> float:
     """Return the two-sided p-value of Fisher's exact test that several groups have the same share of hits.
 
     With all margins given, group i has h_i hits with a probability in proportion to the product of C(totals_i, h_i) (Freeman & Halton 1951,

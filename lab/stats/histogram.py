@@ -18,19 +18,19 @@ import numpy.typing as npt
 
 UNIT_S = 1e-6
 """The width of the narrowest bucket in seconds."""
-LINEAR = 2048
+LINEAR_BUCKETS = 2048
 """The number of buckets that are one unit wide; also the first value whose bucket is two units wide."""
-HALF = LINEAR // 2
-"""The number of buckets per doubling beyond `LINEAR`."""
+BUCKETS_PER_DOUBLING = LINEAR_BUCKETS // 2
+"""The number of buckets per doubling beyond `LINEAR_BUCKETS`."""
 LIMIT_US = 120_000_000
 """The longest latency that has a bucket, in µs; longer ones count in the same bucket."""
-BEYOND = 10
+LEAST_BEYOND = 10
 """The number of samples that must lie beyond a percentile for it to be shown (README, "How to read a table", 4)."""
 
 Kind = Literal["exact", "quantiles"]
 
 
-def bucket_of(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return the bucket numbers of latencies in µs, in the same shape; negative ones count as 0, long ones as 120 s.
 
     Raises:
@@ -42,23 +42,29 @@ def bucket_of(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
         raise ValueError("a latency is NaN")
     value = np.clip(latency, 0, LIMIT_US).astype(np.int64)
     shift = np.zeros_like(value)
-    large = value >= LINEAR
+    large = value >= LINEAR_BUCKETS
     shift[large] = np.floor(np.log2(value[large])).astype(np.int64) - 10  # log2(HALF) == 10
-    return np.where(large, LINEAR + (shift - 1) * HALF + (value >> shift) - HALF, value)
+    return np.where(
+        large, LINEAR_BUCKETS + (shift - 1) * BUCKETS_PER_DOUBLING + (value >> shift) - BUCKETS_PER_DOUBLING, value
+    )
 
 
-def bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def compute_bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the lowest and the highest latency of the given buckets, in seconds (whole µs, both ends included)."""
     number = np.asarray(bucket, dtype=np.int64)
-    shift = np.maximum((number - LINEAR) // HALF + 1, 0)
-    low = np.where(number < LINEAR, number, ((number - LINEAR) % HALF + HALF) << shift)
+    shift = np.maximum((number - LINEAR_BUCKETS) // BUCKETS_PER_DOUBLING + 1, 0)
+    low = np.where(
+        number < LINEAR_BUCKETS,
+        number,
+        ((number - LINEAR_BUCKETS) % BUCKETS_PER_DOUBLING + BUCKETS_PER_DOUBLING) << shift,
+    )
     high = low + (np.int64(1) << shift) - 1
     return low.astype(np.float64) * UNIT_S, high.astype(np.float64) * UNIT_S
 
 
-BUCKETS = int(bucket_of(np.asarray([LIMIT_US]))[0]) + 1
+BUCKETS = int(find_buckets(np.asarray([LIMIT_US]))[0]) + 1
 """The number of buckets."""
-HIGHEST_S = bucket_edges_s(np.arange(BUCKETS))[1]
+HIGHEST_S = compute_bucket_edges_s(np.arange(BUCKETS))[1]
 """The longest latency of each bucket in seconds, shape (BUCKETS,)."""
 
 
@@ -84,7 +90,7 @@ class Histogram:
     @staticmethod
     def of_values(values_s: npt.ArrayLike) -> Histogram:
         """Build a histogram from single latencies in seconds, shape (n,)."""
-        number = bucket_of(np.round(np.asarray(values_s, dtype=np.float64) / UNIT_S))
+        number = find_buckets(np.round(np.asarray(values_s, dtype=np.float64) / UNIT_S))
         return Histogram(np.bincount(number, minlength=BUCKETS).astype(np.int64), "exact")
 
     @staticmethod
@@ -93,7 +99,7 @@ class Histogram:
         counts = np.zeros(BUCKETS, dtype=np.int64)
         rows = pairs if isinstance(pairs, np.ndarray) else list(pairs)
         table = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
-        np.add.at(counts, bucket_of(np.round(table[:, 0] / UNIT_S)), table[:, 1].astype(np.int64))
+        np.add.at(counts, find_buckets(np.round(table[:, 0] / UNIT_S)), table[:, 1].astype(np.int64))
         return Histogram(counts, kind)
 
     @staticmethod
@@ -131,11 +137,11 @@ class Histogram:
         """Return the latency in seconds that a share `probability` of requests does not exceed: its bucket's top.
 
         Returns:
-            None when fewer than `BEYOND` samples lie beyond the latency: too few to show it.
+            None when fewer than `LEAST_BEYOND` samples lie beyond the latency: too few to show it.
 
         """
         total = self.total
-        if total * (1 - probability) < BEYOND - 1e-9:
+        if total * (1 - probability) < LEAST_BEYOND - 1e-9:
             return None
         rank = max(1, math.ceil(probability * total - 1e-9))
         return float(HIGHEST_S[np.searchsorted(self.up_to, rank)])
@@ -144,7 +150,7 @@ class Histogram:
     def maximum_s(self) -> float | None:
         """The top of the highest bucket that holds a request, in seconds; None without a request."""
         filled = np.flatnonzero(self.counts)
-        return float(bucket_edges_s(filled[-1])[1]) if filled.size else None
+        return float(compute_bucket_edges_s(filled[-1])[1]) if filled.size else None
 
     @property
     def mean_s(self) -> float | None:
@@ -155,7 +161,7 @@ class Histogram:
         if not self.total:
             return None
         filled = np.flatnonzero(self.counts)
-        low, high = bucket_edges_s(filled)
+        low, high = compute_bucket_edges_s(filled)
         if self.kind == "quantiles":  # requests between two percentiles were counted at the upper one
             low = np.concatenate([low[:1], high[:-1]])
         return float(np.average((low + high) / 2, weights=self.counts[filled]))

@@ -10,7 +10,7 @@ more on a fresh system; where it passes, the majority of five decides. So no sin
 fail by chance with p = 0.1, 1.9 % lose two of three trials, and 0.5 % still fail after five.
 
 An inconclusive trial (`unclear`: the machine was busy) is repeated at a slightly different rate; three in a row end the search. The search
-also ends without an answer after `TRIALS_MOST` trials. Rates are whole requests per second, as wrk2 accepts no others.
+also ends without an answer after `MAX_TRIALS` trials. Rates are whole requests per second, as wrk2 accepts no others.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from typing import Literal
 
 CONFIRMATIONS = 3
 """The number of trials on a fresh system that must confirm the answer's passing rate."""
-UNCLEAR_MOST = 3
+MAX_UNCLEAR = 3
 """The number of inconclusive trials in a row that ends the search, as the machine is then too busy."""
-TRIALS_MOST = 150
+MAX_TRIALS = 150
 """The number of trials after which the search ends without an answer."""
 LEAST_RPS, MOST_RPS = 1, 10_000_000
 """The default limits of the rates that are tried."""
-BESIDE = (1.0, 0.9, 1.1)
+RAMP_FACTORS = (1.0, 0.9, 1.1)
 """The factors of a ramp's next rate, by the number of unclear trials just before."""
-BETWEEN = (0.5, 0.4, 0.6)
+BISECTION_SHARES = (0.5, 0.4, 0.6)
 """The positions of a bisection's next rate, from the low side (0) to the high side (1) on a logarithmic scale.
 
 The number of unclear trials just before selects one of them.
 """
 
 Verdict = Literal["pass", "fail", "unclear"]
-Stage = Literal["ramp", "bisection", "again", "confirmation", "doubt"]
+SearchStage = Literal["ramp", "bisection", "again", "confirmation", "doubt"]
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class KneeSearchSettings:
     """The settings of a search, with rates in requests per second.
 
     Attributes:
@@ -55,7 +55,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class KneeTrial:
     """A rate that was tried, and the verdict."""
 
     rate_rps: int
@@ -63,11 +63,11 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class NextTrial:
     """The rate to try next, and the stage of the search that needs it."""
 
     rate_rps: int
-    stage: Stage
+    stage: SearchStage
 
     @property
     def fresh(self) -> bool:
@@ -76,7 +76,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KneeFound:
     """The answer of a search.
 
     Attributes:
@@ -90,13 +90,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class KneeNotFound:
     """The end of a search without a knee.
 
     Attributes:
         passes_rps: The highest rate that passed, confirmed or not; None without one.
         fails_rps: The lowest rate that failed, even if only once; None without one.
-        why: `unclear`: three trials in a row were inconclusive. `nothing`: not even `least_rps` passes. `endless`: `TRIALS_MOST` trials
+        why: `unclear`: three trials in a row were inconclusive. `nothing`: not even `least_rps` passes. `endless`: `MAX_TRIALS` trials
             gave no answer.
 
     """
@@ -106,10 +106,10 @@ class Stuck:
     why: Literal["unclear", "nothing", "endless"]
 
 
-Step = Try | Found | Stuck
+SearchStep = NextTrial | KneeFound | KneeNotFound
 
 
-def next_step(search: Search, trials: Sequence[Trial]) -> Step:
+def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> SearchStep:
     """Return the next step of a search after these trials.
 
     Trials that this search would not have made, such as those of a resumed run, count by their verdict.
@@ -120,7 +120,9 @@ def next_step(search: Search, trials: Sequence[Trial]) -> Step:
     return state.step()
 
 
-def sought(search: Search, verdict_at: Callable[[int], Verdict]) -> tuple[Step, list[Trial]]:
+def simulate_search(
+    search: KneeSearchSettings, verdict_at: Callable[[int], Verdict]
+) -> tuple[SearchStep, list[KneeTrial]]:
     """Run a search on a simulated system and return its last step and its trials.
 
     Args:
@@ -128,9 +130,9 @@ def sought(search: Search, verdict_at: Callable[[int], Verdict]) -> tuple[Step, 
         verdict_at: A function that returns the simulated verdict of a rate.
 
     """
-    state, trials = _State(search), list[Trial]()
-    while isinstance(step := state.step(), Try):
-        trials.append(Trial(step.rate_rps, verdict_at(step.rate_rps)))
+    state, trials = _State(search), list[KneeTrial]()
+    while isinstance(step := state.step(), NextTrial):
+        trials.append(KneeTrial(step.rate_rps, verdict_at(step.rate_rps)))
         state.note(trials[-1])
     return step, trials
 
@@ -155,13 +157,13 @@ class _Rate:
 
 @dataclass(slots=True)
 class _State:
-    search: Search
+    search: KneeSearchSettings
     rates: dict[int, _Rate] = field(default_factory=dict[int, _Rate])
     count: int = 0
     unclear: int = 0
     """The number of unclear trials in a row up to now."""
 
-    def note(self, trial: Trial) -> None:
+    def note(self, trial: KneeTrial) -> None:
         step = self.step()
         self.count += 1
         if trial.verdict == "unclear":
@@ -169,7 +171,7 @@ class _State:
             return
         self.unclear = 0
         rate, passed = self.rates.setdefault(trial.rate_rps, _Rate()), trial.verdict == "pass"
-        stage = step.stage if isinstance(step, Try) and step.rate_rps == trial.rate_rps else None
+        stage = step.stage if isinstance(step, NextTrial) and step.rate_rps == trial.rate_rps else None
         if stage == "confirmation":
             rate.confirmed += passed
             rate.refused |= not passed
@@ -178,20 +180,20 @@ class _State:
         rate.passes += passed
         rate.fails += not passed
 
-    def step(self) -> Step:
+    def step(self) -> SearchStep:
         rates: dict[Verdict, list[int]] = {"pass": [], "fail": [], "unclear": []}
         for rate, tally in self.rates.items():
             rates[tally.verdict].append(rate)
         high = min(rates["fail"], default=None)
         low = max((rate for rate in rates["pass"] if high is None or rate < high), default=None)
-        step = Try(min(rates["unclear"]), "again") if rates["unclear"] else self._choose_step(low, high)
-        if isinstance(step, Try) and (self.count >= TRIALS_MOST or self.unclear >= UNCLEAR_MOST):
+        step = NextTrial(min(rates["unclear"]), "again") if rates["unclear"] else self._choose_step(low, high)
+        if isinstance(step, NextTrial) and (self.count >= MAX_TRIALS or self.unclear >= MAX_UNCLEAR):
             failed = [rate for rate, tally in self.rates.items() if tally.fails > tally.passes and rate > (low or 0)]
             lowest_failed = min((*failed, high) if high is not None else failed, default=None)
-            return Stuck(low, lowest_failed, "endless" if self.count >= TRIALS_MOST else "unclear")
+            return KneeNotFound(low, lowest_failed, "endless" if self.count >= MAX_TRIALS else "unclear")
         return step
 
-    def _choose_step(self, low: int | None, high: int | None) -> Step:
+    def _choose_step(self, low: int | None, high: int | None) -> SearchStep:
         """Return the step that follows from the rates that were decided.
 
         Args:
@@ -200,23 +202,27 @@ class _State:
 
         """
         least, limit = self.search.least_rps, self.search.most_rps
-        factor = BESIDE[min(self.unclear, UNCLEAR_MOST - 1)]
+        factor = RAMP_FACTORS[min(self.unclear, MAX_UNCLEAR - 1)]
         if low is None and high is None:
-            return Try(_clamp(self.search.start_rps * factor, least, limit), "ramp")
+            return NextTrial(_clamp(self.search.start_rps * factor, least, limit), "ramp")
         if low is None:
             assert high is not None
             ended = high <= least
-            return Stuck(None, high, "nothing") if ended else Try(_clamp(high / 2 * factor, least, high - 1), "ramp")
+            return (
+                KneeNotFound(None, high, "nothing")
+                if ended
+                else NextTrial(_clamp(high / 2 * factor, least, high - 1), "ramp")
+            )
         if high is None and low < limit:
-            return Try(_clamp(low * 2 * factor, low + 1, limit), "ramp")
+            return NextTrial(_clamp(low * 2 * factor, low + 1, limit), "ramp")
         if high is not None and high - low > 1 and high / low > 1 + self.search.precision:
-            share = BETWEEN[min(self.unclear, UNCLEAR_MOST - 1)]
-            return Try(_clamp(low * (high / low) ** share, low + 1, high - 1), "bisection")
+            share = BISECTION_SHARES[min(self.unclear, MAX_UNCLEAR - 1)]
+            return NextTrial(_clamp(low * (high / low) ** share, low + 1, high - 1), "bisection")
         if high is not None and not (self.rates[high].refused or self.rates[high].doubted):
-            return Try(high, "doubt")
+            return NextTrial(high, "doubt")
         if self.rates[low].confirmed < CONFIRMATIONS:
-            return Try(low, "confirmation")
-        return Found(low, high)
+            return NextTrial(low, "confirmation")
+        return KneeFound(low, high)
 
 
 def _clamp(rate_rps: float, least: int, limit: int) -> int:

@@ -26,12 +26,12 @@ Six is also the fewest with a distribution-free 95 % interval: 2/2^6 < 0.05.
 NEED_BLOCKS = f"need >= {MIN_BLOCKS} blocks for an interval"
 ALL_EQUAL = "all differences are equal"
 OUTLIERS = "outliers among the blocks"
-ALIKE = "neighbouring blocks are alike"
+AUTOCORRELATED = "neighbouring blocks are alike"
 """The note for a lag-1 autocorrelation above chance.
 
 The interval is then too narrow: at a correlation of 0.3 by about a quarter.
 """
-ALIKE_P = 0.01
+AUTOCORRELATION_ALPHA = 0.01
 """The significance level of the lag-1 autocorrelation."""
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A paired effect with its interval: a log-ratio, or (from `difference`) a number in the values' own unit.
+    """A paired effect with its interval: a log-ratio, or (from `estimate_difference`) a number in the values' own unit.
 
     Below six blocks `low` and `high` are for planning only: show and claim nothing unless `has_interval`.
 
@@ -77,7 +77,7 @@ class Estimate:
 
     @property
     def ratio(self) -> float:
-        """The ratio of variant to baseline: 0.9 is 10 % less (meaningless for an estimate from `difference`)."""
+        """The ratio of variant to baseline: 0.9 is 10 % less (meaningless for an estimate from `estimate_difference`)."""
         return exp(self.effect)
 
     @property
@@ -93,7 +93,7 @@ class Estimate:
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
-def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
+def estimate_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the effect of `variant` against `baseline` as a log-ratio, with the paired t-interval.
 
     The effect is the mean of the blocks' log-ratios d, with the interval mean ± t(n-1) · s/√n and the two-sided p-value of the
@@ -113,10 +113,10 @@ def paired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 
     return _estimate(np.log(first) - np.log(second), confidence)
 
 
-def difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
+def estimate_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the mean difference variant − baseline in the values' own unit: for counts and times that may be 0.
 
-    Like `paired`, but with differences instead of log-ratios. The interval is that of the mean difference. Where every block has the
+    Like `estimate_ratio`, but with differences instead of log-ratios. The interval is that of the mean difference. Where every block has the
     same difference it has no width, and a note reports that.
 
     Where one side alone waits, the differences are skewed, and Student's t covers less often than it promises. For an exponential wait it
@@ -150,11 +150,11 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
             notes.append(ALL_EQUAL)
         else:
             p_value = float(2 * special.stdtr(n - 1, -abs(effect) / (sd / sqrt(n))))
-        half = t_quantile(n, confidence) * sd / sqrt(n)
+        half = compute_t_quantile(n, confidence) * sd / sqrt(n)
         low, high = effect - half, effect + half
-    checks = ((OUTLIERS, has_outliers(differences)), (ALIKE, alike(differences)))
+    checks = ((OUTLIERS, has_outliers(differences)), (AUTOCORRELATED, is_autocorrelated(differences)))
     notes += [note for note, holds in checks if holds]
-    robust = hodges_lehmann(differences, confidence)
+    robust = estimate_hodges_lehmann(differences, confidence)
     return Estimate(effect, low, high, n, confidence, sd, p_value, *robust, tuple(notes))
 
 
@@ -163,7 +163,7 @@ class Level:
     """The absolute value of one arm in its own unit, with its interval.
 
     Attributes:
-        value: The geometric mean (from `level`) or the median (from `middle`) of the blocks.
+        value: The geometric mean (from `estimate_geometric_mean`) or the median (from `estimate_median`) of the blocks.
         low: The lower end of the interval; None below six blocks.
         high: The upper end of the interval; None below six blocks.
         n: The number of blocks.
@@ -176,7 +176,7 @@ class Level:
     n: int
 
 
-def apart_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
+def compute_welch_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     """Return the two-sided p-value of Welch's t-test that two groups have the same mean (1947, Biometrika 34:28).
 
     Args:
@@ -198,10 +198,10 @@ def apart_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     return float(2 * special.stdtr(degrees, -distance / sqrt(variance)))
 
 
-def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
+def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     """Return the geometric mean of an arm's blocks with its t-interval, both computed on logarithms.
 
-    It assumes the same model as `paired`: noise that multiplies. It describes the blocks of this run; to compare two arms, pair them.
+    It assumes the same model as `estimate_ratio`: noise that multiplies. It describes the blocks of this run; to compare two arms, pair them.
 
     Args:
         values: One positive, finite number per block, shape (n,), n ≥ 1.
@@ -211,15 +211,15 @@ def level(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
         ValueError: For any other values.
 
     """
-    logs = np.log(numbers(values, positive=True))
+    logs = np.log(check_numbers(values, positive=True))
     n, mean = int(logs.size), float(logs.mean())
     if n < MIN_BLOCKS:
         return Level(exp(mean), None, None, n)
-    half = t_quantile(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
+    half = compute_t_quantile(n, confidence) * float(logs.std(ddof=1)) / sqrt(n)
     return Level(exp(mean), exp(mean - half), exp(mean + half), n)
 
 
-def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
+def estimate_median(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     """Return the median of an arm's blocks with an interval from order statistics.
 
     (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤ (1-confidence)/2 for B ~ Bin(n, ½)
@@ -237,7 +237,7 @@ def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
         ValueError: For any other values.
 
     """
-    x = np.sort(numbers(values))
+    x = np.sort(check_numbers(values))
     n, median, tail = int(x.size), float(np.median(x)), (1 - confidence) / 2
     tails = special.bdtr(np.arange(n, dtype=np.float64), n, 0.5)
     k = int(np.count_nonzero(tails <= tail + 1e-12))
@@ -250,7 +250,9 @@ def middle(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     return Level(median, float(low), float(high), n)
 
 
-def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
+def estimate_hodges_lehmann(
+    differences: npt.ArrayLike, confidence: float = 0.95
+) -> tuple[float, float | None, float | None]:
     """Return the median of the Walsh averages (d_i + d_j)/2, i ≤ j, and its distribution-free interval.
 
     The estimate is Hodges & Lehmann's (1963). The interval is (W_(k), W_(M+1-k)) of the M = n(n+1)/2 sorted averages, with the largest
@@ -268,16 +270,16 @@ def hodges_lehmann(differences: npt.ArrayLike, confidence: float = 0.95) -> tupl
     d = np.asarray(differences, dtype=np.float64)
     first, second = np.triu_indices(d.size)
     walsh = np.sort((d[first] + d[second]) / 2)
-    return from_both_ends(walsh, _find_walsh_rank(int(d.size), confidence))
+    return select_median_and_ends(walsh, _find_walsh_rank(int(d.size), confidence))
 
 
-def from_both_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
+def select_median_and_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
     """Return the median of ascending values and the k-th value from either end; None for both ends where `k` is 0."""
     median = float(np.median(ordered))
     return (median, float(ordered[k - 1]), float(ordered[ordered.size - k])) if k else (median, None, None)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
     """Return step-down adjusted p-values in their order: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
@@ -286,7 +288,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
+def check_numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
     """Return one number per block as an array of shape (n,), n ≥ 1, after a check.
 
     Raises:
@@ -301,13 +303,13 @@ def numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
 
 
 def _check_sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: bool = False) -> tuple[Floats, Floats]:
-    first, second = (numbers(side, positive=positive) for side in (variant, baseline))
+    first, second = (check_numbers(side, positive=positive) for side in (variant, baseline))
     if first.shape != second.shape:
         raise ValueError(f"expected as many blocks on both sides, got {first.size} and {second.size}")
     return first, second
 
 
-def t_quantile(n: int, confidence: float = 0.95) -> float:
+def compute_t_quantile(n: int, confidence: float = 0.95) -> float:
     """Return the half-width of Student's interval for a mean of `n` blocks, two or more, in standard errors."""
     return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
@@ -324,7 +326,7 @@ def has_outliers(d: Floats) -> bool:
     return bool(distances.max() / (mad / 0.6745 if mad > 1e-12 else 1.2533 * mean) > 3.5)
 
 
-def alike(d: Floats) -> bool:
+def is_autocorrelated(d: Floats) -> bool:
     """Return whether the lag-1 autocorrelation is above that of 99 in 100 runs with independent blocks.
 
     Below six blocks the result is False. r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise it has the mean −1/n and the variance (n−2)²/(n²(n−1)) (Moran 1948,
@@ -335,13 +337,13 @@ def alike(d: Floats) -> bool:
     if d.size < MIN_BLOCKS or total < 1e-24:
         return False
     n = int(d.size)
-    limit = -1 / n - float(special.ndtri(ALIKE_P)) * (n - 2) / (n * sqrt(n - 1))
+    limit = -1 / n - float(special.ndtri(AUTOCORRELATION_ALPHA)) * (n - 2) / (n * sqrt(n - 1))
     return float((deviations[1:] * deviations[:-1]).sum()) / total > limit
 
 
 @lru_cache(maxsize=256)
 def _find_walsh_rank(n: int, confidence: float) -> int:
-    """Return the k of `hodges_lehmann`, or 0 where none exists.
+    """Return the k of `estimate_hodges_lehmann`, or 0 where none exists.
 
     T⁺'s null distribution is counted exactly: each rank 1…n is in or out with chance ½.
     """

@@ -1,7 +1,7 @@
 """Power calculations: how many blocks to plan for an effect, and the smallest effect that a number of blocks detects.
 
 The standard deviation of a pilot is itself an estimate, and from six blocks its error is about a third. Half of all plans would be too
-short if they used the estimate directly, so plans use an upper confidence limit of it (`planned_sd`). Every function needs a pilot, and
+short if they used the estimate directly, so plans use an upper confidence limit of it (`compute_planned_sd`). Every function needs a pilot, and
 no plan exceeds `MAX_BLOCKS`.
 """
 
@@ -16,13 +16,13 @@ from lab.stats import paired as stats
 MAX_BLOCKS = 1000
 """The largest number of blocks that is planned."""
 ASSURANCE = 0.8
-"""The confidence of `planned_sd`, as Browne proposed.
+"""The confidence of `compute_planned_sd`, as Browne proposed.
 
 Tests simulate that the power over all pilots is then as promised, from six blocks on.
 """
 
 
-def planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> float:
+def compute_planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> float:
     """Return the upper confidence limit of the true standard deviation: sd · √((n-1)/χ²).
 
     χ² is the 1-assurance quantile with n-1 degrees of freedom. A run that is planned with this limit has the planned power with the
@@ -38,7 +38,7 @@ def planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> float:
     return sd * sqrt((blocks - 1) / float(special.chdtri(blocks - 1, assurance)))
 
 
-def resolvable(sd: float, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
+def compute_mde(sd: float, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
     """Return the minimum detectable effect: the smallest effect whose sign a run claims with probability `power`.
 
     The power of the paired t-test follows from the noncentral t distribution. The effect is δ·sd/√n for the δ at which
@@ -63,19 +63,21 @@ def _find_distance(sd: float, blocks: int, level: float, power: float) -> float:
     return float(special.nctdtrinc(blocks - 1, 1 - power, critical_t)) * sd / sqrt(blocks)
 
 
-def resolvable_now(sd: float, pilot_blocks: int, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
+def compute_mde_from_pilot(
+    sd: float, pilot_blocks: int, blocks: int, level: float = 0.05, power: float = 0.9
+) -> float | None:
     """Return the minimum detectable effect that a run of `blocks` may promise, given a pilot's noise.
 
-    This is `resolvable` at `planned_sd`. It is at most `effect` exactly where `blocks_for(…, effect)` is at most `blocks`.
+    This is `compute_mde` at `compute_planned_sd`. It is at most `effect` exactly where `blocks_for(…, effect)` is at most `blocks`.
 
     Returns:
         The effect as a fraction (0.06 = 6 %); None below six blocks.
 
     """
-    return resolvable(planned_sd(sd, pilot_blocks), blocks, level, power)
+    return compute_mde(compute_planned_sd(sd, pilot_blocks), blocks, level, power)
 
 
-def blocks_for(
+def count_blocks_for_effect(
     sd_log_ratio: float, pilot_blocks: int, effect: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
     """Return the fewest blocks that claim a true `effect` with probability `power`; None beyond `MAX_BLOCKS`.
@@ -86,44 +88,44 @@ def blocks_for(
         sd_log_ratio: The standard deviation of one block's log-ratio.
         pilot_blocks: The blocks that the standard deviation was measured in, two or more.
         effect: The effect as a fraction above 0: 0.05 is 5 % more.
-        level: The p-value at which a sign is claimed, as in `resolvable`.
+        level: The p-value at which a sign is claimed, as in `compute_mde`.
         power: The probability that the sign is claimed.
 
     Returns:
         Never fewer than six blocks.
 
     """
-    return blocks_to_resolve(sd_log_ratio, pilot_blocks, log1p(effect), level, power)
+    return count_blocks_to_detect(sd_log_ratio, pilot_blocks, log1p(effect), level, power)
 
 
-def blocks_to_resolve(
+def count_blocks_to_detect(
     sd: float, pilot_blocks: int, distance: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
     """Return the fewest blocks that detect an effect at `distance` from 0; None beyond `MAX_BLOCKS`.
 
-    The same calculation as `blocks_for`, for a log-ratio or a difference.
+    The same calculation as `count_blocks_for_effect`, for a log-ratio or a difference.
 
     Args:
         sd: The standard deviation of one block.
         pilot_blocks: The blocks that `sd` was measured in, two or more.
         distance: The distance of the effect from 0, above 0, in the unit of `sd`.
-        level: The p-value at which a sign is claimed, as in `resolvable`.
+        level: The p-value at which a sign is claimed, as in `compute_mde`.
         power: The probability that the sign is claimed.
 
     """
-    planned, low, high = planned_sd(sd, pilot_blocks), stats.MIN_BLOCKS, MAX_BLOCKS
+    planned, low, high = compute_planned_sd(sd, pilot_blocks), stats.MIN_BLOCKS, MAX_BLOCKS
     while low < high:  # the detectable effect shrinks as blocks are added
         half = (low + high) // 2
         low, high = (low, half) if _find_distance(planned, half, level, power) <= distance else (half + 1, high)
     return low if _find_distance(planned, low, level, power) <= distance else None
 
 
-def blocks_to_leave_out(
+def count_blocks_to_exclude(
     half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
 ) -> int | None:
     """Return the fewest blocks whose interval excludes, with probability `power`, a bound away from the truth.
 
-    An interval that excludes a bound is a t-test of that bound (`blocks_to_resolve`). For a median, whose interval is wider, the number is
+    An interval that excludes a bound is a t-test of that bound (`count_blocks_to_detect`). For a median, whose interval is wider, the number is
     approximate.
 
     Args:
@@ -137,5 +139,5 @@ def blocks_to_leave_out(
         The number of blocks; None beyond `MAX_BLOCKS`.
 
     """
-    sd = half_width * sqrt(blocks) / stats.t_quantile(blocks, confidence)
-    return blocks_to_resolve(sd, blocks, distance, 1 - confidence, power)
+    sd = half_width * sqrt(blocks) / stats.compute_t_quantile(blocks, confidence)
+    return count_blocks_to_detect(sd, blocks, distance, 1 - confidence, power)

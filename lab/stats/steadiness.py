@@ -89,7 +89,7 @@ def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class SampleSeconds:
     """The work and the CPU time of each second of a sample, as arrays of shape (n,).
 
     Attributes:
@@ -107,7 +107,7 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsteady:
+class LastingChange:
     """A lasting change within a sample.
 
     Attributes:
@@ -131,8 +131,8 @@ class Unsteady:
 
 
 def find_change(
-    seconds: Seconds, *, judge_rate: bool = True, least_work: float = 0.0, start_up: int = 0
-) -> Unsteady | None:
+    seconds: SampleSeconds, *, judge_rate: bool = True, least_work: float = 0.0, start_up: int = 0
+) -> LastingChange | None:
     """Find the lasting change of the rate within one sample, or else that of the CPU time per request.
 
     Args:
@@ -164,4 +164,4 @@ def find_change(
         costs = [cpu_s / work if work > 0 else None for cpu_s, work in zip(used, works, strict=True)]
     before, after = (work / length for work, length in zip(works, lengths, strict=True))
     at_s = float(seconds.end_s[shift.before - 1])
-    return Unsteady(at_s, before, after, costs[0], costs[1], rate_shift is not None, cost_shift is not None)
+    return LastingChange(at_s, before, after, costs[0], costs[1], rate_shift is not None, cost_shift is not None)

@@ -39,7 +39,7 @@ def format_seconds(value_s: float | None) -> str:
     if value_s is None:
         return "–"
     scale, unit = (1.0, "s") if value_s >= 0.9995 else (1e3, "ms") if value_s >= 0.9995e-3 else (1e6, "µs")
-    return f"{three_digits(value_s, scale)} {unit}"
+    return f"{format_three_digits(value_s, scale)} {unit}"
 
 
 def format_micros(value_s: float) -> str:
@@ -67,7 +67,7 @@ def format_duration(value_s: float) -> str:
     return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
 
 
-def three_digits(value_s: float | None, scale: float) -> str:
+def format_three_digits(value_s: float | None, scale: float) -> str:
     """Return a latency times `scale` with three significant digits, whole numbers from 100 on; – for None.
 
     The end of the histogram's range gets a ≥, as it is a bound and not a value.
@@ -78,7 +78,7 @@ def three_digits(value_s: float | None, scale: float) -> str:
     return f"{bound}{_format_three_digits(value_s * scale)}"
 
 
-def significant(value: float, count: int) -> str:
+def format_significant(value: float, count: int) -> str:
     """Return a number with `count` significant digits, for imprecise values: with two 24, 0.33, 19,000."""
     if not value:
         return "0"
@@ -87,7 +87,7 @@ def significant(value: float, count: int) -> str:
     return f"{rounded:,.{decimals}f}"
 
 
-def digits(value: float | None) -> str:
+def format_digits(value: float | None) -> str:
     """Return a number with three significant digits, whole numbers from 100 on; – for None."""
     if value is None:
         return "–"
@@ -96,12 +96,14 @@ def digits(value: float | None) -> str:
 
 def format_range(low: float, high: float) -> str:
     """Return the range of a few blocks with two significant digits: 19–24; a single number where both are equal."""
-    return "–".join(dict.fromkeys(significant(end, 2) for end in (low, high)))
+    return "–".join(dict.fromkeys(format_significant(end, 2) for end in (low, high)))
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+def format_with_interval(value: float | None, low: float | None, high: float | None) -> str:
     """Return a number with its interval, 12.3 [11.9, 12.8], or without one where an end is None."""
-    return digits(value) + (f" [{digits(low)}, {digits(high)}]" if low is not None and high is not None else "")
+    return format_digits(value) + (
+        f" [{format_digits(low)}, {format_digits(high)}]" if low is not None and high is not None else ""
+    )
 
 
 def _format_three_digits(value: float) -> str:

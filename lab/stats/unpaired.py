@@ -22,9 +22,9 @@ from lab.stats.paired import (
     OUTLIERS,
     Estimate,
     Floats,
-    from_both_ends,
+    check_numbers,
     has_outliers,
-    numbers,
+    select_median_and_ends,
 )
 
 EXACT_PAIRS = 2500
@@ -34,7 +34,7 @@ Beyond it a normal distribution approximates it.
 """
 
 
-def unpaired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
+def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the effect of `variant` against `baseline` as a log-ratio, without pairing their blocks.
 
     Args:
@@ -44,9 +44,9 @@ def unpaired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float 
 
     Returns:
         An `Estimate` with these fields. `effect` is the median of all m·n differences of logarithms (Hodges & Lehmann 1963), `low` and
-        `high` its distribution-free interval (see `shift`), which holds for two arms whose noise has the same shape, whatever that is.
-        `hodges_lehmann`, `hl_low` and `hl_high` repeat them. `n` is the smaller of m and n; below six the bounds are None. `p_value` is
-        that of the Wilcoxon rank sum (see `rank_sum_p`). `sd` is √(s_variant² + s_baseline²): the standard deviation of one block's
+        `high` its distribution-free interval (see `estimate_shift`), which holds for two arms whose noise has the same shape, whatever that is.
+        `estimate_hodges_lehmann`, `hl_low` and `hl_high` repeat them. `n` is the smaller of m and n; below six the bounds are None. `p_value` is
+        that of the Wilcoxon rank sum (see `compute_rank_sum_p`). `sd` is √(s_variant² + s_baseline²): the standard deviation of one block's
         log-ratio if the blocks had nothing in common, so never less than pairing them in one run leaves. Both are None for a side of one
         block.
 
@@ -54,23 +54,27 @@ def unpaired(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float 
         ValueError: For an empty side, and for values that are zero, negative or not finite.
 
     """
-    return _estimate(np.log(numbers(variant, positive=True)), np.log(numbers(baseline, positive=True)), confidence)
+    return _estimate(
+        np.log(check_numbers(variant, positive=True)), np.log(check_numbers(baseline, positive=True)), confidence
+    )
 
 
-def unpaired_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
+def estimate_unpaired_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the difference variant − baseline in the values' own unit, without pairing their blocks.
 
-    Like `unpaired`, but with differences instead of log-ratios: for counts and times that may be 0. Where most values are the same, the
+    Like `estimate_unpaired_ratio`, but with differences instead of log-ratios: for counts and times that may be 0. Where most values are the same, the
     interval covers more often than it promises. Where all differences are equal it has no width, and a note reports that.
 
     Raises:
         ValueError: For an empty side, and for values that are not finite.
 
     """
-    return _estimate(numbers(variant), numbers(baseline), confidence)
+    return _estimate(check_numbers(variant), check_numbers(baseline), confidence)
 
 
-def shift(variant: Floats, baseline: Floats, confidence: float = 0.95) -> tuple[float, float | None, float | None]:
+def estimate_shift(
+    variant: Floats, baseline: Floats, confidence: float = 0.95
+) -> tuple[float, float | None, float | None]:
     """Return the median of all differences variant_i − baseline_j and the two ends of its interval.
 
     The interval is (D_(k), D_(M+1-k)) of the M = m·n sorted differences, with the largest k such that P(U ≤ k-1) ≤ (1-confidence)/2
@@ -87,10 +91,10 @@ def shift(variant: Floats, baseline: Floats, confidence: float = 0.95) -> tuple[
 
     """
     differences = np.sort(np.subtract.outer(variant, baseline), axis=None)
-    return from_both_ends(differences, _rank(int(variant.size), int(baseline.size), confidence))
+    return select_median_and_ends(differences, _rank(int(variant.size), int(baseline.size), confidence))
 
 
-def rank_sum_p(variant: Floats, baseline: Floats) -> float:
+def compute_rank_sum_p(variant: Floats, baseline: Floats) -> float:
     """Return the two-sided p-value of the Wilcoxon rank sum of `variant`.
 
     For the rank sum W this is P(|W − E W| ≥ |w − E W|) if the labels mean nothing. Ties share their midrank. Up to `EXACT_PAIRS` pairs,
@@ -116,20 +120,20 @@ def rank_sum_p(variant: Floats, baseline: Floats) -> float:
 
 def _estimate(variant: Floats, baseline: Floats, confidence: float) -> Estimate:
     n = min(int(variant.size), int(baseline.size))
-    median, *ends = shift(variant, baseline, confidence)
+    median, *ends = estimate_shift(variant, baseline, confidence)
     low, high = ends if n >= MIN_BLOCKS else (None, None)
     equal = n >= 2 and max(float(np.ptp(variant)), float(np.ptp(baseline))) < 1e-12
     outliers = has_outliers(variant) or has_outliers(baseline)
     checks = {NEED_BLOCKS: n < MIN_BLOCKS, ALL_EQUAL: equal, OUTLIERS: outliers}
     sd = hypot(float(variant.std(ddof=1)), float(baseline.std(ddof=1))) if n >= 2 else None
-    p_value = rank_sum_p(variant, baseline) if n >= 2 else None
+    p_value = compute_rank_sum_p(variant, baseline) if n >= 2 else None
     notes = tuple(note for note, holds in checks.items() if holds)
     return Estimate(median, low, high, n, confidence, sd, p_value, median, low, high, notes)
 
 
 @lru_cache(maxsize=256)
 def _rank(m: int, n: int, confidence: float) -> int:
-    """Return the k of `shift`, or 0 where there is none.
+    """Return the k of `estimate_shift`, or 0 where there is none.
 
     Beyond `EXACT_PAIRS` it follows from the normal U with mean m·n/2 and variance m·n(m + n + 1)/12.
     """

@@ -16,31 +16,31 @@ from rich.text import Text
 
 from lab.analysis import rerun
 from lab.analysis.evidence import Damaged, Evidence, further_boots
-from lab.analysis.explain.run import difference_text
+from lab.analysis.explain.run import format_difference
 from lab.analysis.judge.effects import Effect
 from lab.base.errors import LabError, UsageError
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
-from lab.model.sweeps import control_of
-from lab.records.references import boots_of
-from lab.report.grid import Notes, Part, plain, texts
-from lab.stats.boots import OverBoots, format_boots, over_boots, standard_error
+from lab.model.sweeps import find_control
+from lab.records.references import list_boots
+from lab.report.grid import Notes, Part, make_sentence, make_text_table
+from lab.stats.boots import OverBoots, compute_standard_error, estimate_over_boots, format_boots
 from lab.stats.units import format_percent, format_size
-from lab.studies.claims.judging import Verdict
-from lab.studies.claims.measuring import Measured
+from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.claims.measuring import MeasuredTest
 
-WANTED = 3
+MIN_BOOTS = 3
 """The number of boots that a finding should rest on.
 
 With two boots, an interval over boots is twelve standard errors wide.
 """
-NEAR = 0.2
+NEAR_BOUND = 0.2
 """The distance from a claim's bound to the measured value, as a share of it, within which the bound is near.
 
 The effect of a boot (SD 8 to 9.5 %) can move the one across the other.
 """
-ONE_BOOT = (
+ONE_BOOT_CAVEAT = (
     "Every size is of one boot of one machine, unless it says of how many: from boot to boot a ratio differs by 8 to 9.5 % (SD),"
     " which no interval of one boot contains"
 )
@@ -75,7 +75,7 @@ class StepOverBoots:
         lost = "".join(f"; {reason}" for reason in self.lost)
         if self.over is None:
             return f"{format_boots(max(1, self.boots))}{lost}"
-        metric = about(self.effects[0].metric)
+        metric = find_metric(self.effects[0].metric)
         mean = f"{metric.change(self.over.effect)}{metric.ends(self.over.low, self.over.high)}"
         singles = ", ".join(metric.change(effect.estimate.effect) for effect in self.effects if effect.estimate)
         return f"over {format_boots(self.boots)} {metric.title} at {self.point} {mean} ({singles}){lost}"
@@ -91,13 +91,15 @@ class StepOverBoots:
             return True
         first = self.effects[0]
         values = [effect.estimate.effect for effect in self.effects if effect.estimate]
-        low, high = (self.over.low, self.over.high) if self.boots >= WANTED else (min(values), max(values))
+        low, high = (self.over.low, self.over.high) if self.boots >= MIN_BOOTS else (min(values), max(values))
         if first.decision.resolved:
             return low > 0 or high < 0
         return -first.size.worth <= low and high <= first.size.worth
 
 
-def step_over_boots(first: Evidence, further: Sequence[Evidence | Damaged], arm: str, point: str) -> StepOverBoots:
+def compute_step_over_boots(
+    first: Evidence, further: Sequence[Evidence | Damaged], arm: str, point: str
+) -> StepOverBoots:
     """Return an arm's deciding effect at a point over a reference's boots.
 
     Where the first run has no estimate (samples that are not steady, two clusters), the result is its effect alone, of one boot.
@@ -112,26 +114,26 @@ def step_over_boots(first: Evidence, further: Sequence[Evidence | Damaged], arm:
         UsageError: The first run has not measured the arm at that point.
 
     """
-    first_effect = deciding_effect(first, arm, point)
+    first_effect = find_deciding_effect(first, arm, point)
     if first_effect is None:
         raise UsageError(f"{first.name}: {arm}", f"has no effect at point {point}", "name a point that the run has")
     if first_effect.estimate is None:
         return StepOverBoots(point, (first_effect,), None)
     effects, estimates, lost = [first_effect], [first_effect.estimate], list[str]()
     for run in further:
-        effect = None if isinstance(run, Damaged) else deciding_effect(run, arm, point, first_effect.metric)
+        effect = None if isinstance(run, Damaged) else find_deciding_effect(run, arm, point, first_effect.metric)
         if effect is not None and effect.estimate is not None and effect.estimate.has_interval:
             effects.append(effect)
             estimates.append(effect.estimate)
         else:
             few = f"{run.name} has too few valid blocks of {arm} at {point}"
             lost.append(run.said if isinstance(run, Damaged) else few)
-    errors = [standard_error(estimate.sd, estimate.n) or 0.0 for estimate in estimates]
-    over = over_boots([estimate.effect for estimate in estimates], errors) if estimates[1:] else None
+    errors = [compute_standard_error(estimate.sd, estimate.n) or 0.0 for estimate in estimates]
+    over = estimate_over_boots([estimate.effect for estimate in estimates], errors) if estimates[1:] else None
     return StepOverBoots(point, tuple(effects), over, tuple(lost))
 
 
-def deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
+def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
     """Return the effect of an arm at a point in the primary metric, a judged one first; None where there is none.
 
     Args:
@@ -153,7 +155,7 @@ def deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Ef
 
 
 @dataclass(frozen=True, slots=True)
-class BootWanted:
+class BootTask:
     """A measurement to make once the machine has booted anew, and the reference that it belongs to.
 
     Attributes:
@@ -186,7 +188,7 @@ class BootWanted:
     pack: str
 
 
-def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, reason: str, arm: str, points: Sequence[str], further_arms: Sequence[str] = (), blocks: int | None = None) -> BootWanted:  # fmt: skip
+def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, reason: str, arm: str, points: Sequence[str], further_arms: Sequence[str] = (), blocks: int | None = None) -> BootTask:  # fmt: skip
     """Return how to measure an arm of a reference on another boot, at these points only.
 
     The arm's baseline and the A/A twin are measured with it.
@@ -212,16 +214,16 @@ def boot_wanted(run: Evidence, further: Sequence[Evidence | Damaged], kind: str,
     )
     # The sweep is named even if it is the default: an arm's default could be another one by now.
     bench = f"just bench {arguments} --sweep {record.sweep} --blocks {blocks or record.blocks}{rerun.placed(record.at_knee, None)}{rerun.place(record.target)}"
-    lasts_min = round(part_of(record, {arm, *extra}, points).plan().lasts_s(BRING_UP_S[record.target]) / 60, 1)
+    lasts_min = round(select_part(record, {arm, *extra}, points).plan().lasts_s(BRING_UP_S[record.target]) / 60, 1)
     minutes = round(lasts_min * (blocks or record.blocks) / record.blocks, 1)
-    boots = [boot for entry in (run, *further) if isinstance(entry, Evidence) for boot in boots_of(entry.run.record)]
-    return BootWanted(
+    boots = [boot for entry in (run, *further) if isinstance(entry, Evidence) for boot in list_boots(entry.run.record)]
+    return BootTask(
         kind, reason, run.name, arm, baseline, record.sweep, record.target, tuple(dict.fromkeys(points)),
         tuple(dict.fromkeys(boots)), bench, minutes, f"just maintain pack RUN --into {run.name}",
     )  # fmt: skip
 
 
-def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
+def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
     """Return a run's record reduced to these arms and points.
 
     The arms' baselines and A/A twins stay, as do the points' control runs.
@@ -230,7 +232,7 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     twins = {arm.name for arm in record.arms if arm.role == "again" and arm.baseline in bases}
     names = bases | twins
     chosen = [point for point in record.points if point.name in points]
-    controls = [control_of(record.points, point) for point in chosen]
+    controls = [find_control(record.points, point) for point in chosen]
     point_names = {point.name for point in (*chosen, *controls) if point is not None}
     against = {pair.order: pair.against for pair in record.pairs}
     orders = [
@@ -250,7 +252,7 @@ def part_of(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunReco
     )
 
 
-def distance_to_bound(part: Measured) -> float | None:
+def compute_distance_to_bound(part: MeasuredTest) -> float | None:
     """Return the distance from the measured value to the test's nearest bound, as a share of the value.
 
     None where no bound is a size (a ratio of 1 and a difference of 0 are directions), and where nothing was decided.
@@ -265,7 +267,7 @@ def distance_to_bound(part: Measured) -> float | None:
     return min(abs(bound - part.value) / abs(part.value) for bound in bounds)
 
 
-def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootWanted]:  # fmt: skip
+def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootTask]:  # fmt: skip
     """Return what to measure for claims that rest on fewer than three boots and have a bound near the measured value.
 
     A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Each claim and run appears once, with its nearest
@@ -279,14 +281,14 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
     """
     by_name = {run.name: run for run in runs}
     decided = [verdict for verdict in verdicts if verdict.answer in ("reproduced", "contradicted")]
-    tasks: list[BootWanted] = []
+    tasks: list[BootTask] = []
     for verdict, finding in (
         (claim_verdict, finding) for claim_verdict in decided for finding in claim_verdict.findings
     ):
         near = [
             (distance, part)
             for part in finding.measured
-            if (distance := distance_to_bound(part)) is not None and distance <= NEAR
+            if (distance := compute_distance_to_bound(part)) is not None and distance <= NEAR_BOUND
         ]
         if not near:
             continue
@@ -303,10 +305,12 @@ def wanted_for_claims(verdicts: Sequence[Verdict], runs: Sequence[Evidence], fur
             bound = f"above {test.above:g}" if test.above is not None else f"below {test.below:g}"
         reason = f"{verdict.claim.id}: {part.text}, bound: {bound}"
         try:
-            tasks.append(boot_wanted(run, further.get(run.name, []), "claim", reason, part.arm, points, further_arms))
+            tasks.append(
+                make_boot_task(run, further.get(run.name, []), "claim", reason, part.arm, points, further_arms)
+            )
         except LabError as error:
             raise UsageError(f"{verdict.claim.id}: {run.name}", error.fault, error.remedy) from None
-    return [task for task in tasks if len(task.boots) < WANTED]
+    return [task for task in tasks if len(task.boots) < MIN_BOOTS]
 
 
 # -- as tables ---------------------------------------------------------------------------------------------
@@ -317,7 +321,7 @@ LENGTHS_ARM = "ingress-nginx+extra-work-80"
 """The arm with the known cost."""
 
 
-def lengths(runs: Sequence[Evidence]) -> list[Part]:
+def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
     """Return the known cost in samples of 2 s and 4 s as a table with a row for each boot, or how to measure it.
 
     Below it stands by how much lengths and boots differ.
@@ -325,29 +329,29 @@ def lengths(runs: Sequence[Evidence]) -> list[Part]:
     run = next((entry for entry in runs if entry.name == LENGTHS), None)
     if run is None:
         command = f"just bench {LENGTHS_ARM} --sweep {LENGTHS} && just maintain pack RUN --into {LENGTHS}"
-        return [plain(f"Not measured yet. On each boot: `{command}`.")]
+        return [make_sentence(f"Not measured yet. On each boot: `{command}`.")]
     rows: list[tuple[str, ...]] = []
     changes: list[float] = []
     shorts: list[float] = []
     for boot in (run, *(further for further in further_boots(run) if isinstance(further, Evidence))):
-        short, long = (deciding_effect(boot, LENGTHS_ARM, point) for point in ("ceiling-2s", "ceiling-4s"))
+        short, long = (find_deciding_effect(boot, LENGTHS_ARM, point) for point in ("ceiling-2s", "ceiling-4s"))
         if not (short and short.estimate and long and long.estimate):
             rows.append((f"{len(rows) + 1}", "no valid block", "", ""))
             continue
         shorts.append(short.estimate.effect)
         changes.append(long.estimate.effect - short.estimate.effect)
         label = f"{len(rows) + 1}: {boot.run.record.facts['cpu']}, {boot.run.record.created_at[:10]}"
-        rows.append((label, difference_text(short), difference_text(long), format_percent(changes[-1])))
+        rows.append((label, format_difference(short), format_difference(long), format_percent(changes[-1])))
     sentence = "No boot has both"
     if changes:
         mean = format_percent(sum(changes) / len(changes))
         sentence = f"Of {format_boots(len(changes))}. The length of the sample makes {mean} on average"
     if len(shorts) > 1:
         sentence += f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio)"
-    return [texts(("boot", "2 s", "4 s", "4 s against 2 s"), rows), plain(f"{sentence}.")]
+    return [make_text_table(("boot", "2 s", "4 s", "4 s against 2 s"), rows), make_sentence(f"{sentence}.")]
 
 
-def page(tasks: Sequence[BootWanted]) -> list[Part]:
+def make_boots_page(tasks: Sequence[BootTask]) -> list[Part]:
     """Return the table of what to measure once the machine has booted anew, with the total time."""
     rows = [
         (
@@ -361,6 +365,6 @@ def page(tasks: Sequence[BootWanted]) -> list[Part]:
     minutes = {kind: sum(task.minutes for task in tasks if task.kind == kind) for kind in ("finding", "claim")}
     lasts = ", ".join(f"{kind}s about {length:.0f} minutes" for kind, length in minutes.items() if length)
     return [
-        texts(("for", "rests on", "minutes", "measure, then add the run"), rows),
+        make_text_table(("for", "rests on", "minutes", "measure, then add the run"), rows),
         Notes((Text(f"On each further boot: {lasts or 'nothing'}. RUN is the run's name that bench prints."),)),
     ]

@@ -21,28 +21,28 @@ from math import exp, hypot, log
 from typing import Literal
 
 from lab.analysis.evidence import Evidence
-from lab.analysis.judge.decision import worth_of
-from lab.analysis.judge.effects import Cost, Interval, apart, cost_of
-from lab.analysis.judge.rows import Row
-from lab.model.metrics import about
-from lab.model.names import DEFAULT_TARGET, WORTH
-from lab.model.sweeps import Point
-from lab.model.variants.knobs import Cost as Kind
-from lab.report.grid import Cell, Part, plain, texts
-from lab.report.loads import load_text
-from lab.stats.paired import middle
+from lab.analysis.judge.decision import to_log_margin
+from lab.analysis.judge.effects import EffectCost, Interval, compute_cost, subtract_intervals
+from lab.analysis.judge.rows import SummaryRow
+from lab.model.metrics import find_metric
+from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
+from lab.model.sweeps import LoadPoint
+from lab.model.variants.knobs import CostPlace as Kind
+from lab.report.grid import Part, TableCell, make_sentence, make_text_table
+from lab.report.loads import describe_load
+from lab.stats.paired import estimate_median
 from lab.stats.power import MAX_BLOCKS
-from lab.stats.units import format_micros, significant
+from lab.stats.units import format_micros, format_significant
 from lab.studies import matrix
-from lab.studies.steps import summaries
+from lab.studies.steps import summarise_run
 
 METRIC = "cpu_per_request"
 """The metric of this comparison: pairs measure it at every load, and it is both a time and a share."""
-Held = Literal["same", "other", "open"]
+Comparison = Literal["same", "other", "open"]
 """The result of comparing two effects: equivalent, different or inconclusive."""
 KNOWN_WORK = "ingress-nginx+extra-work-80"
 """The knob that adds the same known work on every target."""
-SURE = 1.65
+POWER_FACTOR = 1.65
 """The ratio of a difference to half its 95 % interval at which it is found with 90 % power: (1.96 + 1.28) / 1.96."""
 LadderStep = tuple[str, tuple[str, ...], str]
 """A step of the ladder: target, names of the variant, and words for it.
@@ -63,12 +63,12 @@ CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
     ),
 }
 """The causes of different effects: (knob, target) → the ladder's steps that explain it, and the cause in words."""
-WHERE = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
+COST_PLACES = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
 """The words for where a knob's cost can lie."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class TargetEffect:
     """A knob's effect on one target, from one run.
 
     Attributes:
@@ -82,7 +82,7 @@ class Shown:
 
     run: str
     pairs: int
-    cost: Cost
+    cost: EffectCost
     doubt: float
 
     @property
@@ -94,7 +94,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class TransferLine:
     """The effects of a knob at a load on every target.
 
     Attributes:
@@ -110,34 +110,38 @@ class Carried:
     variant: str
     against: str
     kind: Kind
-    point: Point
-    shown: Mapping[str, Shown]
+    point: LoadPoint
+    shown: Mapping[str, TargetEffect]
     why: Mapping[str, str]
 
-    def seconds(self, target: str) -> Held:
+    def seconds(self, target: str) -> Comparison:
         """Compare the effect in seconds on a target with that on `local`."""
         on_target = self.shown[target]
-        return _compare(on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * WORTH)
+        return _compare(
+            on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * EQUIVALENCE_MARGIN
+        )
 
-    def shares(self, target: str) -> Held:
+    def shares(self, target: str) -> Comparison:
         """Compare the effect as a share of the cost on a target with that on `local`."""
-        return _compare(self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, worth_of(WORTH))
+        return _compare(
+            self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, to_log_margin(EQUIVALENCE_MARGIN)
+        )
 
 
-def _compare(on_target: Interval, on_local: Interval, margin: float) -> Held:
+def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparison:
     """Return whether two effects are equivalent (within the margin), different, or neither for certain."""
-    gap, half = apart(on_target, on_local)
+    gap, half = subtract_intervals(on_target, on_local)
     if abs(gap) + half <= margin:
         return "same"
     return "other" if abs(gap) > half else "open"
 
 
-def carried(runs: Sequence[Evidence]) -> list[Carried]:
+def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
     """Return every knob with committed pairs on two targets or more at one load, by name.
 
     The load is the one that most targets have, closed loops first.
     """
-    by_knob: dict[tuple[str, str], dict[Point, dict[str, Shown]]] = {}
+    by_knob: dict[tuple[str, str], dict[LoadPoint, dict[str, TargetEffect]]] = {}
     kinds: dict[tuple[str, str], Kind] = {}
     for run in runs:
         for knob, kind, point, effect in _list_effects(run):
@@ -146,24 +150,24 @@ def carried(runs: Sequence[Evidence]) -> list[Carried]:
             previous = targets.get(run.run.record.target)
             if previous is None or effect.pairs > previous.pairs:  # among equals the newest run, which comes first
                 targets[run.run.record.target] = effect
-    lines: list[Carried] = []
+    lines: list[TransferLine] = []
     for knob, loads in sorted(by_knob.items()):
         point = max(loads, key=lambda load: (len(loads[load]), load.rate_rps is None))
         if len(loads[point]) > 1:
             reasons: dict[str, str] = {}
-            for target in (place for place in matrix.places() if place not in loads[point]):
-                cell = matrix.of_variants(target, [knob[0]])
+            for target in (place for place in matrix.list_targets() if place not in loads[point]):
+                cell = matrix.find_cell_of_variants(target, [knob[0]])
                 by_kind = {
                     "works": "it comes up there",
                     "measured": "not in pairs at this load",
                     "not possible": cell.said,
                 }
                 reasons[target] = by_kind.get(cell.kind, "not measured there")
-            lines.append(Carried(*knob, kinds[knob], point, loads[point], reasons))
+            lines.append(TransferLine(*knob, kinds[knob], point, loads[point], reasons))
     return lines
 
 
-def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, Point, Shown]]:
+def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPoint, TargetEffect]]:
     """Yield (variant and its baseline, kind, load, effect) of knobs that were measured in pairs and have an interval.
 
     The load leaves out for how long and how often it is made: that changes the precision of an effect, not the effect.
@@ -171,36 +175,40 @@ def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, Point,
     record = run.run.record
     duration = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.variant in record.variants}
-    steady = summaries(run)[:1] if record.pairs else ()
+    steady = summarise_run(run)[:1] if record.pairs else ()
     for row in (row for summary in steady for row in summary.rows if row.pair is not None):
         variant, base = variants[row.arm.name], variants.get(row.arm.baseline or "")
         if row.arm.role != "variant" or not variant.own_knobs or base is None or base.name != variant.baseline:
             continue
         effect = next((effect for effect in row.effects if effect.metric == METRIC), None)
-        cost = cost_of(effect) if effect is not None else None
+        cost = compute_cost(effect) if effect is not None else None
         if effect is not None and effect.estimate is not None and cost is not None:
             load = row.point.model_copy(update={"threads": 1, "threads_at_most": None, **duration})
-            on_target = Shown(run.name, effect.estimate.n, cost, _estimate_doubt(row))
+            on_target = TargetEffect(run.name, effect.estimate.n, cost, _estimate_doubt(row))
             yield (variant.name, base.name), "shared" if variant.shared_cost else "process", load, on_target
 
 
-def _estimate_doubt(row: Row) -> float:
+def _estimate_doubt(row: SummaryRow) -> float:
     """Return the uncertainty of the baseline's cost, as a share of it; 0 where no block measured it."""
     solo = list(row.base.known(METRIC).values()) if row.base else []
-    level = middle(solo) if solo else None
+    level = estimate_median(solo) if solo else None
     if level is not None and level.low is not None and level.high is not None:
         return (level.high - level.low) / 2 / level.value
     several = solo if len(solo) > 1 or row.pair is None else list(row.pair.base.known(METRIC).values())
     return log(max(several) / min(several)) if several else 0.0
 
 
-def sentences(lines: Sequence[Carried]) -> Iterator[str]:
+def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
     """Yield for each kind of cost and target how well `local`'s effects predict those on the target.
 
     A sentence counts for how many knobs `local`'s time and share are equivalent on the target. The better predictor is equivalent for more
     knobs than it fails for, and more often than the other.
     """
-    phrases: Mapping[Held, str] = {"same": "is that there for", "other": "is another for", "open": "cannot be told for"}
+    phrases: Mapping[Comparison, str] = {
+        "same": "is that there for",
+        "other": "is another for",
+        "open": "cannot be told for",
+    }
     kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
     for kind, target in sorted(kinds):
         shared = _select_shared(lines, target, kind)
@@ -221,11 +229,11 @@ def sentences(lines: Sequence[Carried]) -> Iterator[str]:
             conclusion = f"which of the two predicts {target}, this does not tell"
         elif scores[better][0] <= 0:
             conclusion = f"neither predicts {target}"
-        subject = f"of {len(shared)} knob{'s' if len(shared) > 1 else ''} whose cost can lie {WHERE[kind]}"
+        subject = f"of {len(shared)} knob{'s' if len(shared) > 1 else ''} whose cost can lie {COST_PLACES[kind]}"
         yield f"{target}: {subject} {DEFAULT_TARGET}'s time {time}; its share {share}: {conclusion}."
 
 
-def _select_shared(lines: Sequence[Carried], target: str, kind: Kind = "process") -> list[Carried]:
+def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "process") -> list[TransferLine]:
     """Return the knobs of a kind that were measured both on `local` and on a target."""
     return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
 
@@ -234,7 +242,7 @@ def _select_shared(lines: Sequence[Carried], target: str, kind: Kind = "process"
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedDifference:
     """A knob whose time on a target differs from that on `local`, with what explains it.
 
     Attributes:
@@ -257,25 +265,29 @@ class Explained:
         """True if the interval of the difference between measured and predicted contains 0."""
         if self.predicted is None:
             return False
-        gap, half = apart(self.measured, self.predicted)
+        gap, half = subtract_intervals(self.measured, self.predicted)
         return abs(gap) <= half
 
     def text(self, interval: Interval) -> str:
         """Return an effect with its interval in words, in per cent or µs."""
         value, low, high = interval
         if self.share:
-            return f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
+            return f"{find_metric(METRIC).change(value)}{find_metric(METRIC).ends(low, high)}"
         return f"{format_micros(value)} µs [{format_micros(low)}, {format_micros(high)}]"
 
 
-def explain_differences(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> list[Explained]:
+def explain_differences(
+    lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str
+) -> list[ExplainedDifference]:
     """Return each knob in the proxy's process whose time on a target differs from `local`'s, with an explanation."""
     shared = _select_shared(lines, target)
     work = next((line for line in shared if line.variant == KNOWN_WORK), None)
     return [_explain(line, work, runs, target) for line in shared if line.seconds(target) == "other"]
 
 
-def _explain(line: Carried, work: Carried | None, runs: Sequence[Evidence], target: str) -> Explained:
+def _explain(
+    line: TransferLine, work: TransferLine | None, runs: Sequence[Evidence], target: str
+) -> ExplainedDifference:
     """Return what explains a knob's effect on a target: steps of the ladder, else the known work's cost there."""
     target_cost, local_cost = line.shown[target].cost, line.shown[DEFAULT_TARGET].cost
     predicted = None
@@ -290,7 +302,7 @@ def _explain(line: Carried, work: Carried | None, runs: Sequence[Evidence], targ
             )
             predicted = value, value - half, value + half
         by = f"{' and '.join(f'{text} ({place})' for place, _, text in steps)}: {cause}"
-        return Explained(line.variant, target_cost.change, predicted, share=True, by=by)
+        return ExplainedDifference(line.variant, target_cost.change, predicted, share=True, by=by)
     by = f"what the same known work ({KNOWN_WORK}) costs there, times {DEFAULT_TARGET}'s time; no step of the ladder is about it"
     if line.variant == KNOWN_WORK:
         by = "it is the known work itself: what it costs is what CPU time is worth there"
@@ -305,7 +317,7 @@ def _explain(line: Carried, work: Carried | None, runs: Sequence[Evidence], targ
             hypot((seconds[2] - seconds[1]) / 2 / seconds[0], half),
         )
         predicted = value, value - abs(value) * relative, value + abs(value) * relative
-    return Explained(line.variant, target_cost.seconds, predicted, share=False, by=by)
+    return ExplainedDifference(line.variant, target_cost.seconds, predicted, share=False, by=by)
 
 
 def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
@@ -319,14 +331,16 @@ def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evide
     """
     ladders = [run for run in runs if (run.run.record.sweep, run.run.record.target) == ("ladder", target)]
     for variant in variants:
-        rows = (row for run in ladders for summary in summaries(run) for row in summary.rows if row.arm.name == variant)
+        rows = (
+            row for run in ladders for summary in summarise_run(run) for row in summary.rows if row.arm.name == variant
+        )
         for effect in (effect for row in rows for effect in row.effects if effect.metric == METRIC):
             if effect.estimate is not None and effect.estimate.interval is not None:
                 return effect.estimate.effect, *effect.estimate.interval
     return None
 
 
-def list_undecided(lines: Sequence[Carried], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
+def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
     """Yield every knob in the proxy's process whose comparison of times between `local` and a target is inconclusive.
 
     Yields:
@@ -336,9 +350,9 @@ def list_undecided(lines: Sequence[Carried], target: str) -> Iterator[tuple[str,
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
         on_target, on_local = line.shown[target], line.shown[DEFAULT_TARGET]
-        gap, _ = apart(on_target.seconds, on_local.seconds)
+        gap, _ = subtract_intervals(on_target.seconds, on_local.seconds)
         target_half, local_half = ((effect.seconds[2] - effect.seconds[1]) / 2 for effect in (on_target, on_local))
-        allowed = max(abs(gap), on_target.cost.level_s * WORTH - abs(gap)) / SURE
+        allowed = max(abs(gap), on_target.cost.level_s * EQUIVALENCE_MARGIN - abs(gap)) / POWER_FACTOR
         needed = MAX_BLOCKS + 1
         if local_half < allowed:
             needed = round(on_target.pairs * target_half**2 / (allowed**2 - local_half**2) + 0.5)
@@ -348,7 +362,7 @@ def list_undecided(lines: Sequence[Carried], target: str) -> Iterator[tuple[str,
 # -- as tables ------------------------------------------------------------------------------------------------
 
 
-def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
+def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
     """Return the table and a sentence for each kind of cost and target; links start at the top of the checkout.
 
     Args:
@@ -362,38 +376,38 @@ def page(lines: Sequence[Carried], runs: Sequence[Evidence] = ()) -> list[Part]:
             "No knob has committed pairs on two targets yet: `just bench KNOB… --target apiserver` measures some, `just maintain pack RUN` and a copy in"
             " data/reference commit them."
         )
-        return [plain(none)]
-    targets = matrix.places()
-    rows: list[tuple[str | Cell, ...]] = []
+        return [make_sentence(none)]
+    targets = matrix.list_targets()
+    rows: list[tuple[str | TableCell, ...]] = []
     for line in lines:
-        connections, how, _, *details = load_text(line.point).split(", ")
+        connections, how, _, *details = describe_load(line.point).split(", ")
         load = ", ".join([f"{line.point.name}: {connections}", how, *details])
         cells = (
-            _make_cell(line.shown[target]) if target in line.shown else Cell("–", tail=f" {line.why[target]}")
+            _make_cell(line.shown[target]) if target in line.shown else TableCell("–", tail=f" {line.why[target]}")
             for target in targets
         )
-        rows.append((line.variant, line.against, load, WHERE[line.kind], *cells))
+        rows.append((line.variant, line.against, load, COST_PLACES[line.kind], *cells))
     rule = (
-        f"{about(METRIC).title}: time against the baseline [95 %] of what that costs there, share [95 %]. Two effects are called the same where their"
-        f" difference's interval, which has in it how surely the baseline's cost is known, lies within {100 * WORTH:g} % of a request's cost there, others where it excludes 0."
+        f"{find_metric(METRIC).title}: time against the baseline [95 %] of what that costs there, share [95 %]. Two effects are called the same where their"
+        f" difference's interval, which has in it how surely the baseline's cost is known, lies within {100 * EQUIVALENCE_MARGIN:g} % of a request's cost there, others where it excludes 0."
     )
     heads = ("knob", "against", "load", "its cost can lie", *targets)
-    parts: list[Part] = [texts(heads, rows), plain(rule), *map(plain, sentences(lines))]
+    parts: list[Part] = [make_text_table(heads, rows), make_sentence(rule), *map(make_sentence, write_sentences(lines))]
     for target in targets if runs else ():
         if target != DEFAULT_TARGET:
             parts += _explain_target(lines, runs, target)
     return parts
 
 
-def _make_cell(effect: Shown) -> Cell:
+def _make_cell(effect: TargetEffect) -> TableCell:
     """Return the table's cell of an effect, linked to its run."""
     value, low, high = effect.cost.change
-    share = f"{about(METRIC).change(value)}{about(METRIC).ends(low, high)}"
-    level = significant(effect.cost.level_s * 1e6, 2)  # mostly from two solo blocks
-    return Cell(f"[{effect.cost.text} of {level}; {share}](data/reference/{effect.run})")
+    share = f"{find_metric(METRIC).change(value)}{find_metric(METRIC).ends(low, high)}"
+    level = format_significant(effect.cost.level_s * 1e6, 2)  # mostly from two solo blocks
+    return TableCell(f"[{effect.cost.text} of {level}; {share}](data/reference/{effect.run})")
 
 
-def _explain_target(lines: Sequence[Carried], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
+def _explain_target(lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
     """Yield why knobs have another effect on a target, and how many blocks would decide the inconclusive ones."""
     explanations: list[tuple[str, ...]] = []
     for knob in explain_differences(lines, runs, target):
@@ -403,7 +417,7 @@ def _explain_target(lines: Sequence[Carried], runs: Sequence[Evidence], target: 
         )
         explanations.append((knob.variant, knob.text(knob.measured), knob.by, prediction, result))
     if explanations:
-        yield texts(
+        yield make_text_table(
             (f"another effect on {target}", "measured there", "explained by", "which makes", "so"), explanations
         )
     none = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
@@ -413,4 +427,4 @@ def _explain_target(lines: Sequence[Carried], runs: Sequence[Evidence], target: 
     ]
     if blocks:
         heads = (f"undecided on {target}", "blocks measured", "blocks that would decide it, nine times in ten")
-        yield texts(heads, blocks)
+        yield make_text_table(heads, blocks)

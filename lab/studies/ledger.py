@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.analysis import evidence
-from lab.report.grid import Cell, Notes, Part, plain, texts
+from lab.report.grid import Notes, Part, TableCell, make_sentence, make_text_table
 from lab.studies import claims
-from lab.studies.boots import ONE_BOOT
+from lab.studies.boots import ONE_BOOT_CAVEAT
 from lab.studies.claims import ANSWERS, KINDS, Answer
-from lab.studies.claims.judging import Verdict, judged
-from lab.studies.claims.publications import OWN_ANSWERS, OwnAnswer, owned
+from lab.studies.claims.judging import ClaimVerdict, judge_claim
+from lab.studies.claims.publications import OWN_ANSWERS, OwnAnswer, judge_by_own_data
 
 STYLES: dict[Answer | OwnAnswer, str] = {
     "reproduced": "green",
@@ -42,7 +42,7 @@ OPENINGS: dict[Answer, str] = {
 """The opening of a sentence with a claim's text, by the claim's answer."""
 
 
-def ledger(study: str | None = None) -> list[Verdict]:
+def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
     """Return the verdicts of all claims, or of one study's, in the order of claims.csv.
 
     Each is judged by its own data and by the runs of data/reference.
@@ -51,30 +51,32 @@ def ledger(study: str | None = None) -> list[Verdict]:
         UsageError: A rule is faulty.
 
     """
-    runs, damaged = evidence.references()
-    rules, judgements = claims.rules(), owned()
+    runs, damaged = evidence.load_references()
+    rules, judgements = claims.rules(), judge_by_own_data()
     return [
-        replace(judged(claim, rules.get(claim.id, []), runs, damaged), own=judgements.get(claim.id))
-        for claim in claims.claims()
+        replace(judge_claim(claim, rules.get(claim.id, []), runs, damaged), own=judgements.get(claim.id))
+        for claim in claims.read_claims()
         if study in (None, claim.study)
     ]
 
 
-def checks(study: str | None = None) -> list[Verdict]:
+def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
     """Return the verdicts of the checks, which are known beforehand, by the runs of data/reference.
 
     The rules are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
     """
-    runs, damaged = evidence.references()
-    return [judged(claim, rules, runs, damaged) for claim, rules in claims.checks() if study in (None, claim.study)]
+    runs, damaged = evidence.load_references()
+    return [
+        judge_claim(claim, rules, runs, damaged) for claim, rules in claims.checks() if study in (None, claim.study)
+    ]
 
 
-def counts(verdicts: Sequence[Verdict]) -> str:
+def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
     """Return how often each answer occurs: `102 claims: 3 reproduced, 12 not resolved, …`."""
     return f"{len(verdicts)} claims: {_count_answers([verdict.answer for verdict in verdicts], ANSWERS)}"
 
 
-def own_counts(verdicts: Sequence[Verdict]) -> str:
+def own_counts(verdicts: Sequence[ClaimVerdict]) -> str:
     """Return how often each answer by the publications' own data occurs."""
     text = _count_answers([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
     return f"by the publications' own data: {text or 'none judged'}"
@@ -84,10 +86,10 @@ def _count_answers(answers: Sequence[str], order: Iterable[str]) -> str:
     return ", ".join(f"{answers.count(answer)} {answer}" for answer in order if answer in answers)
 
 
-def sentences(verdicts: Sequence[Verdict]) -> str:
+def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
     """Return the verdicts as Markdown, a line each, without claims that have no rule yet."""
     lines: list[str] = []
-    for verdict in judged_at_all(verdicts):
+    for verdict in drop_unjudged(verdicts):
         head = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
         details = "; ".join(filter(None, [verdict.effect, verdict.why]))
         parts = [head, f"{details}." if details else "", ", ".join(f"`{run}`" for run in verdict.runs)]
@@ -95,7 +97,7 @@ def sentences(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines)
 
 
-def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
+def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = ()) -> None:
     """Assert at the end of a notebook that its claims are complete.
 
     A damaged file is reported in its claim's verdict and ends no notebook.
@@ -121,7 +123,7 @@ def settled(verdicts: Sequence[Verdict], known: Sequence[Verdict] = ()) -> None:
             assert part.value is not None and part.test.met(part.value), f"{verdict.claim.id}: {part.text}"
 
 
-def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
+def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
     """Return a Markdown paragraph for the head of a notebook: these claims' results, and the counts of all verdicts.
 
     Each claim is followed by the number that decides it.
@@ -136,15 +138,15 @@ def answer(verdicts: Sequence[Verdict], *ids: str) -> str:
         clause = f"{lowered} ({deciding[0].text if deciding else verdict.why})"
         by_opening.setdefault(OPENINGS.get(verdict.answer, ""), []).append(clause)
     paragraphs = [f"{opening} {'; '.join(clauses)}." for opening, clauses in by_opening.items() if opening and clauses]
-    return " ".join([*paragraphs, f"Of all {counts(verdicts)}."])
+    return " ".join([*paragraphs, f"Of all {count_answers(verdicts)}."])
 
 
-def judged_at_all(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def drop_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
     """Return the verdicts without those of claims that have no rule yet."""
     return [verdict for verdict in verdicts if verdict.answer != "not judged yet"]
 
 
-def left(verdicts: Sequence[Verdict]) -> list[str]:
+def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     """Return a line for each study with the claims that have no rule yet."""
     by_study: dict[str, list[str]] = {}
     for verdict in verdicts:
@@ -156,7 +158,9 @@ def left(verdicts: Sequence[Verdict]) -> list[str]:
 # -- as people read it, and as data -------------------------------------------------------------------------
 
 
-def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False, known: Sequence[Verdict] = ()) -> None:
+def print_verdicts(
+    console: Console, verdicts: Sequence[ClaimVerdict], rules_too: bool = False, known: Sequence[ClaimVerdict] = ()
+) -> None:
     """Print every judged claim with its text, both judgements, effect and run; below, by study, those without a rule.
 
     Args:
@@ -169,7 +173,7 @@ def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False,
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for verdict in (*judged_at_all(verdicts), *known):
+    for verdict in (*drop_unjudged(verdicts), *known):
         name = f"check {verdict.claim.id}" if verdict in known else verdict.claim.id
         text = Text(verdict.claim.text)
         if verdict.claim.published:
@@ -184,15 +188,15 @@ def show(console: Console, verdicts: Sequence[Verdict], rules_too: bool = False,
         text.append("".join(f"\n{line}" for line in lines if line), style="dim")
         grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), text)
         grid.add_row("", "")
-    console.print(Text(f"{ONE_BOOT}.", style="dim"), soft_wrap=True)
+    console.print(Text(f"{ONE_BOOT_CAVEAT}.", style="dim"), soft_wrap=True)
     console.print(grid)
-    for line in [*left(verdicts), *(_explain_kinds(verdicts) if rules_too else [])]:
+    for line in [*list_unjudged(verdicts), *(_explain_kinds(verdicts) if rules_too else [])]:
         console.print(Text(line, style="dim"), soft_wrap=True)
-    for line in (counts(verdicts), own_counts(verdicts)):
+    for line in (count_answers(verdicts), own_counts(verdicts)):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def page(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: bool = False) -> list[Part]:
+def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), linked: bool = False) -> list[Part]:
     """Return the ledger as a table with notes, for a Markdown file and at the notebooks' ends.
 
     Below the table stand how kinds of claims are judged, and the checks.
@@ -206,20 +210,20 @@ def page(verdicts: Sequence[Verdict], known: Sequence[Verdict] = (), linked: boo
     folders = {finding.run: finding.name for verdict in verdicts for finding in verdict.findings}
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
     heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
-    table = texts(heads, [list(_list_cells(verdict, folders, linked)) for verdict in judged_at_all(verdicts)])
-    notes = [*left(verdicts), counts(verdicts), own_counts(verdicts), *_explain_kinds(verdicts)]
+    table = make_text_table(heads, [list(_list_cells(verdict, folders, linked)) for verdict in drop_unjudged(verdicts)])
+    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts), *_explain_kinds(verdicts)]
     notes += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
-    return [plain(f"{ONE_BOOT}."), table, Notes(tuple(map(Text, notes)))]
+    return [make_sentence(f"{ONE_BOOT_CAVEAT}."), table, Notes(tuple(map(Text, notes)))]
 
 
-def _list_cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iterator[str | Cell]:
+def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) -> Iterator[str | TableCell]:
     """Yield the cells of a claim's row; `folders`: run → its folder's name."""
     claim, judgement = verdict.claim, verdict.own
     yield f"[{claim.id}](notebooks/{claim.study}.ipynb)" if linked else claim.id
     yield claim.text
     yield claim.value
-    yield Cell(judgement.answer, strong=True, tail=f": {judgement.sentence}") if judgement else ""
-    yield Cell(verdict.answer, strong=True)
+    yield TableCell(judgement.answer, strong=True, tail=f": {judgement.sentence}") if judgement else ""
+    yield TableCell(verdict.answer, strong=True)
     yield "; ".join(filter(None, [verdict.effect, verdict.why]))
     places = [(run, folders.get(run) if linked else None) for run in verdict.runs]
     targets = {finding.run: f" on {finding.target}" for finding in verdict.findings}
@@ -227,19 +231,19 @@ def _list_cells(verdict: Verdict, folders: dict[str, str], linked: bool) -> Iter
     yield ", ".join(f"{text}{targets.get(run, '')}" for run, text in linked_runs)
 
 
-def _explain_kinds(verdicts: Sequence[Verdict]) -> list[str]:
+def _explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     """Return how claims of the kinds among these are judged."""
     kinds = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 
 
-def list_verdicts(verdicts: Sequence[Verdict], checks: Sequence[Verdict] = ()) -> dict[str, Any]:
+def list_verdicts(verdicts: Sequence[ClaimVerdict], checks: Sequence[ClaimVerdict] = ()) -> dict[str, Any]:
     """Return what `ledger --json` prints: claims, checks, counts, and what answers and kinds mean."""
     return {
         "answers": ANSWERS,
         "own_answers": OWN_ANSWERS,
         "kinds": KINDS,
-        "counts": counts(verdicts),
+        "counts": count_answers(verdicts),
         "own_counts": own_counts(verdicts),
         "claims": verdicts,
         "checks": checks,

@@ -20,21 +20,21 @@ from lab.base.files import reference_folder
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.sweeps import sweep_names
 from lab.model.variants.knobs import knob_names, load_knob
-from lab.model.variants.variants import chain, variant_names
+from lab.model.variants.variants import load_chain, variant_names
 from lab.records import published, trials
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
-from lab.records.trials import Tried
-from lab.report.grid import Cell as Shown
-from lab.report.grid import Notes, Part, texts, title
-from lab.studies.study_files import LOAD, StudyFile, load_study, study_keys
+from lab.records.trials import TrialResult
+from lab.report.grid import Notes, Part, make_text_table, make_title
+from lab.report.grid import TableCell as Shown
+from lab.studies.study_files import LOAD, StudyFile, list_studies, load_study
 
 HOLDS = "holds"
 """The outcome of a trial in which a variant came up and was read back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """The result for a parameter or sweep on a target.
 
     Attributes:
@@ -50,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MatrixLine:
     """A row of the matrix.
 
     Attributes:
@@ -64,11 +64,11 @@ class Line:
     study: str
     name: str
     by: str
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, MatrixCell]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CommittedRun:
     """A committed run, with the number of samples that count of each variant."""
 
     name: str
@@ -77,12 +77,12 @@ class Measured:
     variants: Mapping[str, int]
 
 
-def places() -> list[str]:
+def list_targets() -> list[str]:
     """Return the names of the targets, the default one first."""
     return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
-def matrix() -> tuple[Sequence[Line], Sequence[Line], Sequence[Line]]:
+def make_matrix() -> tuple[Sequence[MatrixLine], Sequence[MatrixLine], Sequence[MatrixLine]]:
     """Return the lines of the parameters, of the published loads and of the lab's sweeps that belong to a study.
 
     Raises:
@@ -91,17 +91,20 @@ def matrix() -> tuple[Sequence[Line], Sequence[Line], Sequence[Line]]:
     """
     files = _load_files()
     parameters = [
-        parameter_line(row["source"], row["parameter"], files[row["source"]]) for row in published.texts("parameters")
+        make_parameter_line(row["source"], row["parameter"], files[row["source"]])
+        for row in published.read_texts("parameters")
     ]
-    loads = [_make_load_line(row["source"], row["sweep_id"], files[row["source"]]) for row in published.texts("sweeps")]
+    loads = [
+        _make_load_line(row["source"], row["sweep_id"], files[row["source"]]) for row in published.read_texts("sweeps")
+    ]
     sweeps = [
-        Line(
+        MatrixLine(
             ", ".join(_find_studies(name)),
             name,
             ", ".join(variants),
-            {target: of_sweep(target, [name], None) for target in places()},
+            {target: find_cell_of_sweep(target, [name], None) for target in list_targets()},
         )
-        for name, variants in study_sweeps().items()
+        for name, variants in map_study_sweeps().items()
     ]
     return parameters, loads, sweeps
 
@@ -109,11 +112,11 @@ def matrix() -> tuple[Sequence[Line], Sequence[Line], Sequence[Line]]:
 @cache
 def _load_files() -> Mapping[str, StudyFile]:
     """Return the study files by study; raise UsageError for a damaged one."""
-    return {key: load_study(key).file for key in study_keys()}
+    return {key: load_study(key).file for key in list_studies()}
 
 
 @cache
-def study_sweeps() -> Mapping[str, Sequence[str]]:
+def map_study_sweeps() -> Mapping[str, Sequence[str]]:
     """Return each sweep that belongs to a study, with the variants that are measured with it there.
 
     A sweep belongs to the study named in its own `study` key, and to every study whose file lists it.
@@ -122,7 +125,7 @@ def study_sweeps() -> Mapping[str, Sequence[str]]:
     for file in _load_files().values():
         for name, variants in _map_sweeps(file).items():
             by_sweep.setdefault(name, []).extend(variants)
-    last = ((name, chain(name)[-1].own_knobs) for name in variant_names())
+    last = ((name, load_chain(name)[-1].own_knobs) for name in variant_names())
     showing = {name: load_knob(knobs[-1]).sweep for name, knobs in last if knobs}
     for name in sweep_names():
         if (study := load_sweep(name)[1].study) is not None:
@@ -138,7 +141,7 @@ def _map_knobs() -> Mapping[str, Sequence[str]]:
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
-def alone(tried: Mapping[str, Tried]) -> list[str]:
+def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
     """Return `ROOT+KNOB` for each knob of a published parameter with which no variant came up in a trial.
 
     A failed variant with other knobs in it shows nothing about the knob, so the knob must be tried on its root.
@@ -149,7 +152,7 @@ def alone(tried: Mapping[str, Tried]) -> list[str]:
     """
     by_knob = {knob: [name for name in variant_names() if knob in _list_knobs(name)] for knob in _map_knobs()}
     return [
-        f"{chain(names[0])[0].name}+{knob}"
+        f"{load_chain(names[0])[0].name}+{knob}"
         for knob, names in by_knob.items()
         if names and not any(name in tried and tried[name].outcome == HOLDS for name in names)
     ]
@@ -177,7 +180,7 @@ def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
     return by_sweep
 
 
-def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
+def make_parameter_line(study: str, parameter: str, file: StudyFile) -> MatrixLine:
     """Return the line of one parameter of a study.
 
     Args:
@@ -189,57 +192,68 @@ def parameter_line(study: str, parameter: str, file: StudyFile) -> Line:
     if (entry := file.not_a_knob.get(parameter)) is None:
         knobs = [name for name, rows in _map_knobs().items() if f"{study}/{parameter}" in rows]
         # A parameter is shown best by a variant's own knob, but a root's knob counts, too, as does one of an entire set.
-        variants = [name for name in shown_variants() if _list_knobs(name) & set(knobs)]
-        return Line(study, parameter, ", ".join(knobs), {target: of_variants(target, variants) for target in places()})
+        variants = [name for name in list_shown_variants() if _list_knobs(name) & set(knobs)]
+        return MatrixLine(
+            study,
+            parameter,
+            ", ".join(knobs),
+            {target: find_cell_of_variants(target, variants) for target in list_targets()},
+        )
     if entry.by is None:
         return _rule_out(study, parameter, entry.why)
     if entry.by == LOAD:
-        loads = [name for name in study_sweeps() if study in _find_studies(name)]
-        return Line(study, parameter, entry.why, {target: of_sweep(target, loads, None) for target in places()})
-    return Line(study, parameter, entry.why, {target: of_variants(target, [entry.by]) for target in places()})
+        loads = [name for name in map_study_sweeps() if study in _find_studies(name)]
+        return MatrixLine(
+            study, parameter, entry.why, {target: find_cell_of_sweep(target, loads, None) for target in list_targets()}
+        )
+    return MatrixLine(
+        study, parameter, entry.why, {target: find_cell_of_variants(target, [entry.by]) for target in list_targets()}
+    )
 
 
-def _rule_out(study: str, name: str, reason: str) -> Line:
+def _rule_out(study: str, name: str, reason: str) -> MatrixLine:
     """Return the line of a parameter or load that is no part of what is measured."""
-    return Line(study, name, reason, dict.fromkeys(places(), Cell("not possible", "no part of what is measured")))
+    return MatrixLine(
+        study, name, reason, dict.fromkeys(list_targets(), MatrixCell("not possible", "no part of what is measured"))
+    )
 
 
-def _make_load_line(study: str, name: str, file: StudyFile) -> Line:
+def _make_load_line(study: str, name: str, file: StudyFile) -> MatrixLine:
     """Return the line of a published load; raise UsageError if the study's file has no entry for it."""
     load = file.published_loads.get(name)
     if load is None:
         raise UsageError(f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it")
     if load.why:
         return _rule_out(study, name, load.why)
-    cells = {target: of_sweep(target, load.sweeps, load.variants) for target in places()}
-    return Line(study, name, ", ".join(load.sweeps), cells)
+    cells = {target: find_cell_of_sweep(target, load.sweeps, load.variants) for target in list_targets()}
+    return MatrixLine(study, name, ", ".join(load.sweeps), cells)
 
 
-def of_variants(target: str, variants: Collection[str]) -> Cell:
+def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
     """Return what any of these variants has shown on a target."""
-    measured, trial = _find_measured(target, None, variants), trials.committed().get(target)
+    measured, trial = _find_measured(target, None, variants), trials.read_trials().get(target)
     results = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
     if measured is not None or trial is None or not results:
-        return measured or Cell("not shown")
+        return measured or MatrixCell("not shown")
     held = next((name for name, tried in results.items() if tried.outcome == HOLDS), None)
     if held is not None:
-        return Cell("works", f"{held} came up and was read back", trial.place)
+        return MatrixCell("works", f"{held} came up and was read back", trial.place)
     return _explain_trial(results[min(results, key=lambda name: len(_list_knobs(name)))], trial.place)
 
 
-def of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> Cell:
+def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> MatrixCell:
     """Return what any of these sweeps has shown on a target, with these variants (None: any)."""
-    measured, trial = _find_measured(target, names, variants), trials.committed().get(target)
+    measured, trial = _find_measured(target, names, variants), trials.read_trials().get(target)
     results = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
     if measured is not None or trial is None or not results:
-        return measured or Cell("not shown")
+        return measured or MatrixCell("not shown")
     for name, tried in results.items():
         if tried.outcome == "accepted":
-            return Cell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
+            return MatrixCell("accepted", f"{name} {tried.detail}, and not run yet", trial.place)
     return _explain_trial(next(iter(results.values())), trial.place)
 
 
-def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> Cell | None:
+def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> MatrixCell | None:
     """Return the cell of the target's run with the most samples that count; None where there is no such run.
 
     Args:
@@ -250,26 +264,26 @@ def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collec
     """
     counted = {
         run.name: sum(count for name, count in run.variants.items() if variants is None or name in variants)
-        for run in runs()
+        for run in read_runs()
         if run.target == target and (sweeps is None or run.sweep in sweeps)
     }
     names = sorted((name for name in counted if counted[name]), key=lambda name: (-counted[name], name))
     if not names:
         return None
     further = f" and {len(names) - 1} more" if names[1:] else ""
-    return Cell("measured", f"{names[0]}{further}", f"data/reference/{names[0]}")
+    return MatrixCell("measured", f"{names[0]}{further}", f"data/reference/{names[0]}")
 
 
-def _explain_trial(tried: Tried, place: str) -> Cell:
+def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
     """Return the cell of a trial that did not succeed."""
-    return Cell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, place)
+    return MatrixCell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, place)
 
 
 @cache
-def shown_variants() -> tuple[str, ...]:
+def list_shown_variants() -> tuple[str, ...]:
     """Return every name under which anything was shown: overlays, and combinations with `+` in runs and trials."""
-    names = [name for run in runs() for name in run.variants]
-    names += [name for trial in trials.committed().values() for name in trial.variants]
+    names = [name for run in read_runs() for name in run.variants]
+    names += [name for trial in trials.read_trials().values() for name in trial.variants]
     return tuple(dict.fromkeys([*variant_names(), *names]))
 
 
@@ -277,15 +291,15 @@ def shown_variants() -> tuple[str, ...]:
 def _list_knobs(name: str) -> frozenset[str]:
     """Return the knobs of a variant as it is now; empty if it no longer exists."""
     try:
-        return frozenset(knob for overlay in chain(name) for knob in overlay.own_knobs)
+        return frozenset(knob for overlay in load_chain(name) for knob in overlay.own_knobs)
     except UsageError:
         return frozenset()
 
 
 @cache
-def runs() -> tuple[Measured, ...]:
+def read_runs() -> tuple[CommittedRun, ...]:
     """Return the committed runs that can be read, with their valid samples counted by variant."""
-    measured: list[Measured] = []
+    measured: list[CommittedRun] = []
     for name in run_names(reference_folder()):
         try:
             store = RunStore.open(str(reference_folder() / name))
@@ -294,7 +308,7 @@ def runs() -> tuple[Measured, ...]:
             continue
         variants = {arm.name: arm.variant for arm in store.record.arms}
         counts = Counter(variants[sample.arm] for sample in samples if sample.valid)
-        measured.append(Measured(name, store.record.target, store.record.sweep, counts))
+        measured.append(CommittedRun(name, store.record.target, store.record.sweep, counts))
     return tuple(measured)
 
 
@@ -309,8 +323,8 @@ def page() -> list[Part]:
         ("Sweeps", "lab/sweeps", "sweep", "on"),
     )
     parts: list[Part] = []
-    every: list[Line] = []
-    for (head, place, name, by), lines in zip(heads, matrix(), strict=True):
+    every: list[MatrixLine] = []
+    for (head, place, name, by), lines in zip(heads, make_matrix(), strict=True):
         rows: list[list[str | Shown]] = []
         for line in lines:
             rows.append([line.study, line.name, line.by])
@@ -320,16 +334,16 @@ def page() -> list[Part]:
                 rows[-1].append(
                     Shown(cell.kind, tail=f": {evidence}" if evidence else "", strong=cell.kind == "measured")
                 )
-        parts += [title(head, place), texts(("study", name, by, *places()), rows)]
+        parts += [make_title(head, place), make_text_table(("study", name, by, *list_targets()), rows)]
         every += lines
-    return [*parts, Notes(tuple(Text(_sum_up(target, every)) for target in places()))]
+    return [*parts, Notes(tuple(Text(_sum_up(target, every)) for target in list_targets()))]
 
 
-def _sum_up(target: str, lines: Sequence[Line]) -> str:
+def _sum_up(target: str, lines: Sequence[MatrixLine]) -> str:
     """Return how many cells of each kind a target has, and when it was tried."""
     kinds = Counter(line.cells[target].kind for line in lines)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    trial = trials.committed().get(target)
+    trial = trials.read_trials().get(target)
     if trial is None:
         return (
             f"{target}: {counts}; not tried as a whole yet: `just sabotage --intact --record --target {target}` does it"

@@ -13,23 +13,23 @@ from typing import Any
 
 from rich.text import Text
 
-from lab.analysis.aggregate.generations import Levels
-from lab.analysis.explain.notes import WHY_NO_MORE
-from lab.analysis.judge.rows import Row
+from lab.analysis.aggregate.generations import VarianceComponents
+from lab.analysis.explain.notes import LIMIT_NOTES
+from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.summary import Summary
 from lab.model.metrics import Ratio
 from lab.model.run import RoundTrip
 from lab.report import grid
-from lab.report.grid import Column, Grid, Notes, Part, Words
+from lab.report.grid import Grid, Notes, Part, Sentences, TableColumn
 from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, STEADY, VERDICT, VERDICTS, VERSION_2
-from lab.report.json.shape import Key
-from lab.report.json.shape import Shape as JsonShape
-from lab.report.result import Result
+from lab.report.json.shape import JsonKey
+from lab.report.json.shape import JsonShape as JsonShape
+from lab.report.result import RunResult
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_blocks, format_range, significant, with_interval
-from lab.studies.study_files import Cell, Shape, Study, cells, load_study, published, study_keys
+from lab.stats.units import format_blocks, format_digits, format_range, format_significant, format_with_interval
+from lab.studies.study_files import Shape, Study, StudyTableCell, list_cells, list_studies, load_study, read_published
 
-HONEST = "published numbers are of other machines: compare patterns, not levels"
+NOTE_OTHER_MACHINES = "published numbers are of other machines: compare patterns, not levels"
 """The note below a table with published numbers."""
 MEASURED = (
     "measured: geometric means of the blocks with their 95 % interval, percentiles of all requests, as above;"
@@ -38,7 +38,7 @@ MEASURED = (
 """The note below every table: how measured values are written."""
 SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 """The size of each unit of a table in seconds or requests per second."""
-Relative = tuple[float, float | None, float | None]
+RelativeToReference = tuple[float, float | None, float | None]
 """A ratio to the reference cell, with the ends of its 95 % interval (None: no interval)."""
 
 
@@ -68,14 +68,14 @@ class StudyCell:
     level: StudyLevel | None
     """The measured value; None: it is not part of this run."""
     published: float | None
-    relative: Relative | None
+    relative: RelativeToReference | None
     """The ratio to the table's reference cell with its 95 % interval, over the blocks that have both."""
     published_relative: float | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ShapedTable:
     """A table of a study, filled in."""
 
     shape: Shape
@@ -90,14 +90,14 @@ class ShapedStudy:
 
     key: str
     question: str
-    tables: tuple[Shaped, ...]
+    tables: tuple[ShapedTable, ...]
 
 
 STUDY_TABLE = JsonShape(
     "StudyTable",
-    Shaped,
+    ShapedTable,
     "title=shape.title unit=shape.unit reference=shape.reference",
-    Key("cells", lambda table: tuple(table.cells.values()), tuple[StudyCell, ...]),
+    JsonKey("cells", lambda table: tuple(table.cells.values()), tuple[StudyCell, ...]),
     parts=[JsonShape("StudyCell", StudyCell, parts=[JsonShape("StudyLevel", StudyLevel)])],
 )
 """The form of a study's table in `--json`."""
@@ -110,10 +110,10 @@ RESULT = JsonShape(
     "not_measurable notes",
     VERDICTS,
     "rows",
-    Key("roundtrip", None, RoundTrip | None),
-    Key("study", None, ShapedStudy | None),
-    Key("outcomes", None, Summary | None),
-    Key("levels", None, tuple[Levels, ...] | None),
+    JsonKey("roundtrip", None, RoundTrip | None),
+    JsonKey("study", None, ShapedStudy | None),
+    JsonKey("outcomes", None, Summary | None),
+    JsonKey("levels", None, tuple[VarianceComponents, ...] | None),
     parts=[VERDICT, STEADY, JsonShape("Study", ShapedStudy, parts=[STUDY_TABLE]), OUTCOMES, LEVELS],
     title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known",
     left_out=("study", "outcomes", "levels"),
@@ -124,7 +124,7 @@ The caller supplies what a run has in addition, and whether the run is complete.
 """
 
 
-def shape_study(result: Result) -> ShapedStudy | None:
+def shape_study(result: RunResult) -> ShapedStudy | None:
     """Return the run's study with its tables in the published shape; None where it has none.
 
     Raises:
@@ -132,19 +132,19 @@ def shape_study(result: Result) -> ShapedStudy | None:
 
     """
     key = result.run.record.study
-    if key not in study_keys() or result.summaries[0] not in result.told:
+    if key not in list_studies() or result.summaries[0] not in result.told:
         return None
     study = load_study(key)
-    return ShapedStudy(study.key, study.file.question, shaped(study, result.summaries[0]))
+    return ShapedStudy(study.key, study.file.question, shape_tables(study, result.summaries[0]))
 
 
-def study_page(result: Result) -> list[Part]:
+def make_study_page(result: RunResult) -> list[Part]:
     """Return the tables of the run's study in the published shape; empty where it has none."""
     study = shape_study(result)
     return page(study.tables) if study else []
 
 
-def result_json(result: Result) -> dict[str, Any]:
+def make_result_json(result: RunResult) -> dict[str, Any]:
     """Return a result as `--json` prints it."""
     steady, disturbed = result.summaries
     return RESULT.plain(
@@ -160,7 +160,7 @@ def result_json(result: Result) -> dict[str, Any]:
 # -- a study's tables, filled in ------------------------------------------------------------------------------
 
 
-def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
+def shape_tables(study: Study, summary: Summary) -> tuple[ShapedTable, ...]:
     """Return the study's tables for a run; a cell that the run did not measure keeps its published number.
 
     Args:
@@ -171,25 +171,25 @@ def shaped(study: Study, summary: Summary) -> tuple[Shaped, ...]:
     points = list({row.point.name: row.point for row in summary.rows}.values())
     rows = {(row.arm.name, row.point.name): row for row in summary.rows}
     absent = {item.variant: f"not measurable: {item.what}: {item.why}" for item in summary.not_measurable}
-    tables: list[Shaped] = []
+    tables: list[ShapedTable] = []
     for shape in study.file.tables:
-        measured = {cell.key: cell for cell in cells(shape, points)}
-        numbers = published(shape)
+        measured = {cell.key: cell for cell in list_cells(shape, points)}
+        numbers = read_published(shape)
         split = len(shape.rows)
         filled = {
             key: _fill_cell(shape, key, measured, numbers, rows, absent) for key in dict.fromkeys((*numbers, *measured))
         }
         heads, sides = dict.fromkeys(key[:split] for key in filled), dict.fromkeys(key[split:] for key in filled)
-        tables.append(Shaped(shape, tuple(heads), tuple(sides), filled))
+        tables.append(ShapedTable(shape, tuple(heads), tuple(sides), filled))
     return tuple(tables)
 
 
 def _fill_cell(
     shape: Shape,
     key: tuple[str, ...],
-    measured: Mapping[tuple[str, ...], Cell],
+    measured: Mapping[tuple[str, ...], StudyTableCell],
     numbers: Mapping[tuple[str, ...], float],
-    rows: Mapping[tuple[str, str], Row],
+    rows: Mapping[tuple[str, str], SummaryRow],
     absent: Mapping[str, str],
 ) -> StudyCell:
     """Return one cell of a table.
@@ -223,14 +223,14 @@ def _fill_cell(
     return StudyCell(keys, cell.variant, cell.point, level, number, relative, published_ratio, notes)
 
 
-def _measure_level(row: Row, metric: Ratio, scale: float) -> StudyLevel | None:
+def _measure_level(row: SummaryRow, metric: Ratio, scale: float) -> StudyLevel | None:
     """Return the run's value in this table's unit, with the interval of the blocks' geometric mean."""
     absolute = row.cell.absolute(metric)
     if absolute is None:
         return None
     values = [value / scale for value in row.cell.known(metric).values()]
     enough = len(values) >= stats.MIN_BLOCKS and not absolute.clusters
-    mean = stats.level(values) if enough else None
+    mean = stats.estimate_geometric_mean(values) if enough else None
     table_value = row.cell.shown(metric)
     return StudyLevel(
         value=None if table_value is None else table_value / scale,
@@ -243,27 +243,29 @@ def _measure_level(row: Row, metric: Ratio, scale: float) -> StudyLevel | None:
     )
 
 
-def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> Relative | None:
+def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> RelativeToReference | None:
     """Return the ratio to the reference, paired by block; None where either has no block.
 
     Where the reference was measured in few blocks, it is the ratio of the means, without an interval.
     """
     common = sorted(values.keys() & reference.keys())
     if common and (len(common) >= stats.MIN_BLOCKS or len(common) == len(values)):
-        estimate = stats.paired([values[block] for block in common], [reference[block] for block in common])
+        estimate = stats.estimate_ratio([values[block] for block in common], [reference[block] for block in common])
         low, high = estimate.ratio_interval or (None, None)
         return estimate.ratio, low, high
     if values and reference:
-        mean, reference_mean = (stats.level(list(side.values())).value for side in (values, reference))
+        mean, reference_mean = (
+            stats.estimate_geometric_mean(list(side.values())).value for side in (values, reference)
+        )
         return mean / reference_mean, None, None
     return None
 
 
-def _list_notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[str, ...]:
+def _list_notes(row: SummaryRow | None, cell: StudyTableCell, level: StudyLevel | None) -> tuple[str, ...]:
     """Return the reasons why a cell cannot be trusted, or has no value; empty where it can."""
     if row is None:
         return (f"'{cell.variant}' is not part of this run",)
-    limits = {"generator": "generator-limited: the proxy could do more", **WHY_NO_MORE}
+    limits = {"generator": "generator-limited: the proxy could do more", **LIMIT_NOTES}
     limited = [limits[limit] for limit in row.cell.limits if limit in limits and cell.metric != "cpu_per_request"]
     reasons = ", ".join(row.cell.invalid) or "not measured"
     clusters = level.clusters if level is not None else ()
@@ -282,7 +284,7 @@ def _list_notes(row: Row | None, cell: Cell, level: StudyLevel | None) -> tuple[
     return (*limited, *(text for applies, text in conditions if applies))
 
 
-def page(tables: Sequence[Shaped]) -> list[Part]:
+def page(tables: Sequence[ShapedTable]) -> list[Part]:
     """Return each table, which is never folded, with its notes."""
     parts: list[Part] = []
     for table in tables:
@@ -290,15 +292,15 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
         publication = ["published"] if shape.published else []  # without published numbers, only the measured ones
         sides = ["measured [95 %]", *publication, *(["relative", *publication] if shape.reference else [])]
         rows = [
-            grid.row(
+            grid.make_row(
                 *names, *(cell for column in table.columns for cell in _list_parts(table, names + column, len(sides)))
             )
             for names in table.rows
         ]
-        columns = [Column(key.replace("_", " "), stands="left") for key in shape.rows]
+        columns = [TableColumn(key.replace("_", " "), stands="left") for key in shape.rows]
         for key in table.columns:  # the keys of a published column stand over its first side
-            columns += [Column(side, over="" if number else " ".join(key)) for number, side in enumerate(sides)]
-        notes = [MEASURED, *([HONEST] if shape.published else [])]
+            columns += [TableColumn(side, over="" if number else " ".join(key)) for number, side in enumerate(sides)]
+        notes = [MEASURED, *([NOTE_OTHER_MACHINES] if shape.published else [])]
         if shape.reference:
             origin = ", here and as published" if shape.published else ""
             references = (f"{key.replace('_', ' ')} {value}" for key, value in shape.reference.items())
@@ -306,14 +308,14 @@ def page(tables: Sequence[Shaped]) -> list[Part]:
         notes += [shape.note] if shape.note else []
         head = Text.assemble((name, "bold cyan"), (f"  {unit}", "dim"))
         parts += [
-            Words((head,), (f"**{name}** ({unit})",), blank=True),
+            Sentences((head,), (f"**{name}** ({unit})",), blank=True),
             Grid(tuple(columns), tuple(rows)),
             Notes(tuple(Text(note, "dim") for note in notes)),
         ]
     return parts
 
 
-def _list_parts(table: Shaped, key: tuple[str, ...], count: int) -> list[str | grid.Cell]:
+def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[str | grid.TableCell]:
     """Return the `count` printed cells of one cell of a table: measured, published, and the ratios to the reference.
 
     The measured value has its interval, or for fewer than six blocks the smallest and the largest; two clusters are printed as two values.
@@ -323,13 +325,13 @@ def _list_parts(table: Shaped, key: tuple[str, ...], count: int) -> list[str | g
         return [""] * count
     level, text = cell.level, "–"
     if level is not None and level.clusters:
-        text = "|".join(significant(value, 2) for _, value in level.clusters)
+        text = "|".join(format_significant(value, 2) for _, value in level.clusters)
     elif level is not None and level.n >= stats.MIN_BLOCKS:
-        text = with_interval(level.value, level.low, level.high)
+        text = format_with_interval(level.value, level.low, level.high)
     elif level is not None:
         text = format_range(level.smallest, level.largest)
-    parts: list[str | grid.Cell] = [grid.Cell(text, notes=cell.notes)]
-    parts += [digits(cell.published)] if table.shape.published else []
+    parts: list[str | grid.TableCell] = [grid.TableCell(text, notes=cell.notes)]
+    parts += [format_digits(cell.published)] if table.shape.published else []
     if table.shape.reference:
         parts.append(_format_ratio(*(cell.relative or [None])))
         parts += [_format_ratio(cell.published_relative)] if table.shape.published else []

@@ -17,28 +17,35 @@ from pydantic import Field
 
 from lab.analysis.applied import describe_kept_defaults
 from lab.analysis.evidence import Evidence, further_boots
-from lab.analysis.explain.run import Verdict, difference_text, verdicts
+from lab.analysis.explain.run import Verdict, format_difference, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.summary import Summary
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import reference_folder
-from lab.base.validation import read_toml, validated
-from lab.model.metrics import about
+from lab.base.validation import read_toml, validate_table
+from lab.model.metrics import find_metric
 from lab.model.names import DEFAULT_TARGET
-from lab.model.variants.variants import chain, load_overlay
-from lab.studies.boots import WANTED, BootWanted, StepOverBoots, boot_wanted, step_over_boots, wanted_for_claims
-from lab.studies.claims.judging import Verdict as Judged
-from lab.studies.claims.measuring import Measured
-from lab.studies.study_files import Strict
+from lab.model.variants.variants import load_chain, load_overlay
+from lab.studies.boots import (
+    MIN_BOOTS,
+    BootTask,
+    StepOverBoots,
+    compute_step_over_boots,
+    list_claim_tasks,
+    make_boot_task,
+)
+from lab.studies.claims.judging import ClaimVerdict as Judged
+from lab.studies.claims.measuring import MeasuredTest
+from lab.studies.study_files import StrictModel
 
 Key = tuple[str, str, str, str, str]
 """The key of an effect: run, arm, what it is compared with, point, metric."""
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedEffect:
     """The size that a claim published for a step.
 
     Attributes:
@@ -54,7 +61,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TuningStep:
     """A tuning step: an arm against its baseline at a point, in the primary metric.
 
     Attributes:
@@ -90,7 +97,7 @@ class Step:
     text: str
     note: str
     gain: tuple[float, float, float] | None
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedEffect, ...] = ()
 
     @property
     def on(self) -> str:
@@ -99,10 +106,10 @@ class Step:
 
     def gained(self, ratio: float) -> float:
         """Return a ratio of the step's metric in the form of `gain`: as a log-ratio, larger is better."""
-        return log(ratio) if about(self.metric).better == "more" else -log(ratio)
+        return log(ratio) if find_metric(self.metric).better == "more" else -log(ratio)
 
 
-class Asked(Strict):
+class FindingQuestion(StrictModel):
     """A `[[finding]]` of data/reference/findings.toml: a yes-or-no question, and the step that answers it."""
 
     asks: str = Field(pattern=r"\?$")
@@ -114,12 +121,12 @@ class Asked(Strict):
     """The number of blocks of a further boot, where fewer than the first run's suffice; None: as many."""
 
 
-class _Findings(Strict):
-    finding: list[Asked]
+class _Findings(StrictModel):
+    finding: list[FindingQuestion]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StepFinding:
     """A question about a tuning step with its measured answer.
 
     Attributes:
@@ -135,14 +142,14 @@ class Finding:
 
     """
 
-    asked: Asked
+    asked: FindingQuestion
     title: str
     verdict: Verdict
     measured: str
     advice: str
     boots: StepOverBoots
     target: str
-    elsewhere: tuple[Step, ...]
+    elsewhere: tuple[TuningStep, ...]
     kept: str
 
     @property
@@ -151,7 +158,7 @@ class Finding:
         return f"on {self.target}"
 
 
-def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
+def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[TuningStep]:
     """Return every tuning step: better ones first, then equivalent and inconclusive ones, then worse ones.
 
     Within each group steps are sorted by size, with differences last. Arms that measure the same variant under another name are left out, as
@@ -162,30 +169,30 @@ def steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Step]:
         judged: The verdicts of the claims.
 
     """
-    published = dict[Key, list[Published]]()
+    published = dict[Key, list[PublishedEffect]]()
     for verdict in judged:
         for finding, part in ((measured, part) for measured in verdict.findings for part in measured.measured):
-            ratio = published_ratio(verdict, part)
+            ratio = read_published_ratio(verdict, part)
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)
-                published.setdefault(key, []).append(Published(verdict.claim.id, verdict.claim.value, ratio))
+                published.setdefault(key, []).append(PublishedEffect(verdict.claim.id, verdict.claim.value, ratio))
     rank = {Decision.BETTER: -1, Decision.WORSE: 1}
 
-    def place(step: Step) -> tuple[int, bool, float, str, str]:
+    def place(step: TuningStep) -> tuple[int, bool, float, str, str]:
         size = step.gain[0] if step.gain else 0.0
         return rank.get(step.decision, 0), step.gain is None, -size, step.arm, step.point
 
     return sorted((step for run in runs for step in _list_steps(run, published)), key=place)
 
 
-def _list_steps(run: Evidence, published: Mapping[Key, Sequence[Published]]) -> Iterator[Step]:
-    for summary in summaries(run):
+def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]]) -> Iterator[TuningStep]:
+    for summary in summarise_run(run):
         for row in summary.rows:
             if row.arm.role == "variant" and not row.point.control and row.arm.name not in summary.nulls:
                 yield from (_make_step(run, row, effect, published) for effect in row.shown if effect.decision.judged)
 
 
-def summaries(run: Evidence) -> tuple[Summary, ...]:
+def summarise_run(run: Evidence) -> tuple[Summary, ...]:
     """Return the summaries of a run's steady loads and of its disrupted ones; empty where it cannot be summarised."""
     try:
         return tuple(run.summary(disturbed) for disturbed in (False, True))
@@ -193,11 +200,13 @@ def summaries(run: Evidence) -> tuple[Summary, ...]:
         return ()
 
 
-def _make_step(run: Evidence, row: Row, effect: Effect, published: Mapping[Key, Sequence[Published]]) -> Step:
-    record, estimate, metric = run.run.record, effect.estimate, about(effect.metric)
+def _make_step(
+    run: Evidence, row: SummaryRow, effect: Effect, published: Mapping[Key, Sequence[PublishedEffect]]
+) -> TuningStep:
+    record, estimate, metric = run.run.record, effect.estimate, find_metric(effect.metric)
     variant, study, system = record.variants[row.arm.variant], "", ""
     try:
-        overlays = chain(row.arm.variant)
+        overlays = load_chain(row.arm.variant)
         study, system = load_overlay(row.arm.variant).study or "", overlays[0].resources[-1].name
     except (UsageError, IndexError):  # the variant no longer exists
         pass
@@ -206,13 +215,13 @@ def _make_step(run: Evidence, row: Row, effect: Effect, published: Mapping[Key, 
         low, middle, high = estimate.interval[0], estimate.effect, estimate.interval[1]
         gain = (middle, low, high) if metric.better == "more" else (-middle, -high, -low)
     key = (record.id, row.arm.name, effect.against, row.point.name, effect.metric)
-    return Step(
+    return TuningStep(
         record.id, run.name, record.target, record.study or study, system, row.arm.name, variant.title, effect.against,
-        row.point.name, effect.metric, effect.decision, difference_text(effect), effect.note, gain, tuple(published.get(key, ())),
+        row.point.name, effect.metric, effect.decision, format_difference(effect), effect.note, gain, tuple(published.get(key, ())),
     )  # fmt: skip
 
 
-def published_ratio(verdict: Judged, part: Measured) -> float | None:
+def read_published_ratio(verdict: Judged, part: MeasuredTest) -> float | None:
     """Return the ratio that the claim published for a test; None where it published no such number."""
     if part.test.ratio_to is None or not part.test.bounded:
         return None
@@ -221,12 +230,12 @@ def published_ratio(verdict: Judged, part: Measured) -> float | None:
     number, unit = verdict.claim.number, verdict.claim.unit
     if number is not None and unit.startswith("%") and number > -100:
         ratio = 1 + number / 100
-        slower = "faster" in unit and about(part.test.metric).better == "less"
+        slower = "faster" in unit and find_metric(part.test.metric).better == "less"
         return 1 / ratio if slower else ratio  # half as fast again is two thirds of the time
     return number if number is not None and unit.startswith("x") and number > 0 else None
 
 
-def findings(runs: Sequence[Evidence]) -> list[Finding]:
+def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
     """Return the findings of data/reference/findings.toml in its order, without those that have no usable run.
 
     Raises:
@@ -236,52 +245,54 @@ def findings(runs: Sequence[Evidence]) -> list[Finding]:
     path, place = Path(reference_folder()) / "findings.toml", "data/reference/findings.toml"
     if not path.is_file():
         return []
-    questions = validated(_Findings, read_toml(path, place, "git's"), place, place, Asked).finding
+    questions = validate_table(_Findings, read_toml(path, place, "git's"), place, place, FindingQuestion).finding
     by_name = {run.name: run for run in runs}
     return [_answer(question, by_name[question.run], runs, place) for question in questions if question.run in by_name]
 
 
-def _answer(question: Asked, run: Evidence, runs: Sequence[Evidence], place: str) -> Finding:
+def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], place: str) -> StepFinding:
     """Return the finding that answers a question from its run.
 
     `elsewhere` has the same variant, baseline, point and metric on other targets, from the newest run of each target: `runs` are ordered as
-    by `lab.analysis.evidence.references`.
+    by `lab.analysis.evidence.load_references`.
     """
-    steady, disturbed = summaries(run)
-    by_arm = {verdict.arm: verdict for verdict in verdicts(disturbed if disturbed.rows else steady)}
+    steady, disturbed = summarise_run(run)
+    by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
     sentence = by_arm[question.arm].text.partition("\n")[0].removeprefix(f"{question.arm}: ").removesuffix(":")
     measured, _, advice = sentence.rpartition(": ")
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
-    boots = step_over_boots(run, further_boots(run), question.arm, question.point)
+    boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[question.arm].title, run.run.record.target
     keys = {(step.against, step.point, step.metric) for step in _list_steps(run, {}) if step.arm == question.arm}
-    elsewhere: dict[tuple[str, str, str], Step] = {}
+    elsewhere: dict[tuple[str, str, str], TuningStep] = {}
     for candidate in runs:
         if candidate.run.record.target != target and candidate.arms(question.arm):
             for step in _list_steps(candidate, {}):
                 if step.arm == question.arm and (step.against, step.point, step.metric) in keys:
                     elsewhere.setdefault((step.target, step.point, step.metric), step)
     sentence = f"{measured}; {boots.text}"
-    return Finding(
+    return StepFinding(
         question, title, by_arm[question.arm], sentence, advice, boots, target, tuple(elsewhere.values()), defaults
     )
 
 
-def boots_wanted(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootWanted]:
+def list_boot_tasks(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootTask]:
     """Return what to measure once the machine has booted anew.
 
-    First come findings that rest on fewer boots than `WANTED`, then claims.
+    First come findings that rest on fewer boots than `MIN_BOOTS`, then claims.
     """
     further = {run.name: further_boots(run) for run in runs}
     by_name = {run.name: run for run in runs}
-    tasks: list[BootWanted] = []
-    for question in (finding.asked for finding in findings(runs) if finding.boots.boots < WANTED):
+    tasks: list[BootTask] = []
+    for question in (finding.asked for finding in list_findings(runs) if finding.boots.boots < MIN_BOOTS):
         run, points = by_name[question.run], [question.point]
         tasks.append(
-            boot_wanted(run, further[run.name], "finding", question.asks, question.arm, points, blocks=question.blocks)
+            make_boot_task(
+                run, further[run.name], "finding", question.asks, question.arm, points, blocks=question.blocks
+            )
         )
-    return [*tasks, *wanted_for_claims(judged, runs, further)]
+    return [*tasks, *list_claim_tasks(judged, runs, further)]

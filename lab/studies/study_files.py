@@ -24,11 +24,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.base.validation import read_toml, refuse, validated
+from lab.base.validation import read_toml, refuse_broken_rules, validate_table
 from lab.model.metrics import Ratio
-from lab.model.sweeps import Point, sweep_names
-from lab.model.variants.naming import is_variant, present_name
-from lab.model.variants.variants import chain, load_overlay, variant_names
+from lab.model.sweeps import LoadPoint, sweep_names
+from lab.model.variants.naming import find_present_name, is_variant
+from lab.model.variants.variants import load_chain, load_overlay, variant_names
 from lab.records import published as publications
 
 FOLDER = Path(__file__).parent
@@ -39,24 +39,24 @@ LOAD = "load"
 
 Unit = Literal["req/s", "s", "ms", "µs"]
 """The unit of a table's numbers."""
-Keys = dict[str, str]
+PublishedKeys = dict[str, str]
 """Published column → value, as its CSV writes it."""
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """The base of models for files written by hand: it refuses an unknown key and a value of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Quick(Strict):
+class Quick(StrictModel):
     """The shortened load of `--quick`."""
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
 
 
-class Change(Strict):
+class StudyChange(StrictModel):
     """A `[[changes]]` table: a question of the study about a system that changes, answered by a separate run."""
 
     question: str = Field(min_length=1)
@@ -77,7 +77,7 @@ class Change(Strict):
         return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
 
 
-class NotAKnob(Strict):
+class NotAKnob(StrictModel):
     """A row of parameters.csv that no component realises."""
 
     why: str = Field(min_length=1)
@@ -87,7 +87,7 @@ class NotAKnob(Strict):
     )
 
 
-class PublishedLoad(Strict):
+class PublishedLoad(StrictModel):
     """A row of sweeps.csv: the sweeps and variants that make this load here, or the reason why none does."""
 
     sweeps: list[str] = Field(default_factory=list[str])
@@ -96,13 +96,13 @@ class PublishedLoad(Strict):
 
     @model_validator(mode="after")
     def _check_either(self) -> PublishedLoad:
-        refuse(
+        refuse_broken_rules(
             (bool(self.why) == bool(self.sweeps and self.variants), "either sweeps and variants, or why there are none")
         )
         return self
 
 
-class Shape(Strict):
+class Shape(StrictModel):
     """A `[[tables]]` table: a published table, and the variant, point and metric that stand for each of its cells."""
 
     title: str = Field(min_length=1)
@@ -114,14 +114,16 @@ class Shape(Strict):
     filters: dict[str, list[str]] = Field(
         default_factory=dict[str, list[str]], description="only published rows with one of these values"
     )
-    variants: dict[str, Keys] = Field(min_length=1, description="variant → the published keys it stands for")
-    points: dict[str, Keys] = Field(default_factory=dict[str, Keys], description="point → published keys")
-    point_fields: Keys = Field(
-        default_factory=Keys, description="published column → the field of every point that says its value"
+    variants: dict[str, PublishedKeys] = Field(min_length=1, description="variant → the published keys it stands for")
+    points: dict[str, PublishedKeys] = Field(
+        default_factory=dict[str, PublishedKeys], description="point → published keys"
     )
-    metrics: dict[Ratio, Keys] = Field(min_length=1, description="metric → the published keys it stands for")
-    reference: Keys = Field(
-        default_factory=Keys, description="cells are also shown relative to the one with these values"
+    point_fields: PublishedKeys = Field(
+        default_factory=PublishedKeys, description="published column → the field of every point that says its value"
+    )
+    metrics: dict[Ratio, PublishedKeys] = Field(min_length=1, description="metric → the published keys it stands for")
+    reference: PublishedKeys = Field(
+        default_factory=PublishedKeys, description="cells are also shown relative to the one with these values"
     )
     note: str | None = None
 
@@ -129,7 +131,7 @@ class Shape(Strict):
     def _check_keys(self) -> Shape:
         parts = (*self.variants.values(), *self.points.values(), *self.metrics.values())
         unknown = [name for part in parts for name in sorted(part.keys() - self.keys)]
-        refuse(
+        refuse_broken_rules(
             ((self.published is None) != (self.value is None), "tables: published and value go together"),
             (
                 bool(self.points and self.point_fields),
@@ -137,8 +139,8 @@ class Shape(Strict):
             ),
             (bool(unknown), f"tables: '{''.join(unknown[:1])}' is neither in rows nor in columns"),
         )
-        if wrong := sorted(self.point_fields.values() - Point.model_fields.keys()):
-            raise ValueError(f"tables.point_fields: {did_you_mean(wrong[0], Point.model_fields)}")
+        if wrong := sorted(self.point_fields.values() - LoadPoint.model_fields.keys()):
+            raise ValueError(f"tables.point_fields: {did_you_mean(wrong[0], LoadPoint.model_fields)}")
         return self
 
     @property
@@ -146,7 +148,7 @@ class Shape(Strict):
         """The published columns that name a cell: those of the rows, then those of the columns."""
         return (*self.rows, *self.columns)
 
-    def of_point(self, point: Point) -> Keys | None:
+    def of_point(self, point: LoadPoint) -> PublishedKeys | None:
         """Return the published keys that a point stands for; None if the point is not in this table.
 
         They are empty where the table defines none for points.
@@ -157,7 +159,7 @@ class Shape(Strict):
         return self.points.get(point.name)
 
 
-class StudyFile(Strict):
+class StudyFile(StrictModel):
     """The content of a file of `lab/studies/`."""
 
     title: str = Field(min_length=1)
@@ -173,7 +175,7 @@ class StudyFile(Strict):
         default_factory=dict[str, PublishedLoad], description="row of sweeps.csv, by its id → what makes that load here"
     )
     tables: list[Shape] = Field(default_factory=list[Shape])
-    changes: list[Change] = Field(default_factory=list[Change])
+    changes: list[StudyChange] = Field(default_factory=list[StudyChange])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class StudyTableCell:
     """The measurement for one published cell: the cell's keys in the table's order, variant, point and metric."""
 
     key: tuple[str, ...]
@@ -194,7 +196,7 @@ class Cell:
     metric: Ratio
 
 
-def study_keys() -> list[str]:
+def list_studies() -> list[str]:
     """Return the keys of all studies in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
@@ -224,9 +226,9 @@ def load_study(key: str) -> Study:
     for number, table in enumerate(file.tables):
         if table.published is None or table.value is None:
             continue
-        table_place, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.names()]
+        table_place, files = f"{place}: tables.{number}", [f"{name}.csv" for name in publications.list_names()]
         refuse_unknown(table.published, files, table_place, f"there is no data/published/{table.published}")
-        head = list(publications.texts(Path(table.published).stem)[0])
+        head = list(publications.read_texts(Path(table.published).stem)[0])
         columns = [*table.keys, *table.filters, *table.reference, table.value]
         _refuse_unknown_names(f"{table_place}: {table.published}", "columns", columns, head)
         if not _read_rows(table):
@@ -246,13 +248,16 @@ def read_study(key: str) -> Study:
     try:
         table = read_toml(FOLDER / f"{key}.toml", place, "lab/studies/okd.toml")
     except FileNotFoundError:
-        raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, study_keys())) from None
+        raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, list_studies())) from None
     return Study(
-        key, validated(StudyFile, table, place, "lab/schema/study.json", Quick, Change, NotAKnob, PublishedLoad, Shape)
+        key,
+        validate_table(
+            StudyFile, table, place, "lab/schema/study.json", Quick, StudyChange, NotAKnob, PublishedLoad, Shape
+        ),
     )
 
 
-def published(table: Shape) -> dict[tuple[str, ...], float]:
+def read_published(table: Shape) -> dict[tuple[str, ...], float]:
     """Return the table's published cells in the file's order, without empty ones.
 
     Returns:
@@ -266,7 +271,7 @@ def published(table: Shape) -> dict[tuple[str, ...], float]:
     }
 
 
-def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
+def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCell, ...]:
     """Return every cell of a table that these points give, in the file's order.
 
     Raises:
@@ -274,7 +279,7 @@ def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
 
     """
     place = f"table '{table.title}'"
-    by_key: dict[tuple[str, ...], Cell] = {}
+    by_key: dict[tuple[str, ...], StudyTableCell] = {}
     for (variant, variant_keys), point, (metric, metric_keys) in product(
         table.variants.items(), points, table.metrics.items()
     ):
@@ -285,7 +290,7 @@ def cells(table: Shape, points: Sequence[Point]) -> tuple[Cell, ...]:
         if missing := [name for name in table.keys if name not in keys]:
             fault = f"{variant} at {point.name}: nothing says its {missing[0]}"
             raise UsageError(place, fault, "let its variant, point or metric say it")
-        cell = Cell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
+        cell = StudyTableCell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
         first = by_key.setdefault(cell.key, cell)
         if first != cell:
             pair = f"{variant} at {point.name} and {first.variant} at {first.point}"
@@ -297,7 +302,7 @@ def _read_rows(table: Shape) -> list[Mapping[str, str]]:
     """Return the published rows that the table's filters keep; empty if nothing was published."""
     if table.published is None:
         return []
-    rows = publications.texts(Path(table.published).stem)
+    rows = publications.read_texts(Path(table.published).stem)
     return [row for row in rows if all(row[name] in values for name, values in table.filters.items())]
 
 
@@ -309,11 +314,11 @@ def _refuse_unknown_names(place: str, key: str, names: Sequence[str], options: S
 def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
     """Refuse names that no variant has at present: a study's runs are found by present names."""
     for name in names:
-        if not is_variant(name) or present_name(name) != name:
-            raise UsageError(place, f"there is no '{name}'", did_you_mean(present_name(name), variant_names()))
+        if not is_variant(name) or find_present_name(name) != name:
+            raise UsageError(place, f"there is no '{name}'", did_you_mean(find_present_name(name), variant_names()))
 
 
-def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
+def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
     """Return the variants that a study or a variant's name stands for in an ablation.
 
     A study stands for the variants that it lists, the others of its systems that are annotated with it, and those of its changes.
@@ -329,17 +334,17 @@ def variants_of(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
         UsageError: There is no such study or variant.
 
     """
-    if name in study_keys() and not as_variant:
+    if name in list_studies() and not as_variant:
         file = load_study(name).file
         listed = [*file.variants, *(variant for change in file.changes for variant in change.variants)]
-        roots = {chain(variant)[0].name for variant in listed}
+        roots = {load_chain(variant)[0].name for variant in listed}
         annotated = [
             overlay
             for overlay in variant_names()
-            if load_overlay(overlay).study == name and chain(overlay)[0].name in roots
+            if load_overlay(overlay).study == name and load_chain(overlay)[0].name in roots
         ]
         return tuple(dict.fromkeys((*file.variants, *annotated, *listed))), True
     if "+" not in name and not is_variant(name):
-        remedy = did_you_mean(name, [*study_keys(), *variant_names()])
+        remedy = did_you_mean(name, [*list_studies(), *variant_names()])
         raise UsageError("ablate", f"unknown study or variant '{name}'", remedy)
-    return (chain(name)[-1].name,), False
+    return (load_chain(name)[-1].name,), False

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.systems.system import PRIVATE, WRITABLE
+from lab.systems.system import INITIAL_FOLDERS, PRIVATE_FOLDERS
 
 TRY_S, _LATE = 60.0, "did not end within"
 _STAMP = re.compile(
@@ -29,7 +29,7 @@ _STAMP = re.compile(
 _PLACE = re.compile(r" in (\S+):(\d+)$|^\[(\S+):(\d+)\] : ")
 
 
-def refusal(
+def find_refusal(
     command: Sequence[str],
     files: Mapping[str, str],
     folders: Mapping[str, Mapping[str, str]] | None = None,
@@ -46,7 +46,7 @@ def refusal(
         programs: path → program to mount there.
 
     Raises:
-        UsageError: for a file that lies in no folder of `PRIVATE`.
+        UsageError: for a file that lies in no folder of `PRIVATE_FOLDERS`.
 
     """
     overlays = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
@@ -54,7 +54,7 @@ def refusal(
 
 
 def is_late(message: str) -> bool:
-    """Return whether the text of `refusal` is no refusal, because the checker did not end in time."""
+    """Return whether the text of `find_refusal` is no refusal, because the checker did not end in time."""
     return _LATE in message
 
 
@@ -69,8 +69,10 @@ def _run_checker(
     with tempfile.TemporaryDirectory(prefix="lab-check-") as name:
         scratch = Path(name)
         scratch.chmod(0o755)
-        private = {prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE) if Path(prefix).is_dir()}
-        for folder in (*private.values(), *(_locate(path, private) for path in (*WRITABLE, *dict(folders)))):
+        private = {
+            prefix: scratch / str(number) for number, prefix in enumerate(PRIVATE_FOLDERS) if Path(prefix).is_dir()
+        }
+        for folder in (*private.values(), *(_locate(path, private) for path in (*INITIAL_FOLDERS, *dict(folders)))):
             _make_folder(folder)
         overlay_files = [(f"{path}/{item}", text) for path, texts in folders for item, text in texts]
         for path, text in (*files, *overlay_files):
@@ -100,7 +102,7 @@ def _locate(path: str, private: Mapping[str, Path]) -> Path:
     """Return where a container's path lies on the machine. A path outside the private folders is a UsageError."""
     prefix = next((prefix for prefix in private if path.startswith(f"{prefix}/")), None)
     if prefix is None:
-        raise UsageError(path, "is not in a folder of the container's own", f"one of: {', '.join(PRIVATE)}")
+        raise UsageError(path, "is not in a folder of the container's own", f"one of: {', '.join(PRIVATE_FOLDERS)}")
     return private[prefix] / path.removeprefix(f"{prefix}/")
 
 

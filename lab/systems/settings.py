@@ -6,7 +6,7 @@ Each key is a path in the proxy's own configuration, and each value is YAML:
 
         → {"circuit_breakers": {"thresholds": [{"max_connections": 65536}]}}, merged into every cluster that the lab writes
 
-    server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `sections`, for those whose own configuration has directives
+    server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `read_sections`, for those whose own configuration has directives
 
 The first word is a part of the configuration that the writer creates (`cluster`), and a number is a position in a list. A part
 that does not exist is refused, and so is a path that does not fit the configuration there. Whether the proxy knows the path
@@ -30,7 +30,7 @@ from lab.systems.manifests.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class PathSetting:
     """A key of a ConfigMap as a path and a value.
 
     Attributes:
@@ -45,11 +45,11 @@ class Setting:
     value: Any
 
 
-Settings = Mapping[str, Sequence[Setting]]
+Settings = Mapping[str, Sequence[PathSetting]]
 """The settings of each part, in the ConfigMap's order."""
 
 
-def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
+def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
     """Read the settings from a ConfigMap's data.
 
     Args:
@@ -60,7 +60,7 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
         UsageError: for a key of a part that does not exist, or a value that is no YAML.
 
     """
-    settings: dict[str, list[Setting]] = {part: [] for part in parts}
+    settings: dict[str, list[PathSetting]] = {part: [] for part in parts}
     for key, text in data.items():
         key_place = f"{place}: data.{key}"
         part, *path = key.split(".")
@@ -76,21 +76,21 @@ def read(place: str, data: Mapping[str, str], parts: Collection[str]) -> Setting
             raise UsageError(
                 key_place, f"not YAML: {' '.join(str(error).split())}", "a number, a text, or a block"
             ) from None
-        settings[part].append(Setting(key_place, tuple(path), value))
+        settings[part].append(PathSetting(key_place, tuple(path), value))
     return settings
 
 
-def of_configmap(objects: Objects, name: str, parts: Collection[str]) -> Settings:
+def read_configmap_settings(objects: Objects, name: str, parts: Collection[str]) -> Settings:
     """Read the settings of the ConfigMap of that name; there are none where it does not exist.
 
     Raises:
-        UsageError: as `read`.
+        UsageError: as `read_settings`.
 
     """
-    return read(f"ConfigMap/{name}", objects.configmaps.get(name, {}), parts)
+    return read_settings(f"ConfigMap/{name}", objects.configmaps.get(name, {}), parts)
 
 
-def merged(tree: Any, settings: Sequence[Setting]) -> Any:
+def merge_settings(tree: Any, settings: Sequence[PathSetting]) -> Any:
     """Return a copy of a configuration tree with the settings applied.
 
     Raises:
@@ -103,7 +103,7 @@ def merged(tree: Any, settings: Sequence[Setting]) -> Any:
     return result
 
 
-def _set_path(node: Any, path: Sequence[str], setting: Setting) -> Any:
+def _set_path(node: Any, path: Sequence[str], setting: PathSetting) -> Any:
     if not path:
         mappings = isinstance(node, dict) and isinstance(setting.value, dict)
         return {**node, **setting.value} if mappings else setting.value
@@ -121,7 +121,7 @@ def _set_path(node: Any, path: Sequence[str], setting: Setting) -> Any:
     return {**current, step: _set_path(current.get(step), remaining, setting)}
 
 
-def sections(
+def read_sections(
     place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
     """Read SECTION.DIRECTIVE keys of a ConfigMap over defaults, and return section → directive → arguments.
@@ -148,7 +148,7 @@ def sections(
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ControllerKey:
     """A key of a controller's ConfigMap.
 
     Attributes:
@@ -165,14 +165,14 @@ class Key:
     directive: str
 
 
-def load_keys(table: Path) -> Mapping[str, Key]:
+def load_keys(table: Path) -> Mapping[str, ControllerKey]:
     """Read a table of keys in its order, with columns key, section, kind, default and directive separated by tabs."""
     with table.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE)
-        return {row.pop("key"): Key(**row) for row in rows}
+        return {row.pop("key"): ControllerKey(**row) for row in rows}
 
 
-def filled(place: str, data: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, str]:
+def fill_defaults(place: str, data: Mapping[str, str], keys: Mapping[str, ControllerKey]) -> dict[str, str]:
     """Return the value of every key: the ConfigMap's, else the default.
 
     Args:

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.validation import Record, read_toml, validated
+from lab.base.validation import Record, read_toml, validate_table
 from lab.model.variants.knobs import Check
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.table import SYSTEMS, refuse_checks
@@ -37,7 +37,7 @@ TABLE = "stand_ins.toml"
 Manifests = Sequence[Mapping[str, Any]]
 
 
-class Setting(Record):
+class StandInSetting(Record):
     """A default that differs between a stand-in and the release that it stands in for."""
 
     flag: str = Field(default="", description="of the controller's command line")
@@ -99,7 +99,7 @@ class StandIn(Record):
         description="fact of a run → expression; one that matches shows that it ran. Empty: it always runs there",
     )
     source: str = Field(description="where the defaults were read")
-    setting: tuple[Setting, ...] = ()
+    setting: tuple[StandInSetting, ...] = ()
     unequal: tuple[Inequality, ...] = ()
 
     @property
@@ -130,14 +130,14 @@ def load_stand_ins() -> tuple[StandIn, ...]:
         path = Path(__file__).parent / system.name.replace("-", "_") / TABLE
         if path.exists():
             place = f"lab/systems/{path.parent.name}/{TABLE}"
-            parts = (StandIn, Setting, Inequality)
-            table = validated(_Table, read_toml(path, place, "git's"), place, place, *parts).stand_in
+            parts = (StandIn, StandInSetting, Inequality)
+            table = validate_table(_Table, read_toml(path, place, "git's"), place, place, *parts).stand_in
             refuse_checks(place, (setting.check for stand_in in table for setting in stand_in.setting if setting.check))
             stand_ins += table
     return tuple(stand_ins)
 
 
-def stand_ins_of(manifests: Manifests, target: str | None = None) -> list[StandIn]:
+def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[StandIn]:
     """Return the stand-ins for images that a variant's proxies run, on one target or (None) on any."""
     images = "\n".join(str(container.get("image", "")) for container in _proxy_containers(manifests))
 
@@ -160,7 +160,7 @@ def list_checks(manifests: Manifests, target: str) -> list[Check]:
     """
     return [
         check
-        for stand_in in stand_ins_of(manifests, target)
+        for stand_in in find_stand_ins(manifests, target)
         for setting in stand_in.setting
         if setting.value_in(manifests) in (None, setting.named)
         for check in setting.checks
@@ -180,7 +180,7 @@ def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -
     """
     idle = [
         setting
-        for stand_in in stand_ins_of(manifests)
+        for stand_in in find_stand_ins(manifests)
         if not stand_in.ran_in(target, facts)
         for setting in stand_in.setting
         if setting.value_in(manifests) == setting.named
@@ -222,7 +222,7 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
 
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
-) -> list[tuple[StandIn, Setting, list[str]]]:
+) -> list[tuple[StandIn, StandInSetting, list[str]]]:
     """Return the costly defaults that stand-ins kept in a run, each with the arms that did not set them.
 
     The arguments are those of `describe_run`.
@@ -240,7 +240,7 @@ def _list_ran(
 ) -> Iterator[tuple[StandIn, list[str]]]:
     """Yield each stand-in that ran, with the arms that it ran for."""
     for stand_in in load_stand_ins():
-        arms = [name for name, applied in manifests.items() if stand_in in stand_ins_of(applied, target)]
+        arms = [name for name, applied in manifests.items() if stand_in in find_stand_ins(applied, target)]
         if arms and stand_in.ran_in(target, facts):
             yield stand_in, arms
 

@@ -1,9 +1,9 @@
 """The interface between the lab's targets and a proxy system.
 
 It holds what a system's package states about its proxy (`ProxySystem`), and what a target gives the package to work with
-(`Context`, `Process`). A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem`, and
+(`Context`, `ContainerProcess`). A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem`, and
 `lab.systems.table` lists them. Most fields have a default that means "nothing of the kind", so a system states only what is
-special about it. This module knows no target: it sees whatever runs a system's processes through `Process`.
+special about it. This module knows no target: it sees whatever runs a system's processes through `ContainerProcess`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from re import Pattern
 from typing import Protocol
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_unknown
-from lab.base.quantities import quantity
-from lab.systems.manifests.gateway_api import Backend, Served, rules_of
-from lab.systems.manifests.objects import Member, Objects
+from lab.base.quantities import parse_quantity
+from lab.systems.manifests.gateway_api import ServedPort, ServicePort, list_rules
+from lab.systems.manifests.objects import Endpoint, Objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.reading import Reader
 
-PRIVATE = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
+PRIVATE_FOLDERS = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
 """The folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
 
-WRITABLE = ("/var/log/nginx", "/var/lib/nginx")
-"""The folders inside those of `PRIVATE` that exist from the start.
+INITIAL_FOLDERS = ("/var/log/nginx", "/var/lib/nginx")
+"""The folders inside those of `PRIVATE_FOLDERS` that exist from the start.
 
 Whatever its configuration, nginx opens its first log and creates its folders there.
 """
@@ -127,7 +127,7 @@ class Context:
     open_files: int
 
 
-class Process(Protocol):
+class ContainerProcess(Protocol):
     """A container that runs, or will run, with what its system may observe of it and do to it."""
 
     container: Container
@@ -183,7 +183,7 @@ class Process(Protocol):
         """Kill (SIGKILL) a command that `run_pinned` started, and wait until it has ended."""
 
 
-Renew = Callable[[Process], None]
+Renew = Callable[[ContainerProcess], None]
 """A function that makes a proxy reload the configuration that it has, so that it starts new workers.
 
 It raises MeasuringError when the proxy cannot.
@@ -367,7 +367,7 @@ class Workers:
     The number follows the name after a colon or a blank. Several such numbers are added up.
     """
 
-    def running(self, process: Process) -> Mapping[str, float]:
+    def running(self, process: ContainerProcess) -> Mapping[str, float]:
         """Return the number of running workers, as the proxy itself reports it, as the gauge `workers`.
 
         Returns:
@@ -385,7 +385,7 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class MachineTool:
     """A program on the machine that some variants of a system need.
 
     Attributes:
@@ -430,7 +430,7 @@ class ProxySystem:
 
     It is set where the other processes in the container are the control plane's.
     """
-    control: Callable[[Process], Control] | None = None
+    control: Callable[[ContainerProcess], Control] | None = None
     """The function that returns the handle for configuration changes.
 
     None where the proxy keeps the configuration of its start, with the addresses of its backends.
@@ -441,7 +441,7 @@ class ProxySystem:
     """The kernel's name for its master process, which starts new workers on SIGHUP in a cluster; empty: none does."""
     passing: str = ""
     """The beginning of the title of a process that ends soon after a start, and which the proxy does not need."""
-    counters: Callable[[Process], Mapping[str, int]] | None = None
+    counters: Callable[[ContainerProcess], Mapping[str, int]] | None = None
     """The function that returns the proxy's own counts, which become the counters `proxy/NAME`.
 
     The names are `requests`, `requests_h2`, `tls_handshakes` and `tls_resumed`. It raises OSError or ValueError.
@@ -461,7 +461,7 @@ class ProxySystem:
     """
     of_backend: bool = False
     """The fact that the backend runs the same program, so that every target that starts processes here needs it."""
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[MachineTool, ...] = ()
     """The further programs that its variants need on the machine."""
     sinks: Callable[[Objects], set[int]] = lambda _objects: set()
     """The function that returns the ports of the node to which it would log."""
@@ -495,13 +495,13 @@ class ProxySystem:
     """The kinds of checks that this system adds, by their names."""
 
 
-Members = Mapping[Backend, Sequence[Member]]
+Members = Mapping[ServicePort, Sequence[Endpoint]]
 """The ready endpoints of each Service's port that a route leads to."""
 Certificates = Mapping[str, Mapping[str, str]]
 """The files of each Secret."""
 
 
-def configmap_of(place: str, reference: str, context: Context) -> tuple[str, Mapping[str, str]]:
+def find_configmap(place: str, reference: str, context: Context) -> tuple[str, Mapping[str, str]]:
     """Return the ConfigMap that an argument names as NAMESPACE/NAME, which must be in the pod's own namespace.
 
     Args:
@@ -566,14 +566,14 @@ def find_program(place: str, program: str) -> None:
         UsageError: when the program is missing.
 
     """
-    if not program.startswith(tuple(f"{prefix}/" for prefix in PRIVATE)) and shutil.which(program) is None:
+    if not program.startswith(tuple(f"{prefix}/" for prefix in PRIVATE_FOLDERS)) and shutil.which(program) is None:
         remedy = "install it (`just doctor` lists what is missing), or use --target kind"
         raise UsageError(place, f"the program {program!r} is not on this machine", remedy)
 
 
-def led_to(
+def resolve_targets(
     context: Context,
-    ports: Sequence[Served],
+    ports: Sequence[ServedPort],
     proxy: str,
     headers: bool = True,
     never: str = "",
@@ -592,7 +592,7 @@ def led_to(
         UsageError: for a Secret that does not exist, and for a rule that the proxy's configuration cannot express.
 
     """
-    rules = rules_of(ports).values()
+    rules = list_rules(ports).values()
     for rule in rules:
         rule.refuse(proxy, headers, never, timeout)
     backends = dict.fromkeys(rule.backend for rule in rules if rule.backend)
@@ -601,7 +601,7 @@ def led_to(
     return members, {name: context.objects.certificate(name, "TLS") for name in names}
 
 
-def expect(container: Container, held: bool, expectation: str, base: str) -> None:
+def refuse_unexpected(container: Container, held: bool, expectation: str, base: str) -> None:
     """Refuse a container that is not like the one in the lab's own manifests.
 
     Args:
@@ -617,7 +617,7 @@ def expect(container: Container, held: bool, expectation: str, base: str) -> Non
         raise UsageError(container.place, f"expected {expectation}", f"as in manifests/base/{base}")
 
 
-def served_natively(context: Context, name: str, args: tuple[str, ...]) -> list[Served]:
+def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
     """Return what a proxy without a controller serves, from the Gateways of its class `lab.test/NAME`.
 
     Args:
@@ -629,11 +629,13 @@ def served_natively(context: Context, name: str, args: tuple[str, ...]) -> list[
 
     """
     container = context.container
-    expect(container, not container.command and container.args == args, f"no command, and args {list(args)}", name)
+    refuse_unexpected(
+        container, not container.command and container.args == args, f"no command, and args {list(args)}", name
+    )
     return context.objects.served(f"lab.test/{name}")
 
 
-def arguments(
+def parse_arguments(
     container: Container, argv: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """Parse arguments of the form `NAME=VALUE`.
@@ -656,7 +658,7 @@ def arguments(
     return values
 
 
-def pid_of(process: Process, missed: str) -> int:
+def require_pid(process: ContainerProcess, missed: str) -> int:
     """Return the id of a container's main process.
 
     Args:
@@ -672,13 +674,13 @@ def pid_of(process: Process, missed: str) -> int:
     return pid
 
 
-def bytes_of(process: Process, paths: Iterable[str]) -> int:
+def sum_sizes(process: ContainerProcess, paths: Iterable[str]) -> int:
     """Return the total size in bytes of those of a container's files that exist."""
     files = (process.inside(path) for path in paths)
     return sum(file.stat().st_size for file in files if file is not None and file.exists())
 
 
-def write_changed(process: Process, files: Mapping[str, str]) -> bool:
+def write_changed(process: ContainerProcess, files: Mapping[str, str]) -> bool:
     """Replace those of a container's files whose text has changed, each atomically, and return whether any had.
 
     Symbolic links stay as they are.
@@ -702,7 +704,7 @@ KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 """The form of an error in the log of a Kubernetes program: level and date, time, process, source line, message."""
 
 
-def words_in(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
+def extract_messages(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
     """Return the distinct messages of the log lines that have one of these forms.
 
     Args:
@@ -718,7 +720,7 @@ def is_repository_of(image: str, repository: str) -> bool:
     return f"/{repository}".endswith(f"/{image}")
 
 
-def command(container: Container) -> tuple[str, ...]:
+def require_command(container: Container) -> tuple[str, ...]:
     """Return a container's command with its arguments, as its manifest has them.
 
     Raises:
@@ -735,12 +737,12 @@ Realise = Callable[[Context], Realisation]
 """A function that returns what to start for a container's image; it raises UsageError for what cannot be honoured."""
 
 
-def cores(limit: object) -> Fraction | None:
+def parse_cpu_limit(limit: object) -> Fraction | None:
     """Convert a CPU limit from Kubernetes' notation to CPUs; return None for no limit."""
-    return (quantity(str(limit)) or None) if limit is not None else None
+    return (parse_quantity(str(limit)) or None) if limit is not None else None
 
 
-def limit_up(limit: Fraction | None, cpus: int | None) -> int | None:
+def round_limit_up(limit: Fraction | None, cpus: int | None) -> int | None:
     """Return the CPU limit rounded up; without a limit the CPUs (a rule of workers).
 
     The result may be above the CPUs.

@@ -52,9 +52,9 @@ CONTROLLERS: Mapping[str, Controller] = {
 }
 """The programs of each controller image for the apiserver target, by the last parts of the image's repository."""
 
-PASSING = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
+SHORT_LIVED_TITLES = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
 """The beginnings of the titles of processes that end soon after a start, and which no proxy needs."""
-PASSING_PATTERN = "|".join(f"'{title}'*" for title in PASSING)
+PASSING_PATTERN = "|".join(f"'{title}'*" for title in SHORT_LIVED_TITLES)
 """The same beginnings as a pattern for `case` in a shell."""
 
 
@@ -66,7 +66,7 @@ DEFINITIONS = tuple(file for system in SYSTEMS for file in system.definitions)
 DEFINITIONS_OF = " and of ".join(system.definitions_of for system in SYSTEMS if system.definitions_of)
 """The projects that define these kinds, in words."""
 
-MADE = {kind: path for system in SYSTEMS for kind, path in system.workloads.items()}
+WORKLOAD_PATHS = {kind: path for system in SYSTEMS for kind, path in system.workloads.items()}
 """The path of the settings for a Deployment, by the kind of the object from which a controller creates it."""
 
 INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.interval_variable)
@@ -112,17 +112,17 @@ def program_versions(of_backend: bool = False) -> dict[str, str]:
     return {name: version() for system in included for name, version in system.versions.items()}
 
 
-def sinks(objects: Objects) -> set[int]:
+def list_sinks(objects: Objects) -> set[int]:
     """Return the ports of the node to which proxies among these objects would log."""
     return set[int]().union(*(system.sinks(objects) for system in SYSTEMS))
 
 
-def event_of(line: str) -> str | None:
+def find_event(line: str) -> str | None:
     """Return the event (`Reload` or `Reloaded`) that a line of any controller's log reports; None = none."""
     return next(filter(None, (controller.event_of(line) for controller in CONTROLLERS.values())), None)
 
 
-def speak(check: Check) -> str:
+def describe_check(check: Check) -> str:
     """Describe a check in words."""
     context = f" in {check.context}" if check.context else ""
     kind = READBACKS.get(check.kind)

@@ -17,7 +17,7 @@ from typing import Any
 
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems import inside
-from lab.systems.system import WorkerRule, Workers, cores
+from lab.systems.system import WorkerRule, Workers, parse_cpu_limit
 from lab.systems.table import SYSTEMS
 
 WORKERS: Sequence[Workers] = [system.workers for system in SYSTEMS]
@@ -27,7 +27,7 @@ GAUGE = "proxy/workers"
 Objects = Sequence[Mapping[str, Any]]
 
 
-def asked(objects: Objects, cpus: int | None = None) -> int | None:
+def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
     """Return how many workers all the proxy's pods have together, according to rendered manifests.
 
     Args:
@@ -43,7 +43,7 @@ def asked(objects: Objects, cpus: int | None = None) -> int | None:
     return per_pod and per_pod * (sum(obj["spec"].get("replicas", 1) for obj in objects if _is_proxy(obj)) or 1)
 
 
-def rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
+def find_rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
     """Return the rule for an image; None where it runs no proxy that is known here.
 
     Returns:
@@ -61,8 +61,8 @@ def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> 
     The configured number is None where nothing is configured.
     """
     for container in (item for obj in objects if _is_proxy(obj) for item in _containers(obj)):
-        limit = cores(((container.get("resources") or {}).get("limits") or {}).get("cpu"))
-        if match := rule(str(container.get("image", ""))):
+        limit = parse_cpu_limit(((container.get("resources") or {}).get("limits") or {}).get("cpu"))
+        if match := find_rule(str(container.get("image", ""))):
             _, apply, workers = match
             count = (
                 apply(limit, cpus)
@@ -120,7 +120,7 @@ def list_script() -> str:
     """
     reporting = [workers for workers in WORKERS if workers.process]
     cases = "\n".join(
-        f"  {workers.process}) {{ {inside.asked(workers.port, workers.page)}; }} 2>/dev/null | grep ^{workers.metric} ;;"
+        f"  {workers.process}) {{ {inside.compose_query(workers.port, workers.page)}; }} 2>/dev/null | grep ^{workers.metric} ;;"
         for workers in reporting
     )
     return rf"""
@@ -136,13 +136,13 @@ esac || true
 """
 
 
-def listed(text: str) -> list[tuple[int, str]]:
+def parse_processes(text: str) -> list[tuple[int, str]]:
     """Parse the (threads, command line) of every process from the output of `list_script`."""
     pairs = (line.partition(" ") for line in text.splitlines())
     return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
 
 
-def told(text: str) -> int | None:
+def parse_reported_count(text: str) -> int | None:
     """Parse the number of workers that the proxy itself reports; None where it does not.
 
     Args:
@@ -154,7 +154,7 @@ def told(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def started(processes: Iterable[tuple[int, str]]) -> int | None:
+def count_running(processes: Iterable[tuple[int, str]]) -> int | None:
     """Count the workers of one or several containers; None where no system counts any.
 
     Args:

@@ -34,14 +34,14 @@ def _get_target(name: str) -> Target:
     return KIND if name == "kind" else REMOTE
 
 
-def chosen(name: str, context: str | None) -> Target:
-    """Return the target of a name at a kubeconfig context (None = no context); `close` ends its use."""
+def choose_target(name: str, context: str | None) -> Target:
+    """Return the target of a name at a kubeconfig context (None = no context); `close_targets` ends its use."""
     target = _get_target(name).at(context)
     _in_use.append(target)
     return target
 
 
-def entered(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
+def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
     """Return a target inside its namespaces; outside of them, run the command there and return its exit status.
 
     A target without namespaces is returned at once.
@@ -57,12 +57,12 @@ def entered(name: str | None, context: str | None, argv: Sequence[str]) -> Targe
     """
     name = DEFAULT_TARGET if name is None else name
     refuse_unknown(name, TARGETS, "--target", f"unknown target '{name}'")
-    target = chosen(name, context)
+    target = choose_target(name, context)
     status = target.enter(argv)
     return target if status is None else status
 
 
-def close() -> None:
+def close_targets() -> None:
     """Give back what the chosen targets took."""
     while _in_use:
         _in_use.pop().close()

@@ -12,13 +12,13 @@ from typing import Protocol
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
 from lab.model.pairs import Side
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.system import System as System
 from lab.model.system import Watch as Watch
 from lab.model.variants.variants import Variant
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing: the default where a caller passes no function."""
 
 
@@ -58,7 +58,7 @@ class Target(Protocol):
         """Return a generator as it is installed in the client's place; None if it is not. Only after `check`."""
         ...
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Return where the load of each point will go, by the point's name; start nothing.
 
         Hosts and TLS are right; the address is known only once the system is up.
@@ -122,7 +122,7 @@ class Target(Protocol):
         variant: Variant,
         changing: bool = False,
         side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
+        meanwhile: Callable[[], object] = do_nothing,
     ) -> AbstractContextManager[System]:
         """Bring the variant up and wait until it is ready; tear it down at exit.
 

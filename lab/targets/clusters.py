@@ -11,23 +11,23 @@ from typing import NoReturn
 from lab.base.errors import UsageError
 from lab.targets.cluster import kind
 from lab.targets.cluster.api import Api
-from lab.targets.cluster.connection import contexts
-from lab.targets.cluster.others import Others, host_watch
+from lab.targets.cluster.connection import list_contexts
+from lab.targets.cluster.others import OtherUsageSource, watch_host
 from lab.targets.cluster.target import ClusterTarget
 
 
 def _connect() -> Api:
     if not kind.kubeconfig().is_file():
-        fault = f"there is no cluster {kind.name()} of this checkout"
+        fault = f"there is no cluster {kind.cluster_name()} of this checkout"
         raise UsageError("--target kind", fault, "`just up kind` makes it")
     return kind.connect()
 
 
-def _watch_machine() -> Others:
-    return host_watch(kind.container_ids())
+def _watch_machine() -> OtherUsageSource:
+    return watch_host(kind.container_ids())
 
 
-class RemoteTarget(ClusterTarget):
+class UnnamedRemoteTarget(ClusterTarget):
     """The target `remote` before a context is named: it is no cluster yet, and `at` returns the cluster's target."""
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class RemoteTarget(ClusterTarget):
 
 
 def _refuse_unnamed() -> NoReturn:
-    names = ", ".join(contexts()) or "none are in your kubeconfig"
+    names = ", ".join(list_contexts()) or "none are in your kubeconfig"
     fault = "names no context, and the current one is never taken"
     raise UsageError("--target remote", fault, f"--context NAME; known: {names}")
 
 
 KIND = ClusterTarget("kind", _connect, "kind: the real controllers, in containers of this machine", _watch_machine)
-REMOTE = RemoteTarget()
+REMOTE = UnnamedRemoteTarget()

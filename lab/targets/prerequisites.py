@@ -22,11 +22,11 @@ from typing import Literal
 
 from lab import generators
 from lab.base.errors import UsageError
-from lab.base.files import readable, runs_folder
+from lab.base.files import read_text_if_readable, runs_folder
 from lab.systems.table import CONTROLLERS, SYSTEMS
 from lab.targets.apiserver import programs
 from lab.targets.cluster import docker
-from lab.targets.common.sampler import cpu_times, spans
+from lab.targets.common.sampler import cpu_times, subtract_cpu_times
 from lab.targets.local import target as local
 from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox import cgroups
@@ -39,16 +39,16 @@ KIND: tuple[Need, ...] = ("kind",)
 REMOTE: tuple[Need, ...] = ("remote",)
 OPTIONAL: tuple[Need, ...] = ("optional",)
 TARGETS: tuple[Need, ...] = ("local", "apiserver", "kind", "remote")
-SHELL = "start it by scripts/shell, which brings it"
-BROUGHT = "it is brought when it is first needed: scripts/bring {}"
-ROOT = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
+SHELL_REMEDY = "start it by scripts/shell, which brings it"
+BROUGHT_REMEDY = "it is brought when it is first needed: scripts/bring {}"
+ROOT_REMEDY = "run the lab as root (sudo -E scripts/shell …), or use --target kind"
 FREE_BYTES = 2 * 1024**3
 OPEN_FILES = 4096
 STEAL_PERCENT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PrerequisiteFinding:
     """The result of checking one prerequisite."""
 
     check: str
@@ -66,7 +66,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class RequiredTool:
     """A program that targets need.
 
     Attributes:
@@ -84,31 +84,35 @@ class Tool:
     minimum: tuple[int, ...]
     needed_by: tuple[Need, ...]
     why: str = ""
-    remedy: str = SHELL
+    remedy: str = SHELL_REMEDY
 
 
 _VERSIONED = (
-    Tool("nginx", ["-v"], (1, 19, 10), LOCAL, "upstream keepalive_time", "apt-get install nginx, or scripts/shell"),
-    Tool("kustomize", ["version"], (5, 0), TARGETS, "components"),
-    Tool("ip", ["-V"], (5, 0), LOCAL, "network namespaces", "apt-get install iproute2"),
-    Tool("ss", ["-V"], (5, 0), LOCAL, "reads the accept queues back", "apt-get install iproute2"),
-    Tool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
-    Tool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
-    Tool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
-    Tool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", BROUGHT.format("kubectl")),
-    Tool("kind", ["version"], (0, 27), KIND, "", BROUGHT.format("kind")),
+    RequiredTool(
+        "nginx", ["-v"], (1, 19, 10), LOCAL, "upstream keepalive_time", "apt-get install nginx, or scripts/shell"
+    ),
+    RequiredTool("kustomize", ["version"], (5, 0), TARGETS, "components"),
+    RequiredTool("ip", ["-V"], (5, 0), LOCAL, "network namespaces", "apt-get install iproute2"),
+    RequiredTool("ss", ["-V"], (5, 0), LOCAL, "reads the accept queues back", "apt-get install iproute2"),
+    RequiredTool("unshare", ["--version"], (2, 36), LOCAL, "--map-user", "apt-get install util-linux"),
+    RequiredTool("setpriv", ["--version"], (2, 33), LOCAL, "--pdeathsig", "apt-get install util-linux"),
+    RequiredTool("git", ["--version"], (2, 20), LOCAL, "the commit that a run records", "apt-get install git"),
+    RequiredTool("kubectl", ["version", "--client"], (1, 28), ("kind", "remote"), "", BROUGHT_REMEDY.format("kubectl")),
+    RequiredTool("kind", ["version"], (0, 27), KIND, "", BROUGHT_REMEDY.format("kind")),
     *(
-        Tool(tool.name, tool.argv, tool.least, OPTIONAL, tool.why, tool.remedy)
+        RequiredTool(tool.name, tool.argv, tool.least, OPTIONAL, tool.why, tool.remedy)
         for system in SYSTEMS
         for tool in system.tools
     ),
-    Tool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
-    Tool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
-    Tool("sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"),
+    RequiredTool("tc", ["-V"], (5, 0), OPTIONAL, "slow links", "apt-get install iproute2"),
+    RequiredTool("lsattr", ["-V"], (1, 40), OPTIONAL, "access logs on a slow disk", "apt-get install e2fsprogs"),
+    RequiredTool(
+        "sockperf", ["--version"], (3, 6), OPTIONAL, "the bare network's round trip", "apt-get install sockperf"
+    ),
 )
 TOOLS = (
     *(
-        Tool(name, [], (), LOCAL, remedy=local.PACKAGES)
+        RequiredTool(name, [], (), LOCAL, remedy=local.PACKAGES)
         for name in local.TOOLS
         if name not in {tool.name for tool in _VERSIONED}
     ),
@@ -133,19 +137,24 @@ Each line that it prints is a step that worked.
 """
 STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
     "namespaces": ("namespaces", LOCAL, "user, pid, mount, network; /run covered", ""),
-    "veth": ("network namespaces, veth", LOCAL, "made inside", f"modprobe veth; or {ROOT}"),
-    "sysctls": ("sysctls of a namespace", LOCAL, "somaxconn, port range, SYN backlog", f"a newer kernel; or {ROOT}"),
+    "veth": ("network namespaces, veth", LOCAL, "made inside", f"modprobe veth; or {ROOT_REMEDY}"),
+    "sysctls": (
+        "sysctls of a namespace",
+        LOCAL,
+        "somaxconn, port range, SYN backlog",
+        f"a newer kernel; or {ROOT_REMEDY}",
+    ),
     "tbf": ("slow link (tc tbf)", OPTIONAL, "works on a veth", "modprobe sch_tbf; only the sweep slow-link needs it"),
 }
 """The check, its targets, the result when it worked, and the remedy, for each line that NAMESPACES prints."""
 
 
-def checks() -> list[Finding]:
+def make_checks() -> list[PrerequisiteFinding]:
     """Make every check, several at a time, and return the findings in the order of the table.
 
     It changes nothing that outlives it.
     """
-    every: list[Callable[[], Iterable[Finding]]] = [
+    every: list[Callable[[], Iterable[PrerequisiteFinding]]] = [
         _check_machine,
         _check_steal,
         _check_namespaces,
@@ -162,7 +171,7 @@ def checks() -> list[Finding]:
         return list(chain.from_iterable(pool.map(lambda check: check(), every)))
 
 
-def _check_machine() -> list[Finding]:
+def _check_machine() -> list[PrerequisiteFinding]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     enough = files == resource.RLIM_INFINITY or files >= OPEN_FILES
@@ -170,41 +179,45 @@ def _check_machine() -> list[Finding]:
     linux = sys.platform == "linux"
     files_remedy = f"at least {OPEN_FILES}: raise nofile in /etc/security/limits.conf, then log in again"
     return [
-        Finding("Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"),
-        Finding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
-        Finding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
-        Finding("open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), files_remedy),
+        PrerequisiteFinding(
+            "Linux", LOCAL, linux, f"{os.uname().sysname} {os.uname().release}", "use --target kind or remote"
+        ),
+        PrerequisiteFinding("Python", TARGETS, sys.version_info >= (3, 11), python, "Python 3.11 or newer"),
+        PrerequisiteFinding("CPUs", LOCAL, cpus >= 2, str(cpus), "two at least: one for the proxy, one for the load"),
+        PrerequisiteFinding(
+            "open files (hard limit)", LOCAL, enough, "unlimited" if files < 0 else str(files), files_remedy
+        ),
     ]
 
 
-def _check_steal() -> list[Finding]:
+def _check_steal() -> list[PrerequisiteFinding]:
     """Measure what the hypervisor takes from this machine, over half a second of the other checks' work."""
     try:
         start = cpu_times()
         time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
-        cpus = spans(start, cpu_times()).values()
+        cpus = subtract_cpu_times(start, cpu_times()).values()
     except OSError as error:
-        return [Finding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
+        return [PrerequisiteFinding("hypervisor steal", OPTIONAL, False, str(error), "none: it stays unknown")]
     percent = 100 * sum(cpu.steal_s for cpu in cpus) / (sum(cpu.total_s for cpu in cpus) or 1.0)
     remedy = f"samples with {STEAL_PERCENT:.0f} % and more are invalid: a quieter hour, or a dedicated machine"
-    return [Finding("hypervisor steal", OPTIONAL, percent < STEAL_PERCENT, f"{percent:.1f} %", remedy)]
+    return [PrerequisiteFinding("hypervisor steal", OPTIONAL, percent < STEAL_PERCENT, f"{percent:.1f} %", remedy)]
 
 
-def _check_namespaces() -> list[Finding]:
+def _check_namespaces() -> list[PrerequisiteFinding]:
     """Try the steps one after the other: the first that fails gets the complaint, later ones were not reached."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
     output, status = _run(["unshare", *user, *options, "sh", "-c", NAMESPACES])
     lines = output.splitlines()
     complaint = _find_last_line(line for line in lines if line not in STEPS) or f"exit status {status}"
-    findings: list[Finding] = []
+    findings: list[PrerequisiteFinding] = []
     for step, (check, needed_by, good, remedy) in STEPS.items():
         if step in lines:
-            findings.append(Finding(check, needed_by, True, good))
+            findings.append(PrerequisiteFinding(check, needed_by, True, good))
         elif all(before.ok for before in findings):
-            findings.append(Finding(check, needed_by, False, complaint, remedy or _userns_remedy()))
+            findings.append(PrerequisiteFinding(check, needed_by, False, complaint, remedy or _userns_remedy()))
         else:
-            findings.append(Finding(check, needed_by, False, "not tried", "the above first"))
+            findings.append(PrerequisiteFinding(check, needed_by, False, "not tried", "the above first"))
     return findings
 
 
@@ -215,47 +228,47 @@ def _userns_remedy() -> str:
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
     ):
-        if readable(Path("/proc/sys", setting)).strip() == forbids:
-            return f"sudo sysctl -w {command}; or {ROOT}"
+        if read_text_if_readable(Path("/proc/sys", setting)).strip() == forbids:
+            return f"sudo sysctl -w {command}; or {ROOT_REMEDY}"
     in_container = "in a container: start it with --privileged"
-    return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT}"
+    return f"{in_container}, or use --target kind" if os.geteuid() == 0 else f"{in_container}; otherwise {ROOT_REMEDY}"
 
 
-def _check_nat() -> list[Finding]:
+def _check_nat() -> list[PrerequisiteFinding]:
     """Check whether a Service's NAT works in a namespace, by loading one."""
-    fault = services.nft_fault()
+    fault = services.find_nft_fault()
     result = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
     remedy = "apt-get install nftables" if fault == services.MISSING else "modprobe nft_chain_nat nft_masq nft_numgen"
     remedy += "; only variants behind a Service of type LoadBalancer need it"
-    return [Finding("service NAT (nftables)", OPTIONAL, fault is None, result, remedy)]
+    return [PrerequisiteFinding("service NAT (nftables)", OPTIONAL, fault is None, result, remedy)]
 
 
-def _check_cgroup() -> list[Finding]:
+def _check_cgroup() -> list[PrerequisiteFinding]:
     """Check whether a process of ours can be limited, by limiting one."""
-    ok, result = cgroups.trial()
+    ok, result = cgroups.try_limits()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
-    return [Finding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
+    return [PrerequisiteFinding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
 
 
-def _check_disk() -> list[Finding]:
+def _check_disk() -> list[PrerequisiteFinding]:
     """Check the free space where runs go, in the nearest existing folder: the first run makes the folders below."""
     runs = runs_folder()
     # not Path.exists, which raises below a folder that is closed to us
     nearest = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         fault = f"{nearest} is no folder that we may write into"
-        return [Finding("disk for data/runs", LOCAL, False, fault, "set LAB_RUNS to a folder of yours")]
+        return [PrerequisiteFinding("disk for data/runs", LOCAL, False, fault, "set LAB_RUNS to a folder of yours")]
     free = shutil.disk_usage(nearest).free
     result = f"{free / 1024**3:.1f} GB free in {nearest}"
     remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
-    return [Finding("disk for data/runs", LOCAL, free >= FREE_BYTES, result, remedy)]
+    return [PrerequisiteFinding("disk for data/runs", LOCAL, free >= FREE_BYTES, result, remedy)]
 
 
-def check_tool(tool: Tool) -> Finding:
+def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
     """Check that a program is on PATH and not older than its minimum."""
 
-    def finding(ok: bool, result: str) -> Finding:
-        return Finding(tool.name, tool.needed_by, ok, result, tool.remedy)
+    def finding(ok: bool, result: str) -> PrerequisiteFinding:
+        return PrerequisiteFinding(tool.name, tool.needed_by, ok, result, tool.remedy)
 
     path = shutil.which(tool.name)
     if path is None or not tool.minimum:
@@ -270,39 +283,41 @@ def check_tool(tool: Tool) -> Finding:
     return finding(False, f"{version[0]}, at least {at_least} wanted")
 
 
-def _check_generators() -> list[Finding]:
+def _check_generators() -> list[PrerequisiteFinding]:
     """Look the generators up as the lab does. The default sweep needs wrk and k6; the others widen the choice."""
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
-    findings: list[Finding] = []
+    findings: list[PrerequisiteFinding] = []
     for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
         installed = generators.find(generator)
         result = installed.version if installed else f"no working {generator.binary} on PATH"
-        findings.append(Finding(name, needs.get(name, OPTIONAL), installed is not None, result, generator.remedy))
+        findings.append(
+            PrerequisiteFinding(name, needs.get(name, OPTIONAL), installed is not None, result, generator.remedy)
+        )
     return findings
 
 
-def _check_controllers() -> list[Finding]:
+def _check_controllers() -> list[PrerequisiteFinding]:
     """Look up what the target apiserver runs; a missing program is made at its first use, where that is possible."""
     makers = [name for name in ("go", "apt-get", "dpkg-deb") if shutil.which(name) is None]
     lookups: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
     lookups |= {f"controller {name}": controller.about for name, controller in CONTROLLERS.items() if controller.made}
-    findings: list[Finding] = []
+    findings: list[PrerequisiteFinding] = []
     for name, look in lookups.items():
         try:
-            findings.append(Finding(name, APISERVER, True, look()))
+            findings.append(PrerequisiteFinding(name, APISERVER, True, look()))
         except UsageError as error:
             result = f"lacks {', '.join(makers)} to make it" if makers else "made when the target is first used"
-            findings.append(Finding(name, APISERVER, not makers, result, error.remedy))
+            findings.append(PrerequisiteFinding(name, APISERVER, not makers, result, error.remedy))
     return findings
 
 
-def _check_docker() -> list[Finding]:
+def _check_docker() -> list[PrerequisiteFinding]:
     try:
-        engine = docker.engine()
+        engine = docker.find_engine()
     except UsageError as error:
-        return [Finding("Docker", KIND, False, error.fault, error.remedy)]
+        return [PrerequisiteFinding("Docker", KIND, False, error.fault, error.remedy)]
     free = docker.free_bytes(engine)
     room = free is None or free >= docker.DISK_BYTES
     result = (
@@ -312,17 +327,17 @@ def _check_docker() -> list[Finding]:
         f"a cluster takes up to {docker.DISK_BYTES >> 30} GB: `docker system prune` removes what Docker does not use"
     )
     return [
-        Finding("Docker", KIND, True, f"engine {engine.version}"),
-        Finding("disk for Docker", KIND, room, result, remedy),
+        PrerequisiteFinding("Docker", KIND, True, f"engine {engine.version}"),
+        PrerequisiteFinding("disk for Docker", KIND, room, result, remedy),
     ]
 
 
-def _check_contexts() -> list[Finding]:
+def _check_contexts() -> list[PrerequisiteFinding]:
     output, status = _run(["kubectl", "config", "get-contexts", "--output", "name"])
     names = output.split() if status == 0 else []
     result = ", ".join(names) or _find_last_line([output]) or "none in your kubeconfig"
     remedy = "a kubeconfig with a context for the cluster; KUBECONFIG names another file"
-    return [Finding("kubectl contexts", REMOTE, bool(names), result, remedy)]
+    return [PrerequisiteFinding("kubectl contexts", REMOTE, bool(names), result, remedy)]
 
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:

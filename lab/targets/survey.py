@@ -9,7 +9,7 @@ from lab.base.errors import NotMeasurableError, UsageError
 from lab.model import facts
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
 from lab.targets.base import Target
 
@@ -30,13 +30,13 @@ class Survey:
 
     facts: Mapping[str, str]
     brought: Mapping[str, str]
-    points: tuple[Point, ...]
+    points: tuple[LoadPoint, ...]
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     missing: Mapping[str, NotMeasured]
     unpaired: Mapping[str, str]
 
 
-def survey(target: Target, variants: Iterable[Variant], points: Iterable[Point]) -> Survey:
+def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[LoadPoint]) -> Survey:
     """Check the target, and return what it can show of these variants under these loads.
 
     A variant that it cannot show is no fault.
@@ -58,21 +58,21 @@ def survey(target: Target, variants: Iterable[Variant], points: Iterable[Point])
     missing: dict[str, NotMeasured] = {}
     for variant in variants:
         try:
-            endpoints[variant.name] = checked(variant, target, settled)
+            endpoints[variant.name] = check_variant(variant, target, settled)
             measurable.append(variant)
         except NotMeasurableError as error:
             fields = {"what": error.what, "why": error.why, "remedy": error.remedy}
             missing[variant.name] = NotMeasured(variant=variant.name, **fields)
     unpaired = {variant.name: target.unpaired(variant) for variant in measurable}
-    return Survey(facts_of(target), target.brought(measurable), settled, endpoints, missing, unpaired)
+    return Survey(collect_facts(target), target.brought(measurable), settled, endpoints, missing, unpaired)
 
 
-def facts_of(target: Target) -> dict[str, str]:
+def collect_facts(target: Target) -> dict[str, str]:
     """Return the facts of this machine and of the target on it."""
-    return facts.machine() | dict(target.facts())
+    return facts.read_machine_facts() | dict(target.facts())
 
 
-def checked(variant: Variant, target: Target, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+def check_variant(variant: Variant, target: Target, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
     """Return where each point's load goes, by the point's name.
 
     Raises:

@@ -22,11 +22,11 @@ def pytest_collection() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     """A program that takes minutes to build is built before the lane that needs it (scripts/test), never by a test."""
-    built = programs.built
+    built = programs.provide_go_program
 
     def there(place: str, name: str, module: str, version: str) -> programs.Program:
-        if programs.found(name) is None:
+        if programs.find_go_program(name) is None:
             pytest.skip(f"{name} is not built here: `just test --all` has it built, as scripts/bring {name} does")
         return built(place, name, module, version)
 
-    monkeypatch.setattr(programs, "built", there)
+    monkeypatch.setattr(programs, "provide_go_program", there)

@@ -249,7 +249,7 @@ def list_runs(only: Sequence[str]) -> dict[str, str | None]:
         path: sum(file.stat().st_size for file in path.glob("*") if file.name != "hist.parquet") for path in partners
     }
     return {
-        place(path): partners[path] and place(partners[path])
+        relative_path(path): partners[path] and relative_path(partners[path])
         for path in sorted(partners, key=lambda path: -sizes[path])
     }
 
@@ -262,7 +262,7 @@ def kind_of(folder: Path) -> tuple[str, str] | None:
     return record["sweep"], record["target"]
 
 
-def place(path: Path | None) -> str:
+def relative_path(path: Path | None) -> str:
     """Return a path relative to the checkout; empty for None."""
     return str(path.relative_to(ROOT)) if path else ""
 

@@ -246,7 +246,7 @@ def change_line(source: str, before: str, after: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class PackageResult:
     """The result of a package's tests.
 
     Attributes:
@@ -261,7 +261,9 @@ class Tested:
     seconds: float
 
 
-def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str] = (), first: bool = False) -> Tested:
+def run_tests(
+    tree: Path, package: str, limit_s: float, leave_out: Sequence[str] = (), first: bool = False
+) -> PackageResult:
     """Run a package's everyday tests in a work tree, on all CPUs.
 
     Args:
@@ -292,14 +294,14 @@ def run_tests(tree: Path, package: str, limit_s: float, leave_out: Sequence[str]
         ended = subprocess.run(command, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     printed, seconds = ended.stdout.decode(errors="replace"), time.monotonic() - began
     if ended.returncode == KILLED:
-        return Tested(None, (), seconds)
+        return PackageResult(None, (), seconds)
     failed = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", printed, re.MULTILINE)
     if ended.returncode and not failed:  # pytest itself could not continue
         failed = [printed.strip().rpartition("\n")[2]]
-    return Tested(ended.returncode, tuple(failed), seconds)
+    return PackageResult(ended.returncode, tuple(failed), seconds)
 
 
-def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, Tested]) -> tuple[str, float, str]:
+def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) -> tuple[str, float, str]:
     """Run the tests of one mutant; return (outcome, seconds, test that failed first).
 
     The packages tested are that of the mutant's line now, and that of the line when it was drawn.
@@ -374,7 +376,7 @@ def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") ->
     ran = {row.number for row in rows}
     remaining = [mutant for mutant in mutants if mutant.number not in ran]
     print(f"{len(remaining)} of {len(mutants)} mutants to run, of commit {commit[:12]}", file=sys.stderr)
-    unmutated: dict[str, Tested] = {}
+    unmutated: dict[str, PackageResult] = {}
     with TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder, "tree")
         run_git("worktree", "add", "--quiet", "--detach", str(tree), commit)

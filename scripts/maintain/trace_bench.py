@@ -152,7 +152,7 @@ def begin_trace() -> None:
         sys.setprofile(tracer)
 
 
-def count(calls: Sequence[Call]) -> list[Function]:
+def list_counted(calls: Sequence[Call]) -> list[Function]:
     """Return the functions that count, in the order of their first calls that count."""
     called: dict[Function, set[Function]] = {}
     for caller, function, _ in calls:
@@ -200,7 +200,7 @@ def main() -> int:
     """Print the functions that a bench calls before its first request; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", default="ingress-nginx")
-    functions = count(run_bench(parser.parse_args().variant))
+    functions = list_counted(run_bench(parser.parse_args().variant))
     print(
         f"{len(functions)} functions in {len({file for file, _ in functions})} modules before the first request (the canary)"
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
-from lab.model.metrics import Metric, about
+from lab.model.metrics import Metric, find_metric
 from lab.stats import paired as stats
 from lab.stats.groups import find_two_clusters
 
@@ -52,7 +52,7 @@ class Absolute:
     clusters: tuple[Cluster, ...] = ()
 
 
-def absolute_of(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
+def compute_absolute(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
     """Return the absolute value that one number per block gives; None without a block.
 
     Args:
@@ -67,36 +67,36 @@ def absolute_of(values: Sequence[float], metric: str, merged: float | None = Non
     low, high, blocks = min(values), max(values), len(values)
     if blocks < stats.MIN_BLOCKS:
         return Absolute(blocks, low, high, None)
-    if clusters := clusters_of(values, metric):
+    if clusters := find_clusters(values, metric):
         return Absolute(blocks, low, high, None, None, clusters)
     if merged is not None:
         return Absolute(blocks, low, high, min(max(merged, low), high))
     if low <= 0 or low == high:
-        return Absolute(blocks, low, high, mean_of(values))
-    level = stats.level(values)
+        return Absolute(blocks, low, high, compute_mean(values))
+    level = stats.estimate_geometric_mean(values)
     ends = (level.low, level.high) if level.low is not None and level.high is not None else None
     return Absolute(blocks, low, high, min(max(level.value, low), high), ends)
 
 
-def mean_of(values: Sequence[float]) -> float | None:
+def compute_mean(values: Sequence[float]) -> float | None:
     """Return the geometric mean, the arithmetic mean if a value is not above 0, or None without a value."""
     if not values or min(values) == max(values):
         return values[0] if values else None
     return geometric_mean(values) if min(values) > 0 else fmean(values)
 
 
-def clusters_of(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
+def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
     """Return the two clusters that the blocks' values fall into, the lower one first; empty if they do not.
 
     Only metrics that are compared by ratios can have clusters: counts of what came of a disruption are often one of two numbers.
     """
-    if not about(metric).ratio or len(values) < stats.MIN_BLOCKS:
+    if not find_metric(metric).ratio or len(values) < stats.MIN_BLOCKS:
         return ()
     parts = find_two_clusters(values)
     return tuple(Cluster(len(part), geometric_mean(part)) for part in parts) if parts else ()
 
 
-def split_text(
+def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
     """Describe which side of a comparison falls into two clusters; empty if neither does.
@@ -110,24 +110,24 @@ def split_text(
         names: The names of the two sides, in the same order.
 
     """
-    entry = about(metric)
+    entry = find_metric(metric)
     parts = [
-        f"{name}: {clusters_text(entry, clusters, len(side))}"
+        f"{name}: {format_clusters(entry, clusters, len(side))}"
         for side, name in zip((arm_values, baseline_values), names, strict=True)
-        if (clusters := clusters_of([*side.values()], metric))
+        if (clusters := find_clusters([*side.values()], metric))
     ]
-    if parts and not same_blocks_high(arm_values, baseline_values):
+    if parts and not share_high_blocks(arm_values, baseline_values):
         return "; ".join(parts)
     common = arm_values.keys() & baseline_values.keys()
     ratios = [arm_values[block] / baseline_values[block] for block in common] if entry.ratio else []
-    if clusters := clusters_of(ratios, metric):
+    if clusters := find_clusters(ratios, metric):
         lower, upper = clusters
         times = f"{lower.blocks} of {len(ratios)} blocks ×{lower.value:.2g}, {upper.blocks} ×{upper.value:.2g}"
         return f"{names[0]} against {names[1]}: {times}"
     return ""
 
 
-def same_blocks_high(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
+def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
     """Return whether both arms' values fall into two clusters with the same blocks in the upper one.
 
     Then the machine was in one of two states, and the ratio of the two arms in a block does not contain it.
@@ -141,7 +141,7 @@ def same_blocks_high(first: Mapping[int, float], second: Mapping[int, float]) ->
 # -- in words ------------------------------------------------------------------------------------------------
 
 
-def absolute_text(metric: Metric, absolute: Absolute | None) -> str:
+def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
     """Format a value for a table's cell, without its unit.
 
     Examples: `24.1`, `19–24` below six blocks, `370|59,000` for two clusters.
@@ -155,7 +155,7 @@ def absolute_text(metric: Metric, absolute: Absolute | None) -> str:
     return "–".join(dict.fromkeys(map(metric.coarse, (absolute.low, absolute.high))))
 
 
-def clusters_text(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
+def format_clusters(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
     """Format two clusters as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
     values = [f"{metric.coarse(cluster.value, 3)} {metric.unit}".rstrip() for cluster in clusters]
     first, *further = (f"{cluster.blocks}{{}} at {value}" for cluster, value in zip(clusters, values, strict=True))

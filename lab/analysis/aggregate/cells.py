@@ -15,25 +15,25 @@ from dataclasses import dataclass, field
 from math import inf, log
 from statistics import geometric_mean, median
 
-from lab.analysis.aggregate.absolute import Absolute, absolute_of, mean_of
+from lab.analysis.aggregate.absolute import Absolute, compute_absolute, compute_mean
 from lab.base.errors import MeasuringError
-from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, about
-from lab.model.plan import Arm, Place, Plan
-from lab.model.plan import Cell as Measured
+from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, find_metric
+from lab.model.plan import Arm, ArmAndPoint, Plan
+from lab.model.plan import CellKey as Measured
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample, cell, counts
+from lab.model.samples import Reason, Sample, belongs_to_block, key_of_measurement
 from lab.model.steadiness import CAUSES, Change
-from lab.model.sweeps import Point, control_of
+from lab.model.sweeps import LoadPoint, find_control
 from lab.records.steadiness import describe_change
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram, Kind
 
-READ = (*RATIOS, "backend_cpu_per_request", "slowest_s")
+READ_METRICS = (*RATIOS, "backend_cpu_per_request", "slowest_s")
 """The metrics that are read off every sample of a steady load.
 
 Some have effects, one must be the same on both sides of a pair, and one is only shown in a table.
 """
-ENOUGH = 0.5
+LEAST_COUNTED_SHARE = 0.5
 """The share of a block's measurements of one pair that must count for the block to count."""
 ALIKE_S = 0.5
 """The seconds by which two times of a change may differ and still be the same: looks are a second apart."""
@@ -97,7 +97,7 @@ class UnsteadyArm:
         return f"{describe_change(self.middle)} ({self.share})"
 
 
-def unsteady_arm(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
+def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
     """Return how an arm's samples change; None if all are steady.
 
     Args:
@@ -110,22 +110,22 @@ def unsteady_arm(changes: Sequence[Change | None], pairs: bool = False) -> Unste
     return UnsteadyArm(changed, tuple(causes), len(changes), pairs) if changed else None
 
 
-def unsteady_arms(samples: Iterable[Sample]) -> Mapping[Place, UnsteadyArm]:
+def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, UnsteadyArm]:
     """Find the arms, each at a point, of which a sample changed for good; of a pair, the side that did."""
-    changes_at: dict[tuple[bool, Place], list[Change | None]] = defaultdict(list)
-    for sample in filter(counts, samples):
+    changes_at: dict[tuple[bool, ArmAndPoint], list[Change | None]] = defaultdict(list)
+    for sample in filter(belongs_to_block, samples):
         if sample.valid or sample.reason is Reason.NOT_STEADY:
             changes_at[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
-    arms: dict[Place, UnsteadyArm] = {}
+    arms: dict[ArmAndPoint, UnsteadyArm] = {}
     for (pairs, place), changes in sorted(changes_at.items(), key=lambda item: item[0], reverse=True):
         # solo samples come last: where they changed, they replace the arm's pairs
-        if arm := unsteady_arm(changes, pairs):
+        if arm := find_unsteadiness(changes, pairs):
             arms[place] = arm
     return arms
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ArmCell:
     """The measurements of one arm at one point, which may be a control run.
 
     Values are seconds, bytes, requests per second, or counts.
@@ -147,7 +147,7 @@ class Cell:
     """
 
     arm: Arm
-    point: Point
+    point: LoadPoint
     planned: frozenset[int] = frozenset()
     samples: tuple[Sample, ...] = ()
     counted: Mapping[int, Sample] = field(default_factory=dict[int, Sample])
@@ -176,7 +176,7 @@ class Cell:
     def level(self, metric: str) -> stats.Level | None:
         """Return the median of the blocks with its interval; None if no block has a value."""
         by_block = self.known(metric)
-        return stats.middle(list(by_block.values())) if by_block else None
+        return stats.estimate_median(list(by_block.values())) if by_block else None
 
     def shown(self, metric: str) -> float | None:
         """Return one absolute value for programs, which cannot read a range or clusters.
@@ -186,14 +186,14 @@ class Cell:
         absolute = self.absolute(metric)
         if absolute is None or absolute.clusters:
             return None
-        return self._read_merged(metric) or mean_of(self._list_block_values(metric))
+        return self._read_merged(metric) or compute_mean(self._list_block_values(metric))
 
     def absolute(self, metric: str) -> Absolute | None:
         """Return the metric's absolute value for people; None if no block has a value."""
         values, merged = self._list_block_values(metric), self._read_merged(metric)
         if merged is not None and len(values) < len(self.counted) >= stats.MIN_BLOCKS:
             return Absolute(len(self.counted), merged, merged, merged)
-        return absolute_of(values, metric, merged)
+        return compute_absolute(values, metric, merged)
 
     def _read_merged(self, metric: str) -> float | None:
         """Return a percentile of all requests together; None of other metrics, or with too few requests beyond it."""
@@ -230,12 +230,15 @@ class Cell:
         That is a sample that counts, one that is not steady, or one that would count if others were steady.
         """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
-        return len(self.counted.keys() | {block_of(self.point, cell(sample)) for sample in settled if counts(sample)})
+        return len(
+            self.counted.keys()
+            | {number_block(self.point, key_of_measurement(sample)) for sample in settled if belongs_to_block(sample)}
+        )
 
     @property
     def tried(self) -> int:
         """The number of blocks that were begun."""
-        return len({block_of(self.point, cell(sample)) for sample in self.samples})
+        return len({number_block(self.point, key_of_measurement(sample)) for sample in self.samples})
 
     @property
     def invalid(self) -> dict[Reason, int]:
@@ -329,16 +332,18 @@ class Cell:
             during, before = (self.known(f"{name}_{part}_s") for part in ("during", "before"))
             blocks = [block for block in during if during[block] and before.get(block)]
             if blocks and len(blocks) == self.valid_blocks:
-                slowdowns[name] = stats.paired([during[block] for block in blocks], [before[block] for block in blocks])
+                slowdowns[name] = stats.estimate_ratio(
+                    [during[block] for block in blocks], [before[block] for block in blocks]
+                )
         return slowdowns
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CellPair:
     """Two cells whose blocks are compared: that of an arm and that of its baseline."""
 
-    own: Cell
-    base: Cell
+    own: ArmCell
+    base: ArmCell
 
     @property
     def complete(self) -> bool:
@@ -379,31 +384,31 @@ class Cells:
     """
 
     plan: Plan
-    cells: Mapping[Place, Cell] = field(repr=False)
-    pairs: Mapping[Place, Pair] = field(repr=False, default_factory=dict[Place, "Pair"])
+    cells: Mapping[ArmAndPoint, ArmCell] = field(repr=False)
+    pairs: Mapping[ArmAndPoint, CellPair] = field(repr=False, default_factory=dict[ArmAndPoint, "CellPair"])
 
-    def at(self, arm: str, point: Point) -> Cell:
+    def at(self, arm: str, point: LoadPoint) -> ArmCell:
         """Return the solo cell of an arm at a point."""
         return self.cells[arm, point.name]
 
-    def pair(self, arm: str, point: Point) -> Pair | None:
+    def pair(self, arm: str, point: LoadPoint) -> CellPair | None:
         """Return the pair of an arm and its baseline at a point; None if the arm is not paired."""
         return self.pairs.get((arm, point.name))
 
-    def apart(self, arm: Arm, point: Point) -> Pair:
+    def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
         """Return the solo cells of an arm and of its baseline at a point."""
         assert arm.baseline is not None, "only what has a baseline is compared"
-        return Pair(self.at(arm.name, point), self.at(arm.baseline, point))
+        return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
-def paired(arm: Cell, baseline: Cell, metric: str) -> stats.Estimate | None:
+def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
     """Estimate the effect over the blocks that both cells have; None without such a block.
 
     It is a difference for what came of a disruption, and a log-ratio for other metrics.
     """
     arm_values, baseline_values = arm.known(metric), baseline.known(metric)
     blocks = sorted(arm_values.keys() & baseline_values.keys())
-    estimate = stats.difference if METRICS[metric].kind == "difference" else stats.paired
+    estimate = stats.estimate_difference if METRICS[metric].kind == "difference" else stats.estimate_ratio
     return (
         estimate([arm_values[block] for block in blocks], [baseline_values[block] for block in blocks])
         if blocks
@@ -411,17 +416,19 @@ def paired(arm: Cell, baseline: Cell, metric: str) -> stats.Estimate | None:
     )
 
 
-def resolution_s(metric: str, point: Point, clock_error_s: float) -> float:
+def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
     """Return the seconds below which a difference is none, however often it repeats.
 
     Requests come one at a time, and clocks are known only to within `clock_error_s`.
     """
-    source = about(metric).seen
+    source = find_metric(metric).seen
     spacing_s = 1 / point.rate_rps if point.rate_rps is not None and source in ("requests", "both") else 0.0
     return spacing_s + (clock_error_s if source == "both" else 0.0)
 
 
-def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool | None = None) -> Cells:
+def build_cells(
+    plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool | None = None
+) -> Cells:
     """Return the cells of every arm at every point of a plan, measured or not.
 
     Args:
@@ -439,22 +446,24 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
     tried: dict[_CellPlace, list[Sample]] = defaultdict(list)
     expected: Counter[tuple[int, *_CellPlace]] = Counter()
     for slot in plan.slots:
-        for block, place in ((block_of(slot.point, measured), measured[1:4]) for measured in slot.cells):
+        for block, place in ((number_block(slot.point, measured), measured[1:4]) for measured in slot.cells):
             planned[place].add(block)
             expected[block, *place] += 1
     for sample in samples:
-        tried[cell(sample)[1:4]].append(sample)
-    unsteady = unsteady_arms(samples)
+        tried[key_of_measurement(sample)[1:4]].append(sample)
+    unsteady = find_unsteady_arms(samples)
     counted: dict[_CellPlace, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
-    for measured, sample in sorted(counted_samples(samples).items()):
-        counted[measured[1:4]][block_of(sample.point, measured)].append(sample)
+    for measured, sample in sorted(select_counted_samples(samples).items()):
+        counted[measured[1:4]][number_block(sample.point, measured)].append(sample)
     for place, blocks in counted.items():
-        for block in [block for block, repeats in blocks.items() if len(repeats) < ENOUGH * expected[block, *place]]:
+        for block in [
+            block for block, repeats in blocks.items() if len(repeats) < LEAST_COUNTED_SHARE * expected[block, *place]
+        ]:
             del blocks[block]
 
-    def read(arm: Arm, point: Point, against: str = "") -> Cell:
+    def read(arm: Arm, point: LoadPoint, against: str = "") -> ArmCell:
         place = arm.name, point.name, against
-        control = control_of(plan.points, point)
+        control = find_control(plan.points, point)
         lost = counted[place].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
         usable = {block: sample for block, sample in counted[place].items() if block not in lost}
         values = (
@@ -462,7 +471,7 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
         )
         firsts = {block: repeats[0] for block, repeats in usable.items()}
         change = unsteady.get((arm.name, point.name))
-        return Cell(
+        return ArmCell(
             arm, point, frozenset(planned[place]), tuple(tried[place]), firsts, tuple(sorted(lost)), *values, change
         )
 
@@ -473,14 +482,14 @@ def cells_of(plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, d
         plan,
         {(arm.name, point.name): read(arm, point) for arm, point in places},
         {
-            (arm.name, point.name): Pair(read(arm, point, arm.baseline), read(base[arm.baseline], point, arm.name))
+            (arm.name, point.name): CellPair(read(arm, point, arm.baseline), read(base[arm.baseline], point, arm.name))
             for arm, point in places
             if arm.baseline and planned[arm.name, point.name, arm.baseline]
         },
     )
 
 
-def block_of(point: Point, measured: Measured) -> int:
+def number_block(point: LoadPoint, measured: Measured) -> int:
     """Return the number of the block that statistics take a measurement for.
 
     It is the bring-up's number. Where the generations of a pair count singly, each generation is a block, numbered consecutively.
@@ -492,8 +501,8 @@ def block_of(point: Point, measured: Measured) -> int:
 def _read_steady_load(
     counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf
 ) -> tuple[Values, Histogram | None]:
-    """Return the values of `READ` by block, and all latencies together (None without any)."""
-    values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ}
+    """Return the values of `READ_METRICS` by block, and all latencies together (None without any)."""
+    values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ_METRICS}
     merged: Histogram | None = None
     for block, samples in counted.items():
         histograms = [histogram_of(sample) for sample in samples]
@@ -531,29 +540,29 @@ def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
     }
 
 
-def counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
+def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
     """Return, for each planned measurement, the sample that counts: the last valid attempt.
 
     A sample of an interrupted block never counts. Nor does a sample of an arm at a point where another sample of it is not steady: it may
     only have ended too early to show the change.
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
-    unsteady = unsteady_arms(samples).keys()
+    unsteady = find_unsteady_arms(samples).keys()
     counted: dict[Measured, Sample] = {}
     for sample in samples:
         arms = {sample.arm, sample.pair.against} if sample.pair else {sample.arm}
         steady = unsteady.isdisjoint((arm, sample.point.name) for arm in arms)
         if steady and sample.valid and sample.reason is not Reason.BLOCK_INTERRUPTED:
-            counted[cell(sample)] = sample
+            counted[key_of_measurement(sample)] = sample
     return counted
 
 
-def counted_alone(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
+def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
     """Return (block, arm, point) → the solo sample that counts: only solo samples have absolute values."""
-    return {measured[:3]: sample for measured, sample in counted_samples(samples).items() if not measured[3]}
+    return {measured[:3]: sample for measured, sample in select_counted_samples(samples).items() if not measured[3]}
 
 
-def cpus_of(record: RunRecord, role: str) -> frozenset[int]:
+def list_cpus(record: RunRecord, role: str) -> frozenset[int]:
     """Return the CPUs that a role had to itself, of `0-2,5` 0, 1, 2 and 5; empty on a cluster."""
     ends = [part.partition("-") for part in record.facts.get(f"cpus_{role}", "").split(",") if part]
     return frozenset(cpu for low, _, high in ends for cpu in range(int(low), int(high or low) + 1))

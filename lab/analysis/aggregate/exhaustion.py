@@ -15,7 +15,7 @@ from statistics import median
 from lab.model.leftovers import DEFAULT_PORTS, OPENED, WAITING_S, Leftovers
 from lab.model.samples import Sample
 
-SHARE = 0.4
+LABELLED_SHARE = 0.4
 """The share of the port range that a minute of connections may take before the result is labelled.
 
 Ports are near their end then, which is at half of the range.
@@ -27,7 +27,7 @@ The kernel hands out every second port first (`__inet_hash_connect` in Linux' ne
 connect searches them all before it takes one of the others. The rate of samples falls there: where waiting sockets were recorded, 14,170 to
 14,530 of 28,232 ports waited after the fall. In older runs it came after some 14,100 connections of 28,232 ports, or some 32,000 of 64,512.
 """
-KEPT = 0.1
+LEAST_WAITING_SHARE = 0.1
 """The least share of a proxy's opened connections that wait on its side at the end if it is the side that closes.
 
 A pool that shrinks when the load ends leaves fewer.
@@ -89,10 +89,10 @@ class Exhaustion:
         return f"{self.label}: {minute:,.0f} connections {which} a minute to one endpoint, of {self.ports:,} ports; {spread}{back}"
 
 
-def exhaustions_of(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
+def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Return the port exhaustion of each arm at each point of a run, in order; None where there is none.
 
-    It is that of `exhaustion_of`, but all points of a variant together may show that the backend closes: a sample of less than a minute
+    It is that of `compute_exhaustion`, but all points of a variant together may show that the backend closes: a sample of less than a minute
     opened more connections than the proxy has ports. Then they do not wait on the proxy's side.
 
     Args:
@@ -104,19 +104,19 @@ def exhaustions_of(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) 
         variant
         for variant, knobs, samples in arms
         for sample in samples
-        if sample.counters.get(OPENED, 0) > ports_of(knobs) * endpoints_of(knobs)
+        if sample.counters.get(OPENED, 0) > read_port_count(knobs) * read_endpoint_count(knobs)
         and (sample.duration_s or WAITING_S) < WAITING_S
     }
     return [
-        None if variant in spared and not _select_recorded(samples) else exhaustion_of(samples, knobs)
+        None if variant in spared and not _select_recorded(samples) else compute_exhaustion(samples, knobs)
         for variant, knobs, samples in arms
     ]
 
 
-def exhaustion_of(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
+def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
     """Return how soon the ports run out under one arm's load, by the median of its valid samples.
 
-    None where a minute of its connections takes no more than `SHARE` of the ports, where the backend closes them, and where nothing is
+    None where a minute of its connections takes no more than `LABELLED_SHARE` of the ports, where the backend closes them, and where nothing is
     known.
     """
     chosen = _select_recorded(samples) or samples
@@ -126,24 +126,24 @@ def exhaustion_of(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhau
     end = chosen[0].leftovers.get("end")
     ports = end.port_range.get(PROXY) if end else None
     waiting = end.time_wait.get(PROXY, {}) if end else {}
-    endpoints = sum(count > KEPT * max(waiting.values()) for count in waiting.values())
+    endpoints = sum(count > LEAST_WAITING_SHARE * max(waiting.values()) for count in waiting.values())
     exhaustion = Exhaustion(
         median(rates),
-        ports or ports_of(knobs),
-        endpoints or endpoints_of(knobs),
+        ports or read_port_count(knobs),
+        endpoints or read_endpoint_count(knobs),
         recorded=bool(_select_recorded(samples)),
         load_s=chosen[0].point.duration_s,
     )
-    return exhaustion if WAITING_S * exhaustion.per_s > SHARE * exhaustion.ports else None
+    return exhaustion if WAITING_S * exhaustion.per_s > LABELLED_SHARE * exhaustion.ports else None
 
 
-def ports_of(knobs: Iterable[str]) -> int:
+def read_port_count(knobs: Iterable[str]) -> int:
     """Return the size of the port range that a variant's knobs set, or else the kernel's."""
     matches = (_RANGE.fullmatch(knob) for knob in knobs)
     return next((int(match[2]) - int(match[1]) + 1 for match in matches if match), DEFAULT_PORTS)
 
 
-def endpoints_of(knobs: Iterable[str]) -> int:
+def read_endpoint_count(knobs: Iterable[str]) -> int:
     """Return the number of endpoints that a variant's knobs give the backend, or else 1."""
     matches = (_ENDPOINTS.fullmatch(knob) for knob in knobs)
     return next((int(match[1]) for match in matches if match), 1)
@@ -165,12 +165,12 @@ def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
     # the connections of the sample's load, less one for each client connection: those are opened once and kept
     opened = max(0, counted - sample.point.connections) / (side_s or sample.duration_s)
     if not _select_recorded([sample]):
-        return opened / endpoints_of(knobs)
+        return opened / read_endpoint_count(knobs)
     start, end = (sample.leftovers.get(moment, Leftovers()).time_wait.get(PROXY, {}) for moment in ("start", "end"))
     lasts_s = min(sample.duration_s, WAITING_S)
     grown = {
         place: count - (start.get(place, 0) if sample.duration_s < WAITING_S else 0) for place, count in end.items()
     }
-    if sum(grown.values()) < KEPT * opened * lasts_s:
+    if sum(grown.values()) < LEAST_WAITING_SHARE * opened * lasts_s:
         return 0.0
     return max(grown.values(), default=0) / lasts_s

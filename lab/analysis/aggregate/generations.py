@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from math import hypot, isfinite, log, sqrt
 from statistics import fmean
 
-from lab.analysis.aggregate.cells import counted_samples
+from lab.analysis.aggregate.cells import select_counted_samples
 from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
-from lab.stats.components import Component, Components, components
+from lab.model.sweeps import LoadPoint
+from lab.stats.components import Component, Components, estimate_components
 from lab.stats.power import ASSURANCE
 
 
@@ -51,14 +51,14 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class VarianceComponents:
     """The variance components of one variant at one point.
 
     They are standard deviations of one system's CPU per request, as log-ratios; None where there is nothing to compute them from.
     """
 
     arm: Arm
-    point: Point
+    point: LoadPoint
     generations: tuple[Generation, ...]
     planned: int
     """The number of bring-ups that were planned."""
@@ -79,15 +79,15 @@ class Levels:
         return hypot(*parts) if parts else None
 
 
-def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
+def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> list[VarianceComponents]:
     """Return the variance components of each variant that was paired with itself, by arm and point in plan order.
 
     It needs a point with several generations of workers, or with repeats on one. An A/A pair that only measures the noise floor is left
     out: it is on fewer generations than the point asks for.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
-    counted, design = counted_samples(samples), record.designed
-    results: list[Levels] = []
+    counted, design = select_counted_samples(samples), record.designed
+    results: list[VarianceComponents] = []
     for point in record.points:
         for arm in record.arms if point.generations > 1 or point.repeats > 1 else ():
             planned = design.place(arm.name, point.name, paired=True)
@@ -117,10 +117,12 @@ def levels(record: RunRecord, samples: Sequence[Sample]) -> list[Levels]:
             complete = [block for block in blocks.values() if len(block) == point.generations]
             parts, limits = None, None
             if len(complete) * point.generations * point.repeats > 1:
-                parts = _scale_to_one_system(components(complete))
-                limits = _scale_to_one_system(components(complete, 2 * ASSURANCE - 1)).bring_up
+                parts = _scale_to_one_system(estimate_components(complete))
+                limits = _scale_to_one_system(estimate_components(complete, 2 * ASSURANCE - 1)).bring_up
             at_most = limits.high if limits and isfinite(limits.high) else None
-            results.append(Levels(arm, point, generations, len(planned.blocks), len(complete), parts, at_most))
+            results.append(
+                VarianceComponents(arm, point, generations, len(planned.blocks), len(complete), parts, at_most)
+            )
     return results
 
 

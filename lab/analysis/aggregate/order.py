@@ -13,13 +13,13 @@ from itertools import groupby
 from math import exp, log
 from statistics import fmean
 
-from lab.analysis.aggregate.cells import Cell, Cells
+from lab.analysis.aggregate.cells import ArmCell, Cells
 from lab.model.leftovers import OPENED, PORT_SHARE, WAITING_S
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.plan import Arm
-from lab.model.samples import Reason, Sample, counts
+from lab.model.samples import Reason, Sample, belongs_to_block
 from lab.stats import paired as stats
-from lab.stats.groups import LEAST, label_p, shares_p
+from lab.stats.groups import LEAST_VALUES, compute_label_p, compute_shares_p
 
 METRICS_TESTED = ("rate", "cpu_per_request", "p99")
 """The metrics that carry-over changed in the committed runs; other percentiles follow p99."""
@@ -43,7 +43,7 @@ SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class OrderLabels:
     """The labels of a sample: what was measured before it in its bring-up.
 
     Attributes:
@@ -85,7 +85,7 @@ class OrderTest:
     def text(self) -> str:
         """A phrase for people: the place, and the metric's mean after each label."""
         place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
-        metric = about(self.metric)
+        metric = find_metric(self.metric)
         parts = [
             f"{metric.with_unit(mean)} {_describe_label(label, self.by)} ({count} blocks)"
             for label, (count, mean) in self.means.items()
@@ -130,12 +130,12 @@ def _describe_label(label: str, by: str) -> str:
     return f"after {label}" if label else "when first"
 
 
-def befores(samples: Sequence[Sample]) -> dict[str, Before]:
+def label_by_predecessor(samples: Sequence[Sample]) -> dict[str, OrderLabels]:
     """Return sample id → what was measured before the sample in its bring-up.
 
     The predecessor of a retry is the sample that it repeats.
     """
-    labels: dict[str, Before] = {}
+    labels: dict[str, OrderLabels] = {}
     in_order = sorted(samples, key=lambda sample: (_identify_system(sample), sample.order, sample.attempt))
     for _, group in groupby(in_order, key=_identify_system):
         earlier: list[Sample] = []
@@ -149,7 +149,9 @@ def befores(samples: Sequence[Sample]) -> dict[str, Before]:
                 None,
             )
             of_arm = [candidate for candidate in earlier if candidate.arm == sample.arm]
-            labels[sample.id] = Before(last.point.name if last else NOTHING, _find_many_connections(sample, of_arm))
+            labels[sample.id] = OrderLabels(
+                last.point.name if last else NOTHING, _find_many_connections(sample, of_arm)
+            )
             earlier.append(sample)
     return labels
 
@@ -189,22 +191,22 @@ def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
 
     The p-values are Holm-adjusted over all of them.
     """
-    before = befores([sample for sample in samples if counts(sample)])
+    before = label_by_predecessor([sample for sample in samples if belongs_to_block(sample)])
     sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
     for pair in cells.pairs.values():
         sides += [(pair.own, pair.base.arm.name), (pair.base, pair.own.arm.name)]
     steady = ((cell_, against) for cell_, against in sides if cell_.point.disturbance is None)
-    return adjust([test for cell_, against in steady for test in _test_cell(cell_, against, before)])
+    return adjust_p_values([test for cell_, against in steady for test in _test_cell(cell_, against, before)])
 
 
-def adjust(tests: Sequence[OrderTest]) -> list[OrderTest]:
+def adjust_p_values(tests: Sequence[OrderTest]) -> list[OrderTest]:
     """Return the tests with their Holm-adjusted p-values, the smallest first."""
-    adjusted = stats.holm([test.p_value for test in tests])
+    adjusted = stats.adjust_by_holm([test.p_value for test in tests])
     results = [replace(test, holm_p=p) for test, p in zip(tests, adjusted, strict=True)]
     return sorted(results, key=lambda test: test.p_value)
 
 
-def _test_cell(cell_: Cell, against: str, before: Mapping[str, Before]) -> Iterator[OrderTest]:
+def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) -> Iterator[OrderTest]:
     for metric in METRICS_TESTED:
         if metric == "rate" and cell_.point.rate_rps is not None:
             continue
@@ -218,8 +220,8 @@ def _test_cell(cell_: Cell, against: str, before: Mapping[str, Before]) -> Itera
             groups: dict[str, list[int]] = {}
             for block, name in zip(logs, names, strict=True):
                 groups.setdefault(name, []).append(block)
-            parts = {name: blocks for name, blocks in groups.items() if len(blocks) >= LEAST}
-            p_value = label_p(list(logs.values()), names)
+            parts = {name: blocks for name, blocks in groups.items() if len(blocks) >= LEAST_VALUES}
+            p_value = compute_label_p(list(logs.values()), names)
             # the same groups are not tested a second time under another name
             if p_value is not None and set(map(frozenset, parts.values())) not in tested:
                 means = {
@@ -229,7 +231,7 @@ def _test_cell(cell_: Cell, against: str, before: Mapping[str, Before]) -> Itera
             tested.append(set(map(frozenset, parts.values())))
 
 
-def order_note(tests: Sequence[OrderTest]) -> str:
+def format_order_note(tests: Sequence[OrderTest]) -> str:
     """Return a run's line about its order tests; empty if nothing could be compared."""
     significant = [test for test in tests if test.holm_p <= ALPHA]
     further = f"; and {len(significant) - 1} more of {len(tests)} tests" if len(significant) > 1 else ""
@@ -249,9 +251,9 @@ def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder
     steady = [
         sample
         for sample in samples
-        if sample.point.disturbance is None and counts(sample) and sample.role != "reference"
+        if sample.point.disturbance is None and belongs_to_block(sample) and sample.role != "reference"
     ]
-    before = befores(steady)
+    before = label_by_predecessor(steady)
     by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}
     labels: dict[tuple[object, ...], str] = {}
     for sample in sorted(steady, key=lambda sample: (sample.order, sample.attempt)):
@@ -274,7 +276,7 @@ def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder
         for unit in (unit for unit in units if unit[2] in sides):
             invalid, total = shares.get(labels[unit], (0, 0))
             shares[labels[unit]] = invalid + (unit in bad), total + 1
-        p_value = shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
+        p_value = compute_shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
         if p_value < MISSING_P:
             lost = [attempt for unit in bad for attempt in units[unit] if not attempt.valid]
             reasons = tuple(dict.fromkeys(str(attempt.reason) for attempt in lost))

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from lab.analysis.aggregate.cells import counted_alone, cpus_of, refuse_mixtures
+from lab.analysis.aggregate.cells import list_cpus, refuse_mixtures, select_counted_solo_samples
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder, runs_folder
 from lab.model.endpoint import Tls
@@ -29,7 +29,7 @@ from lab.model.pages import PAGES
 from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.records.store import RunStore, run_names
 from lab.stats.paired import MIN_BLOCKS, Floats
@@ -56,7 +56,7 @@ Bound = Literal["", "at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     """The properties that requests with comparable prices share, except their size.
 
     `resumption` matters for new TLS connections only, and is None for all other requests.
@@ -72,7 +72,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PricedLoad:
     """The prices of one arm at one point.
 
     Attributes:
@@ -86,8 +86,8 @@ class Load:
     """
 
     arm: Arm
-    point: Point
-    kind: Kind
+    point: LoadPoint
+    kind: RequestKind
     costs_s: tuple[float, ...]
     busy: float | None
     generator: str
@@ -99,7 +99,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RequestCost:
     """The price of a request in CPU seconds.
 
     Attributes:
@@ -118,16 +118,16 @@ class Cost:
     blocks: int
     basis: str
     caution: str
-    loads: tuple[Load, ...]
+    loads: tuple[PricedLoad, ...]
     bound: Bound = ""
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
         """The 95 % interval of the price; None below six blocks."""
-        return None if self.draws is None else interval(self.draws)
+        return None if self.draws is None else interval_of_draws(self.draws)
 
 
-def loads_of(run: RunStore) -> list[Load]:
+def list_priced_loads(run: RunStore) -> list[PricedLoad]:
     """Return every load of a proxy that has a valid block, in the plan's order.
 
     A/A arms are left out, because they have the baseline's price. Everything is left out that is not the price of a good answer: points
@@ -143,19 +143,23 @@ def loads_of(run: RunStore) -> list[Load]:
     samples = run.samples()
     refuse_mixtures(run.record.plan(), samples)
     cells: dict[tuple[str, str], list[Sample]] = {}
-    for (_, arm, point), sample in sorted(counted_alone(samples).items()):
+    for (_, arm, point), sample in sorted(select_counted_solo_samples(samples).items()):
         if "proxy" in sample.usage and sample.cpu_per_request_s:
             cells.setdefault((arm, point), []).append(sample)
-    loads: list[Load] = []
+    loads: list[PricedLoad] = []
     for point, arm in product(points, run.record.arms):
         cell = cells.get((arm.name, point.name))
         if cell and arm.role not in ("reference", "again"):
             with suppress(UsageError):  # its routes do not define where TLS ends
-                _, tls = hosts.chosen(hosts.routed(run.manifests(arm.variant)), True, point)
+                _, tls = hosts.choose_hosts(hosts.find_hosts(run.manifests(arm.variant)), True, point)
                 resumption = point.resumption if tls != "none" and not point.keepalive else None
                 costs_s = tuple(sample.cpu_per_request_s or 0.0 for sample in cell)
                 busy = _compute_utilisation(run, [sample for sample in samples if sample.variant == arm.variant], cell)
-                loads.append(Load(arm, point, Kind(tls, point.keepalive, resumption), costs_s, busy, cell[0].generator))
+                loads.append(
+                    PricedLoad(
+                        arm, point, RequestKind(tls, point.keepalive, resumption), costs_s, busy, cell[0].generator
+                    )
+                )
     return loads
 
 
@@ -165,11 +169,11 @@ def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequenc
     The proxy can fill as many CPUs as it had workers or threads. All samples of the variant decide that number; without a count in them the
     manifests decide. The clock ticks of a CPU miss short bursts, so the CPU time that the scheduler counted is the lower limit.
     """
-    proxy_cpus = cpus_of(run.record, "proxy")
+    proxy_cpus = list_cpus(run.record, "proxy")
     if not proxy_cpus:
         return None
     worker_counts = [int(sample.gauges[workers.GAUGE]) for sample in samples if workers.GAUGE in sample.gauges]
-    configured = min(worker_counts) if worker_counts else workers.asked(run.manifests(cell[0].variant))
+    configured = min(worker_counts) if worker_counts else workers.count_configured(run.manifests(cell[0].variant))
     count, busy = min(configured or len(proxy_cpus), len(proxy_cpus)), list[float]()
     for sample in cell:
         used = sample.usage["proxy"].cpu_s / sample.duration_s if sample.duration_s else 0.0
@@ -177,7 +181,7 @@ def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequenc
     return median(busy)
 
 
-def cost_of(loads: Sequence[Load], utilisation: float) -> Cost:
+def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost:
     """Return what a request costs an arm at a utilisation.
 
     Args:
@@ -204,7 +208,7 @@ def cost_of(loads: Sequence[Load], utilisation: float) -> Cost:
         return _take_cost(nearest, f"AT MOST: measured less busy than asked for; {decrease}", "at most")
     low_busy, low = next(pair for pair in reversed(measured) if pair[0] < utilisation)
     high_busy, high = next(pair for pair in measured if pair[0] > utilisation)
-    low_draws, high_draws = median_draws(low.costs_s), median_draws(high.costs_s, SEED + 1)
+    low_draws, high_draws = draw_medians(low.costs_s), draw_medians(high.costs_s, SEED + 1)
     draws = None
     if low_draws is not None and high_draws is not None:
         draws = low_draws + (high_draws - low_draws) * np.random.default_rng(SEED).uniform(size=DRAWS)
@@ -216,23 +220,23 @@ def cost_of(loads: Sequence[Load], utilisation: float) -> Cost:
         f"no load was measured near {100 * utilisation:.0f} % busy: the price is that of the proxy's idle share between the two,"
         " which is a model; its interval is all between them"
     )
-    return Cost(value_s, draws, blocks, basis, caution, (low, high))
+    return RequestCost(value_s, draws, blocks, basis, caution, (low, high))
 
 
-def _take_cost(load: Load, caution: str = "", bound: Bound = "") -> Cost:
+def _take_cost(load: PricedLoad, caution: str = "", bound: Bound = "") -> RequestCost:
     """Return the price that was measured at one load: the median of its blocks."""
     blocks = len(load.costs_s)
     basis = f"{load.point.page}, at {load.text}; {format_blocks(blocks)} of {load.arm.name}"
-    return Cost(median(load.costs_s), median_draws(load.costs_s), blocks, basis, caution, (load,), bound)
+    return RequestCost(median(load.costs_s), draw_medians(load.costs_s), blocks, basis, caution, (load,), bound)
 
 
-def interval(draws: Floats) -> tuple[float, float]:
+def interval_of_draws(draws: Floats) -> tuple[float, float]:
     """Return the 95 % interval of a confidence distribution: its 2.5 % and 97.5 % quantiles."""
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
 
-def median_draws(values: Sequence[float], seed: int = SEED) -> Floats | None:
+def draw_medians(values: Sequence[float], seed: int = SEED) -> Floats | None:
     """Return draws from a distribution-free confidence distribution of the blocks' median; None below six blocks.
 
     Their shape is (DRAWS,). The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½)
@@ -281,7 +285,7 @@ class Wanted:
         plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
-    def fits(self, load: Load) -> bool:
+    def fits(self, load: PricedLoad) -> bool:
         """Return whether a load's requests are of this kind, page size and variant."""
         kind, size = load.kind, PAGES[load.point.page]
         same_kind = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
@@ -290,7 +294,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ProxySize:
     """The number of proxies of one size that the demand needs.
 
     Attributes:
@@ -333,16 +337,16 @@ class Answer:
 
     wanted: Wanted
     runs: tuple[str, ...]
-    cost: Cost
+    cost: RequestCost
     cores: float
     cores_interval: tuple[float, float] | None
-    sizes: tuple[Size, ...]
-    advised: Size
+    sizes: tuple[ProxySize, ...]
+    advised: ProxySize
     assumptions: tuple[str, ...]
     snippet: str
 
 
-def answer(name: str | None, demand: Wanted, cores: int | None) -> Answer:
+def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Answer:
     """Return how many proxies the demand needs, from the price in one run.
 
     Args:
@@ -355,29 +359,29 @@ def answer(name: str | None, demand: Wanted, cores: int | None) -> Answer:
         UsageError: No such price was measured.
 
     """
-    available, priced = dict[str, None](), list[tuple[RunStore, Cost]]()
+    available, priced = dict[str, None](), list[tuple[RunStore, RequestCost]]()
     for run in [RunStore.open(name)] if name else _iterate_runs(demand):
         try:
-            loads = loads_of(run)
+            loads = list_priced_loads(run)
         except LabError:
             if name:
                 raise
             continue  # a damaged run is passed over, and reported only where it was named
         available |= dict.fromkeys(f"{load.arm.variant}: {load.kind}, {load.point.page}" for load in loads)
         if fitting := [load for load in loads if demand.fits(load)]:
-            priced.append((run, price(fitting, demand)))
+            priced.append((run, choose_price(fitting, demand)))
             if priced[-1][1].draws is not None:
                 break
     if not priced:
         variant_text = f" of '{demand.variant}'" if demand.variant else ""
         new_tls = demand.tls != "none" and not demand.keepalive
-        kind = Kind(demand.tls, demand.keepalive, demand.resumption if new_tls else None)
+        kind = RequestKind(demand.tls, demand.keepalive, demand.resumption if new_tls else None)
         fault = f"no price{variant_text} for {kind} was measured with {demand.page}"
         hint = f"what runs there are have: {'; '.join(available)}\n  " if available else ""
         raise UsageError("capacity", fault, f"{hint}measure it: just bench {demand.usual} with such a load (--sweep)")
     run, cost = priced[-1] if priced[-1][1].draws is not None else priced[0]
     factor, ends = demand.rate_rps / demand.utilisation, cost.interval_s
-    sizes = tuple(size_of(cost, demand, count) for count in ([cores] if cores else SIZES))
+    sizes = tuple(compute_size(cost, demand, count) for count in ([cores] if cores else SIZES))
     advised = next((size for size in sizes if size.cores == ADVISED), sizes[0])
     return Answer(
         demand,
@@ -388,7 +392,7 @@ def answer(name: str | None, demand: Wanted, cores: int | None) -> Answer:
         sizes=sizes,
         advised=advised,
         assumptions=tuple(_list_assumptions(run.record, cost, demand)),
-        snippet=snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
+        snippet=make_snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
     )
 
 
@@ -401,15 +405,15 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
         for name in reversed(run_names(folder)):
-            with suppress(LabError):  # a damaged run is passed over, as in `answer`
+            with suppress(LabError):  # a damaged run is passed over, as in `compute_capacity`
                 opened.append(RunStore.open(str(folder / name)))
         if folder == reference_folder():
             opened.sort(key=lambda run: run.record.created_at, reverse=True)
-            opened.sort(key=lambda run: (demand.usual not in run.record.variants, not cpus_of(run.record, "proxy")))
+            opened.sort(key=lambda run: (demand.usual not in run.record.variants, not list_cpus(run.record, "proxy")))
         yield from opened
 
 
-def price(loads: Sequence[Load], demand: Wanted) -> Cost:
+def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
     """Return what a request costs the baseline, or else the usual variant, or else the first arm that has a load.
 
     Raises:
@@ -421,29 +425,29 @@ def price(loads: Sequence[Load], demand: Wanted) -> Cost:
     if len({load.kind for load in arm_loads}) > 1:
         fault = f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts"
         raise UsageError("--handshakes", fault, "say which: --handshakes full, or --handshakes resumed")
-    return cost_of(arm_loads, demand.utilisation)
+    return compute_cost(arm_loads, demand.utilisation)
 
 
-def size_of(cost: Cost, demand: Wanted, cores: int) -> Size:
+def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
     """Return how many proxies of `cores` cores the demand needs at this price."""
     serves = cores * demand.utilisation / cost.value_s
     if cost.draws is None:
-        return Size(cores, serves, None, whole(demand.rate_rps / serves), None)
-    low, high = interval(cores * demand.utilisation / cost.draws)
+        return ProxySize(cores, serves, None, round_up(demand.rate_rps / serves), None)
+    low, high = interval_of_draws(cores * demand.utilisation / cost.draws)
     low, high = (
         min(low, serves),
         max(high, serves),
     )  # a quantile of draws may lie on the wrong side of the estimate by rounding
-    proxies = (whole(demand.rate_rps / high), whole(demand.rate_rps / low))
-    return Size(cores, serves, (low, high), whole(demand.rate_rps / serves), proxies)
+    proxies = (round_up(demand.rate_rps / high), round_up(demand.rate_rps / low))
+    return ProxySize(cores, serves, (low, high), round_up(demand.rate_rps / serves), proxies)
 
 
-def whole(proxies: float) -> int:
+def round_up(proxies: float) -> int:
     """Return a number of proxies rounded up, at least 1; an integer with a rounding error stays that integer."""
     return max(1, ceil(proxies * (1 - 1e-12)))
 
 
-def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
+def make_snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     """Return what to apply to get `replicas` proxies of `cores` cores, for the system whose manifests were measured."""
     objects = run.manifests(variant)
     if any(obj.get("kind") in ("IngressController", "Route") for obj in objects):
@@ -459,7 +463,7 @@ def snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     )
 
 
-def _list_assumptions(record: RunRecord, cost: Cost, demand: Wanted) -> Iterator[str]:
+def _list_assumptions(record: RunRecord, cost: RequestCost, demand: Wanted) -> Iterator[str]:
     facts, first = record.facts, cost.loads[0]
     cpu = f"{facts.get('cpu', 'unknown CPU')}, {facts.get('kernel', 'unknown kernel')}"
     yield f"measured on this target: {facts.get('target', record.target)}"

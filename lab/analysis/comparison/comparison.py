@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lab.analysis.explain.notes import between_notes, run_notes
-from lab.analysis.judge.comparison import TOO_FEW, Comparison, blocks_wanted, judged, rows_of
-from lab.analysis.judge.meeting import Meeting, RunCells, common_points, refuse_apart, refuse_families
-from lab.analysis.summary import decided
+from lab.analysis.explain.notes import list_run_differences, list_run_notes
+from lab.analysis.judge.comparison import TOO_FEW, Comparison, build_rows, count_needed_blocks, judge_rows
+from lab.analysis.judge.meeting import (
+    ComparedRuns,
+    RunCells,
+    match_points,
+    refuse_incomparable_runs,
+    refuse_other_family,
+)
+from lab.analysis.summary import decide_run
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.plan import Arm
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records.store import RunStore
 from lab.stats.units import format_blocks
 
@@ -70,15 +76,15 @@ def _compare_inside(run: RunCells, base_arm: str | None, other_arm: str | None, 
             remedy = f"name the other side too: RUN:ARM RUN:{alone}"
             raise UsageError(run.record.id, f"'{alone}' is compared with nothing in its run", remedy)
         pairs = [(run.arms[arm.baseline or ""], arm) for arm in chosen]
-    meeting = Meeting(run, run, {point.name: point for point in run.points}, paired=True, worth=run.record.worth)
+    meeting = ComparedRuns(run, run, {point.name: point for point in run.points}, paired=True, worth=run.record.worth)
     as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
-    effects = decided(run.record, run.cells, run.samples) if as_in_table else {}
-    rows = list(rows_of(meeting, run.points, pairs, asked, effects))
+    effects = decide_run(run.record, run.cells, run.samples) if as_in_table else {}
+    rows = list(build_rows(meeting, run.points, pairs, asked, effects))
     in_family = [effect.primary for effect in effects.values() if effect.holm_p is not None]
     family = tuple(filter(None, (in_family.count(is_primary) for is_primary in (True, False))))
     if not as_in_table:
-        family, rows = (sum(row.tested for row in rows),), judged(rows)
-    return Comparison(run.record, run.record, True, tuple(rows), tuple(run_notes(run)), family)
+        family, rows = (sum(row.tested for row in rows),), judge_rows(rows)
+    return Comparison(run.record, run.record, True, tuple(rows), tuple(list_run_notes(run)), family)
 
 
 def _compare_across(
@@ -88,7 +94,7 @@ def _compare_across(
 
     A/A twins, and what is measured only once per run, are not compared.
     """
-    refuse_apart(first, second)
+    refuse_incomparable_runs(first, second)
     first_arms, second_arms = (
         {arm.name: arm for arm in run.record.arms if arm.role not in {"again", "reference"}} for run in (first, second)
     )
@@ -99,13 +105,13 @@ def _compare_across(
         sides = (", ".join(run.arms) for run in (first, second))
         fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
         raise UsageError(first.record.id, fault, "name two arms: RUN:ARM RUN:ARM")
-    meeting = Meeting(first, second, common_points(first, second), paired=False)
+    meeting = ComparedRuns(first, second, match_points(first, second), paired=False)
     for pair in pairs:
-        refuse_families(meeting, *pair)
+        refuse_other_family(meeting, *pair)
     points = [point for point in first.points if point.name in meeting.points]
-    rows, notes = judged(list(rows_of(meeting, points, pairs, asked, {}))), list(between_notes(meeting))
+    rows, notes = judge_rows(list(build_rows(meeting, points, pairs, asked, {}))), list(list_run_differences(meeting))
     family = sum(row.tested for row in rows)
-    if needed := blocks_wanted(rows):
+    if needed := count_needed_blocks(rows):
         never = f"{family} {TOO_FEW}: not even sides without any overlap would be resolved"
         notes.append(f"{never}; compare one arm (RUN:ARM), or measure {format_blocks(needed)} or more in both runs")
     return Comparison(
@@ -122,7 +128,7 @@ def _compare_across(
     )
 
 
-def _misses_point(meeting: Meeting, base: Arm, other: Arm, point: Point) -> bool:
+def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
     """Return whether `base` was to be measured at a point and `other` was not."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None

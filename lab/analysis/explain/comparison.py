@@ -8,19 +8,19 @@ from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.explain.run import ONLY_TO_MEASURE_BY, another_load, bound, remedy
+from lab.analysis.explain.run import ONLY_TO_MEASURE_BY, find_bound, suggest_load, suggest_remedy
 from lab.analysis.judge.comparison import (
     NOT_STEADY,
     TOO_FEW,
     TWO_CLUSTERS,
-    Compared,
+    ComparedRow,
     Comparison,
-    change_text,
-    size_text,
+    format_change,
+    format_size,
 )
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.meeting import TWO_MACHINES
-from lab.model.metrics import CARRIED, QUANTILES, about
+from lab.model.metrics import OUTCOME_OF_METRIC, QUANTILES, find_metric
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
 from lab.stats import paired as stats
@@ -63,16 +63,16 @@ class Advice:
     snippet: str = ""
 
 
-def after_unserved(comparison: Comparison, row: Compared) -> str:
+def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
     """Return what explains a row that is `unserved`."""
     search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
     message = f"the base served {row.point.name} and this did not"
     return f"{message}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
 
 
-def advices(comparison: Comparison) -> tuple[Advice, ...]:
+def advise(comparison: Comparison) -> tuple[Advice, ...]:
     """Return the advice of each arm pair, in the rows' order."""
-    by_pair: dict[tuple[str, str], list[Compared]] = {}
+    by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
     return tuple(Advice(*pair, *_ArmPair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
@@ -85,7 +85,7 @@ class _ArmPair:
     comparison: Comparison
     base_arm: str
     other_arm: str
-    rows: Sequence[Compared]
+    rows: Sequence[ComparedRow]
 
     @property
     def variants(self) -> tuple[VariantRecord, VariantRecord]:
@@ -125,12 +125,12 @@ class _ArmPair:
         # differences in several units have no order
         resolved.sort(key=lambda row: -abs(row.estimate.effect) if row.estimate and row.relative else 0.0)
         resolved.sort(key=lambda row: row.metric != self._primary)
-        firsts: dict[tuple[str, str], Compared] = {}
+        firsts: dict[tuple[str, str], ComparedRow] = {}
         for row in resolved:  # the percentiles of a load are one finding, as they tend to move together
             firsts.setdefault((row.point.name, "latency" if row.metric in QUANTILES else row.metric), row)
         named_rows = list(firsts.values())[:MOST_NAMED]
         findings = (
-            f"{_describe_place(row)} {change_text(row, row.estimate)}{' (at least)' if row.bound else ''}"
+            f"{_describe_place(row)} {format_change(row, row.estimate)}{' (at least)' if row.bound else ''}"
             for row in named_rows
             if row.estimate
         )
@@ -163,7 +163,7 @@ class _ArmPair:
             return self._apply(f"{message}, in the blocks that worked ({fell})", "mixed", " only once all of them do")
         return self._apply(message)
 
-    def _explain_moved(self, clear: Sequence[Compared]) -> str:
+    def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
         """Return why no setting made the resolved differences, as far as that is known; empty if one may have."""
         if self.same_settings and self.comparison.paired:
             return "a false claim, as it is the same variant: `just aa` counts them"
@@ -180,7 +180,11 @@ class _ArmPair:
     def _primary(self) -> str | None:
         """The metric that the second side's hypothesis is about, as its rows call it."""
         metric = self.variants[1].primary_metric
-        return metric if not self.rows or self.rows[0].relative or metric is None else CARRIED.get(metric, metric)
+        return (
+            metric
+            if not self.rows or self.rows[0].relative or metric is None
+            else OUTCOME_OF_METRIC.get(metric, metric)
+        )
 
     @property
     def _remeasure_in_one_run(self) -> str:
@@ -208,12 +212,12 @@ class _ArmPair:
             action = f"there is no setting to apply: choose {self.other_arm}"
         return kind, f"{message}: {action}{when}", ""
 
-    def _describe_inconclusive(self, rows: Sequence[Compared], short: str) -> str:
+    def _describe_inconclusive(self, rows: Sequence[ComparedRow], short: str) -> str:
         """Describe the bound that the intervals leave possible: that of the primary metric, and the widest of all."""
         primary_rows = [row for row in rows if row.metric == self._primary]
         widest = {row.metric: row for row in map(_find_widest, filter(None, (primary_rows, rows)))}.values()
         bounds = " or ".join(map(_describe_bound, widest))
-        wide = any(row.relative and expm1(bound(row.estimate)) > WIDE for row in widest)
+        wide = any(row.relative and expm1(find_bound(row.estimate)) > WIDE for row in widest)
         text = f"no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
@@ -228,7 +232,7 @@ class _ArmPair:
                 break
         after, record = self.variants[1], self.comparison.other
         if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
-            text += another_load(after.name, after.hypothesis_sweep, record.target)
+            text += suggest_load(after.name, after.hypothesis_sweep, record.target)
         return text
 
     def _explain_nothing(self) -> str:
@@ -243,7 +247,7 @@ class _ArmPair:
             few = f"no interval ({format_blocks(least)}, {stats.MIN_BLOCKS} are needed), so nothing is resolved"
             return f"{few}: {self._format_command(arms)} --blocks {stats.MIN_BLOCKS + max(map(self._count_lost, short))}, or more"
         if unserved := next((row for row in self.rows if row.unserved), None):
-            return f"nothing to judge: {after_unserved(self.comparison, unserved)}"
+            return f"nothing to judge: {explain_unserved(self.comparison, unserved)}"
         reasons = list(dict.fromkeys(row.notes[-1] for row in self.rows if row.notes))
         reason = next((reason for reason in reasons if reason.startswith(FIRST_REASONS)), "".join(reasons[:1]))
         if reason.startswith(NOT_STEADY):
@@ -261,9 +265,9 @@ class _ArmPair:
         if reason.startswith(FIRST_REASONS):
             return f"measure again: {self._format_command(arms)}"
         sweep, record = self.variants[1].hypothesis_sweep, self.comparison.other
-        return remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
+        return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
-    def _count_lost(self, row: Compared) -> int:
+    def _count_lost(self, row: ComparedRow) -> int:
         """Return the planned blocks that do not count, inside a run because either side is missing.
 
         As many may be lost again.
@@ -274,31 +278,31 @@ class _ArmPair:
 
     def _format_command(self, arms: str) -> str:
         """Return the command that measures these arms as the run was measured."""
-        return rerun.measure(self.comparison.other, arms)
+        return rerun.measure_command(self.comparison.other, arms)
 
 
-def _describe_place(row: Compared) -> str:
-    return f"{about(row.metric).title} at {row.point.name}"
+def _describe_place(row: ComparedRow) -> str:
+    return f"{find_metric(row.metric).title} at {row.point.name}"
 
 
-def _count(rows: Sequence[Compared]) -> str:
+def _count(rows: Sequence[ComparedRow]) -> str:
     return "1 comparison" if len(rows) == 1 else f"{len(rows)} comparisons"
 
 
-def _describe_bound(row: Compared) -> str:
-    size = size_text(row, bound(row.estimate))
+def _describe_bound(row: ComparedRow) -> str:
+    size = format_size(row, find_bound(row.estimate))
     return f"{size if row.relative else f'a difference of {size}'} in {_describe_place(row)}"
 
 
-def _find_widest(rows: Sequence[Compared]) -> Compared:
+def _find_widest(rows: Sequence[ComparedRow]) -> ComparedRow:
     """Return the row whose bound is the largest.
 
     Differences have many units, so they are divided by the baseline's absolute value.
     """
 
-    def size(row: Compared) -> float:
+    def size(row: ComparedRow) -> float:
         level = row.base.level.value if row.base.level else 0.0
-        largest = bound(row.estimate)
+        largest = find_bound(row.estimate)
         return largest if row.relative or not level else largest / abs(level)
 
     return max(rows, key=size)

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, log1p
 
-from lab.analysis.explain.comparison import TOO_SELDOM, after_unserved
+from lab.analysis.explain.comparison import TOO_SELDOM, explain_unserved
 from lab.analysis.judge.comparison import (
-    LONELY,
+    NO_COMMON_BLOCK,
     TOO_FEW,
     WHY_OPEN,
-    Compared,
+    ComparedRow,
     Comparison,
-    blocks_wanted,
-    change_text,
-    size_text,
+    count_needed_blocks,
+    format_change,
+    format_size,
 )
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, Gated, broken, limit_text, worse_by
-from lab.analysis.rerun import measure, resume
+from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, GatedRow, compute_loss, describe_breakage, format_limit
+from lab.analysis.rerun import measure_command, resume
 from lab.model.metrics import RATIOS
 from lab.stats import paired as stats
-from lab.stats.power import blocks_to_resolve
+from lab.stats.power import count_blocks_to_detect
 from lab.stats.units import format_blocks
 
 REMEASURE = "measure both again in one job, the candidate's run right after the baseline's"
@@ -41,13 +41,15 @@ MEASURE_MISSING = (
 # -- a row ---------------------------------------------------------------------------------------------------
 
 
-def reason(row: Compared, limit: float, case: Case) -> str:
+def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
     """Return why a row is that case, given its bound."""
     if case == "broken":
-        return f"no valid block of the candidate: {broken(row)}; the base has {format_blocks(row.counted[0])}"
+        return (
+            f"no valid block of the candidate: {describe_breakage(row)}; the base has {format_blocks(row.counted[0])}"
+        )
     if case == "untold" or row.estimate is None:
         return "; ".join(row.notes) or "nothing to compare"
-    change, text, worse = change_text(row, row.estimate), limit_text(row, limit), row.decision is Decision.WORSE
+    change, text, worse = format_change(row, row.estimate), format_limit(row, limit), row.decision is Decision.WORSE
     if case in ("close", "worse"):
         p_text = f"p {row.holm_p:.3f}" if row.holm_p and row.holm_p >= 0.0005 else "p < 0.001"
         close = f", but its interval begins less than {CLOSE:.0%} above the bound" if case == "close" else ""
@@ -64,15 +66,15 @@ def reason(row: Compared, limit: float, case: Case) -> str:
     return f"{change}: {small} of {text}"
 
 
-def in_both(first: Gated, second: Gated) -> str:
+def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
     """Return why a row is a regression that was close to its bound in two measurements."""
     changes = " and ".join(
-        change_text(gated.row, gated.row.estimate) for gated in (first, second) if gated.row.estimate
+        format_change(gated.row, gated.row.estimate) for gated in (first, second) if gated.row.estimate
     )
     return f"{changes} in two measurements on bring-ups of their own, worse than the bound of {second.bound}"
 
 
-def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> str:
+def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Case) -> str:
     """Return what to do about a row of that case, given its bound."""
     base, other, same = row.base, row.other, comparison.same_settings(row.pair)
     if case == "within":
@@ -89,7 +91,7 @@ def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> s
     if case == "open":
         return _advise_open(comparison, row, limit)
     if case == "close":
-        command = measure(comparison.other, other.arm)
+        command = measure_command(comparison.other, other.arm)
         if comparison.paired:
             return f"measure it again on fresh bring-ups: {command}, and name that run by --again RUN"
         arms = "both" if base.arm == other.arm else f"{base.arm} and {other.arm}"
@@ -104,7 +106,7 @@ def advice(comparison: Comparison, row: Compared, limit: float, case: Case) -> s
     return f"keep {base.arm} as it was; `just compare {runs}` shows every metric"
 
 
-def _advise_uncompared(comparison: Comparison, row: Compared) -> str:
+def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
     """Return what would decide a row that is not compared."""
     sides = (row.base, row.other)
     left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
@@ -114,8 +116,8 @@ def _advise_uncompared(comparison: Comparison, row: Compared) -> str:
         goes_on = " and ".join(dict.fromkeys(f"`{resume(run)}`" for run in runs))
         return f"measure what an interruption left out: {goes_on}"
     if row.unserved:
-        return after_unserved(comparison, row)
-    if (row.estimate is not None and not row.estimate.has_interval) or LONELY in row.notes:
+        return explain_unserved(comparison, row)
+    if (row.estimate is not None and not row.estimate.has_interval) or NO_COMMON_BLOCK in row.notes:
         if comparison.other.knee is not None:
             return AFTER_SEARCH
         counted = row.estimate.n if row.estimate else 0  # pairs, or the fewer blocks of two runs
@@ -130,29 +132,29 @@ def _advise_uncompared(comparison: Comparison, row: Compared) -> str:
     return f"gate another metric by --metric{'' if comparison.paired else f', or {REMEASURE}'}"
 
 
-def _advise_open(comparison: Comparison, row: Compared, bound: float) -> str:
+def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
     """Return how many blocks, or what else, would decide a row whose interval reaches beyond its bound."""
-    estimate, text = row.estimate, limit_text(row, bound)
+    estimate, text = row.estimate, format_limit(row, bound)
     assert estimate is not None and estimate.sd is not None and estimate.interval, "what is open has an interval"
     if comparison.other.knee is not None:
         return AFTER_SEARCH
-    least_blocks = 0 if comparison.paired else blocks_wanted(comparison.rows)
+    least_blocks = 0 if comparison.paired else count_needed_blocks(comparison.rows)
     fewer, twice = "gate one arm (RUN:ARM RUN:ARM)", 2 * estimate.n
     few = (
         f"{fewer}, or measure both with --blocks {least_blocks} or more:"
         f" {sum(comparison.family)} {TOO_FEW} are never resolved"
     )
     # the whole interval lies beyond the bound, and yet the effect is not resolved
-    if min(worse_by(row, end) for end in estimate.interval) > bound:
+    if min(compute_loss(row, end) for end in estimate.interval) > bound:
         if least_blocks:
             return few
         if abs(estimate.effect) <= row.size.guard:
-            guard = size_text(row, row.size.guard)
+            guard = format_size(row, row.size.guard)
             return f"measure again with --blocks {twice}, or on a quieter machine: the baseline against itself shows {guard}"
         return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
     if not bound:
         return f"what varies is never shown to be no more at all: allow some, as --max-more {row.metric}=N"
-    needed = blocks_to_resolve(estimate.sd, estimate.n, log1p(bound) if row.relative else bound)
+    needed = count_blocks_to_detect(estimate.sd, estimate.n, log1p(bound) if row.relative else bound)
     if needed is None:
         return f"too noisy to resolve {text} in any number of blocks that is planned: allow more, or measure on a quieter machine"
     if needed > estimate.n:
@@ -166,7 +168,7 @@ def _advise_open(comparison: Comparison, row: Compared, bound: float) -> str:
 # -- a gate --------------------------------------------------------------------------------------------------
 
 
-def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
+def explain_nothing(rows: Sequence[ComparedRow], bounds: Bounds) -> tuple[str, str]:
     """Return (why there is nothing to gate, what to ask for instead)."""
     instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
     if outcomes := dict.fromkeys(row.metric for row in rows if not row.relative):
@@ -181,17 +183,17 @@ def why_nothing(rows: Sequence[Compared], bounds: Bounds) -> tuple[str, str]:
     return f"no row has {', '.join(bounds.metrics) or 'a metric that is judged'}", instead
 
 
-def missing_text(gate: Gate) -> str:
+def format_missing(gate: Gate) -> str:
     """Format what the candidate's run lacks: `not in run-2: arm keepalive, point rate-1000, metric gap_s`."""
     return f"not in {gate.comparison.other.id}: {', '.join(gate.missing)}"
 
 
-def conclusion(gate: Gate, strict: bool) -> str:
+def conclude(gate: Gate, strict: bool) -> str:
     """Return the number of rows with each verdict, and what to do now."""
     failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "cannot-tell", "passed"))
     counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} cannot tell, {passed} passed"
     if gate.missing:
-        counts += f", {missing_text(gate)}"
+        counts += f", {format_missing(gate)}"
     if failed:
         comparison = gate.comparison
         same = comparison.paired and all(comparison.same_settings(gated.row.pair) for gated in gate.of("regression"))
@@ -206,5 +208,5 @@ def conclusion(gate: Gate, strict: bool) -> str:
         (gated for gated in gate.rows if gated.decides),
         key=lambda gated: gated.worst / gated.limit if gated.worst is not None and gated.limit else float("-inf"),
     )
-    change = change_text(worst.row, worst.row.estimate) if worst.row.estimate else ""
+    change = format_change(worst.row, worst.row.estimate) if worst.row.estimate else ""
     return f"{counts}: nothing to do; the nearest to its bound is {worst.name}, {change} of {worst.bound}"

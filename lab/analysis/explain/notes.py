@@ -12,23 +12,23 @@ from statistics import fmean, median
 from scipy import special
 
 from lab.analysis import rerun
-from lab.analysis.aggregate.absolute import clusters_text
-from lab.analysis.aggregate.cells import Pair, paired
-from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.aggregate.absolute import format_clusters
+from lab.analysis.aggregate.cells import CellPair, estimate_effect
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, Meeting, RunCells, points_apart
-from lab.analysis.judge.rows import BACKEND, Row, Summary, slowed_by
-from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, usual_gap
+from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, ComparedRuns, RunCells, describe_unmatched_points
+from lab.analysis.judge.rows import BACKEND, Summary, SummaryRow, choose_slowdown_percentile
+from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, find_usual_gap
 from lab.model.design import CONCURRENT
-from lab.model.facts import EVERY_BOOT, differing
-from lab.model.metrics import COLUMNS, QUANTILES, about
+from lab.model.facts import EVERY_BOOT, list_differences
+from lab.model.metrics import COLUMNS, QUANTILES, find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import TLS_FACTS
 from lab.stats import paired as stats
-from lab.stats.histogram import BEYOND
+from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.units import format_blocks
 
-WHY_NO_MORE = {
+LIMIT_NOTES = {
     "limit": "limited by a container's CPU limit",
     "link": "limited by the shaped link",
     "errors": "limited by what failed",
@@ -36,7 +36,7 @@ WHY_NO_MORE = {
 }
 """Limit → the note of a closed-loop row in which every sample had it."""
 FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
-ENOUGH = 4
+LEAST_SAMPLES = 4
 """The least number of valid samples of an arm at a load for its numbers to stand without a note in a migration."""
 BEYOND_P = 0.05
 MACHINE = ("cpu", "cpus", "hypervisor")
@@ -50,7 +50,7 @@ A kernel or a balloon takes less than that of one machine.
 # -- of a row ------------------------------------------------------------------------------------------------
 
 
-def notes_of(row: Row) -> Iterator[str]:
+def list_row_notes(row: SummaryRow) -> Iterator[str]:
     """Yield the notes of a row."""
     cell, steady = row.cell, row.point.disturbance is None
     if total := sum(cell.invalid.values()):
@@ -69,7 +69,7 @@ def notes_of(row: Row) -> Iterator[str]:
     for effect in row.shown if row.arm.role == "variant" else ():
         estimate = effect.estimate
         if row.thirds and estimate and (sentence := row.thirds.sentence(effect.metric, estimate.effect)):
-            yield f"{about(effect.metric).title}: {sentence}"
+            yield f"{find_metric(effect.metric).title}: {sentence}"
     if row.missing is not None:
         yield row.missing.text
     if row.pair is not None:
@@ -87,18 +87,18 @@ def notes_of(row: Row) -> Iterator[str]:
     if cell.cpu_of == "backend":
         yield "no proxy: CPU per request is the backend's"
     for name in COLUMNS if steady else ():
-        absolute = cell.absolute(name) if about(name).ratio else None
+        absolute = cell.absolute(name) if find_metric(name).ratio else None
         if absolute is not None and absolute.clusters:
-            yield f"{about(name).title} in two clusters: {clusters_text(about(name), absolute.clusters, absolute.blocks)}"
+            yield f"{find_metric(name).title} in two clusters: {format_clusters(find_metric(name), absolute.clusters, absolute.blocks)}"
     for effect in row.shown:
         yield from _list_effect_notes(effect, steady, arm_unsteady=cell.unsteady is not None)
     limits = {sample.limited_by for sample in cell.counted.values()}
-    if len(limits) == 1 and (limit := WHY_NO_MORE.get(limits.pop() or "")):
+    if len(limits) == 1 and (limit := LIMIT_NOTES.get(limits.pop() or "")):
         yield limit
     yield from cell.notes
 
 
-def _list_pair_notes(pair: Pair) -> Iterator[str]:
+def _list_pair_notes(pair: CellPair) -> Iterator[str]:
     """Yield the notes of a pair: its samples that do not count, and whether the backends cost the same on both sides.
 
     No knob of the proxy's process reaches the backends.
@@ -111,13 +111,13 @@ def _list_pair_notes(pair: Pair) -> Iterator[str]:
     gaps = [
         side.unexplained for sample in cell.counted.values() if (side := sample.pair) and side.unexplained is not None
     ]
-    usual = usual_gap()
+    usual = find_usual_gap()
     if gaps and usual is not None and median(gaps) > usual:
         yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
-    control = paired(cell, pair.base, BACKEND)
+    control = estimate_effect(cell, pair.base, BACKEND)
     if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
-        metric = about("cpu_per_request")
-        yield f"{about(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
+        metric = find_metric("cpu_per_request")
+        yield f"{find_metric(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
 
 def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
         arm_unsteady: Whether the arm itself is not steady, which its row reports already.
 
     """
-    metric, estimate = about(effect.metric), effect.estimate
+    metric, estimate = find_metric(effect.metric), effect.estimate
     if effect.note and not (arm_unsteady and effect.estimate is None):
         with_title = effect.decision is Decision.BIMODAL or not steady
         yield f"{metric.title}: {effect.note}" if with_title else effect.note
@@ -141,27 +141,27 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
         middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
         ends = metric.ends(estimate.hl_low, estimate.hl_high)
         yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{ends}"
-    if stats.ALIKE in estimate.notes:
-        yield f"{metric.title}: {stats.ALIKE}, so that its interval is narrower than it should be"
+    if stats.AUTOCORRELATED in estimate.notes:
+        yield f"{metric.title}: {stats.AUTOCORRELATED}, so that its interval is narrower than it should be"
     if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
-    elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P:
+    elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= ALPHA:
         yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
 
 
 # -- of a table ----------------------------------------------------------------------------------------------
 
 
-def general_notes(rows: Sequence[Row], disturbed: bool) -> tuple[str, ...]:
+def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, ...]:
     """Return how to read the rows' table, as far as it applies to what the table has."""
     stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
     of_loads = _list_disturbance_notes(rows) if disturbed else _list_steady_notes(rows)
     return tuple(dict.fromkeys((*stood_in, *_list_handshake_notes(rows), *of_loads)))
 
 
-def _list_handshake_notes(rows: Sequence[Row]) -> Iterator[str]:
+def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     """Yield what the canaries' TLS handshakes agreed on.
 
     It is one note if it is the same for all arms with TLS, else one per agreement with its arms.
@@ -175,11 +175,11 @@ def _list_handshake_notes(rows: Sequence[Row]) -> Iterator[str]:
         yield f"TLS{of_arms}, as a canary's handshake came to it: {agreed}"
 
 
-def _list_steady_notes(rows: Sequence[Row]) -> Iterator[str]:
+def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     for row in rows:
         if row.cell.histogram == "quantiles":
             yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
-    values = [row.cell.absolute(name) for row in rows for name in COLUMNS if about(name).ratio]
+    values = [row.cell.absolute(name) for row in rows for name in COLUMNS if find_metric(name).ratio]
     absolutes = [value for value in values if value is not None]
     if any(absolute.value is not None for absolute in absolutes):
         yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
@@ -197,14 +197,14 @@ def _list_steady_notes(rows: Sequence[Row]) -> Iterator[str]:
             yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
             yield from _list_side_notes([row.pair for row in rows if row.pair])
     if _has_marks(rows):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only the effect column claims"
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only the effect column claims"
     if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
-        yield f"–: fewer than {BEYOND} requests lie beyond it"
+        yield f"–: fewer than {LEAST_BEYOND} requests lie beyond it"
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
 
 
-def _list_side_notes(pairs: Sequence[Pair]) -> Iterator[str]:
+def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
     """Yield how the left side of pairs differs from the right one, whatever arm was there.
 
     Each arm is on either side in half of the blocks, so no effect contains this difference, and it is not subtracted.
@@ -218,38 +218,38 @@ def _list_side_notes(pairs: Sequence[Pair]) -> Iterator[str]:
                 deviation = ratio - fmean(logs.values())
                 deviations.append(deviation if side.side == "left" else -deviation)
     if len(deviations) >= stats.MIN_BLOCKS:
-        estimate = stats.difference(deviations, [0.0] * len(deviations))
-        ends = about(metric).ends(*estimate.interval) if estimate.interval else ""
-        yield f"the left side against the right one, whoever was there: {about(metric).title} {about(metric).change(estimate.effect)}{ends}"
+        estimate = stats.estimate_difference(deviations, [0.0] * len(deviations))
+        ends = find_metric(metric).ends(*estimate.interval) if estimate.interval else ""
+        yield f"the left side against the right one, whoever was there: {find_metric(metric).title} {find_metric(metric).change(estimate.effect)}{ends}"
 
 
-def _list_disturbance_notes(rows: Sequence[Row]) -> Iterator[str]:
+def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     measured = [row for row in rows if row.cell.valid_blocks]
     if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
         yield "median of the blocks [95 % interval of the median]"
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
         yield f"{FEW_BLOCKS}; nothing is claimed"
     if any(effect.decision.judged for row in rows for effect in row.shown):
-        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {SURE_P})"
+        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {ALPHA})"
     if _has_marks(rows):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {SURE_P}; only a variant's primary metric claims"
+        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
     if measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
         points = {row.point.name for row in measured}
-        if any(slowed_by([row for row in measured if row.point.name == name]) for name in points):
+        if any(choose_slowdown_percentile([row for row in measured if row.point.name == name]) for name in points):
             yield f"during against before: geometric mean of the blocks' ratios [95 % interval from {stats.MIN_BLOCKS} blocks on]"
         error_s = max(row.cell.clock_error_s for row in measured)
         yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
 
 
-def _has_marks(rows: Sequence[Row]) -> bool:
+def _has_marks(rows: Sequence[SummaryRow]) -> bool:
     return any(effect.marked for row in rows for effect in row.effects)
 
 
 # -- of a run ------------------------------------------------------------------------------------------------
 
 
-def changed_facts(record: RunRecord) -> list[str]:
+def describe_resumptions(record: RunRecord) -> list[str]:
     """Return a note for each resumption on a machine that was not quite the same."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
@@ -258,7 +258,7 @@ def changed_facts(record: RunRecord) -> list[str]:
     ]
 
 
-def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
+def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> list[str]:
     """Return a note for each metric whose standard deviation is significantly larger than it was planned with.
 
     The test is the one-sided χ² test of a variance at 5 %.
@@ -272,7 +272,7 @@ def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
             if estimate is None or not estimate.sd or not estimate.has_interval or not promise.sd:
                 continue
             if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
-                place = f"{about(promise.metric).title} at {promise.point}"
+                place = f"{find_metric(promise.metric).title} at {promise.point}"
                 notes.append(
                     f"{place} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
                 )
@@ -282,10 +282,10 @@ def beyond_plan(record: RunRecord, rows: Sequence[Row]) -> list[str]:
 # -- of a migration's runs -----------------------------------------------------------------------------------
 
 
-def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
+def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield a sentence for each arm and load whose numbers would mislead, in the table's order.
 
-    Their samples are not steady, or fewer than `ENOUGH` count (solo ones and sides of pairs together), or they end
+    Their samples are not steady, or fewer than `LEAST_SAMPLES` count (solo ones and sides of pairs together), or they end
     before the proxy's ports run out.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
@@ -295,7 +295,7 @@ def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
             continue
         if row.change is not None:
             yield f"{place}: {row.change.sentence()}"
-        if (counted := sum(cell.valid_blocks for cell in cells)) < ENOUGH:
+        if (counted := sum(cell.valid_blocks for cell in cells)) < LEAST_SAMPLES:
             invalid = [item for cell in cells for item in cell.invalid.items()]
             reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
             yield f"{place}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
@@ -306,13 +306,13 @@ def outcomes(summaries: Sequence[Summary]) -> Iterator[str]:
 # -- of two runs ---------------------------------------------------------------------------------------------
 
 
-def between_notes(meeting: Meeting) -> Iterator[str]:
+def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
     """Yield everything recorded that differs between two runs, another machine first, then the notes of each run."""
     first, second = meeting.base, meeting.other
     base, other = first.record, second.record
     facts = {
         name: f"{name}: {base.facts.get(name, 'not recorded')} / {other.facts.get(name, 'not recorded')}"
-        for name in differing(base.facts, other.facts)
+        for name in list_differences(base.facts, other.facts)
     }
     machine = [name for name in facts if _differs_by_machine(name, base, other)]
     if machine:
@@ -326,16 +326,16 @@ def between_notes(meeting: Meeting) -> Iterator[str]:
         yield f"sweep: {base.sweep} / {other.sweep}"
     renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
     yield from (f"{name} is called {new_name} in {SECOND}" for name, new_name in renamed)
-    yield from (f"not compared: {apart}" for apart in points_apart(first, second))
+    yield from (f"not compared: {apart}" for apart in describe_unmatched_points(first, second))
     for run, counterpart, label in ((first, second, FIRST), (second, first, SECOND)):
         if unmatched := [arm.name for arm in run.record.arms if arm.name not in counterpart.arms]:
             yield f"in {label} only: {', '.join(unmatched)}"
-        yield from (f"{label}: {note}" for note in run_notes(run))
+        yield from (f"{label}: {note}" for note in list_run_notes(run))
 
 
-def run_notes(run: RunCells) -> Iterator[str]:
+def list_run_notes(run: RunCells) -> Iterator[str]:
     """Yield the notes of a run itself: resumed with other facts, not measurable, not all measured."""
-    yield from changed_facts(run.record)
+    yield from describe_resumptions(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:
         yield f"not all of it was measured: {rerun.resume(run.record)} goes on"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis import rerun
-from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row, Summary
-from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, fell
+from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, describe_failures
 from lab.analysis.judge.thirds import lasting_change
 from lab.model.design import CONCURRENT
-from lab.model.metrics import METRICS, about
+from lab.model.metrics import METRICS, find_metric
 from lab.stats import paired as stats
-from lab.stats.power import MAX_BLOCKS, blocks_to_resolve
+from lab.stats.power import MAX_BLOCKS, count_blocks_to_detect
 from lab.stats.units import format_blocks
 
 NEEDS = "needs "
@@ -25,7 +25,7 @@ NO_BLOCK = "no valid block of it and its baseline together"
 BY_SOLO = "by solo samples, as these are different systems"
 TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
-Kind = Literal[
+VerdictKind = Literal[
     "apply",
     "worse",
     "differs",
@@ -63,17 +63,17 @@ class Verdict:
     """
 
     arm: str
-    kind: Kind
+    kind: VerdictKind
     text: str
     snippet: str = ""
 
 
-Found = tuple[Row, Effect]
+RowEffect = tuple[SummaryRow, Effect]
 
 
-def verdicts(summary: Summary) -> tuple[Verdict, ...]:
+def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
     """Return one sentence per variant in row order: what its primary metric showed, how surely, and what to do."""
-    by_arm: dict[str, list[Found]] = {}
+    by_arm: dict[str, list[RowEffect]] = {}
     for row in summary.rows:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
@@ -81,7 +81,7 @@ def verdicts(summary: Summary) -> tuple[Verdict, ...]:
     return (*results, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
 
 
-def noise_line(summary: Summary) -> str:
+def describe_noise(summary: Summary) -> str:
     """Return the baseline against itself by metric, the largest effect if there are several points.
 
     `bench baseline` without variants ends with this line.
@@ -92,17 +92,17 @@ def noise_line(summary: Summary) -> str:
     blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
     if not estimated:
         return f"the noise here is not known yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    widest = {effect.metric: effect for effect in sorted(estimated, key=lambda effect: bound(effect.estimate))}
-    parts = [f"{about(name).title} {difference_text(widest[name])}" for name in METRICS if name in widest]
+    widest = {effect.metric: effect for effect in sorted(estimated, key=lambda effect: find_bound(effect.estimate))}
+    parts = [f"{find_metric(name).title} {format_difference(widest[name])}" for name in METRICS if name in widest]
     return f"the baseline against itself here: {', '.join(parts)} ({format_blocks(blocks)})"
 
 
-def another_load(arm: str, sweep: str | None, target: str | None) -> str:
+def suggest_load(arm: str, sweep: str | None, target: str | None) -> str:
     """Return the line with the command for the load of an arm's hypothesis; empty if that was the run's load."""
     return f"\n  its hypothesis is about another load: {rerun.bench(arm, sweep, target)}" if sweep else ""
 
 
-def remedy(reason: str, arms: str, sweep: str | None, target: str | None) -> str:
+def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None) -> str:
     """Return what to do if a load cannot show an effect.
 
     Args:
@@ -121,7 +121,7 @@ def remedy(reason: str, arms: str, sweep: str | None, target: str | None) -> str
 # -- a variant -----------------------------------------------------------------------------------------------
 
 
-def _conclude_arm(summary: Summary, arm: str, findings: Sequence[Found]) -> Verdict:
+def _conclude_arm(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
     """Return the arm's verdict; it begins with what happened at the points where it or its baseline is not steady."""
     unsteady: dict[str, str] = {}
     for row, _ in findings:
@@ -137,7 +137,7 @@ def _conclude_arm(summary: Summary, arm: str, findings: Sequence[Found]) -> Verd
     return replace(verdict, text=text) if unsteady else verdict
 
 
-def _conclude_steady(summary: Summary, arm: str, findings: Sequence[Found]) -> Verdict:
+def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
     judged = [(row, effect) for row, effect in findings if effect.decision.judged]
     if not judged:
         return _explain_nothing(summary, arm, findings)
@@ -152,7 +152,7 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[Found]) -> V
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims:
-        elsewhere = another_load(arm, summary.elsewhere.get(arm), summary.target)
+        elsewhere = suggest_load(arm, summary.elsewhere.get(arm), summary.target)
         open_ = [finding for finding in judged if finding[1].decision is not Decision.SAME]
         if not open_:
             return Verdict(arm, "same", f"{arm}: {_describe_equivalent(judged)}{additions}{elsewhere}")
@@ -171,7 +171,7 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[Found]) -> V
     return _conclude_claims(summary, arm, message, claims)
 
 
-def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[Found]) -> Verdict:
+def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[RowEffect]) -> Verdict:
     """Return the verdict about what is claimed; `message` describes the claims."""
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
     if reason := summary.instruments.get(arm):
@@ -194,13 +194,13 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
     for (name, point), cell in rows.items():  # points where it failed to do its work in more samples than its baseline
         counted = f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)} at {point}"
         base = rows.get((against, point))
-        if name == arm and (lost := fell(cell.invalid, base.invalid if base else {}, counted)):
+        if name == arm and (lost := describe_failures(cell.invalid, base.invalid if base else {}, counted)):
             text = f"{message}, in the blocks that worked ({lost}): apply only once all of them do:"
             return Verdict(arm, "mixed", text, snippet)
     return Verdict(arm, "apply", f"{message}: apply:", snippet)
 
 
-def _list_clusters(findings: Sequence[Found]) -> list[str]:
+def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
     return [
         f"{_describe_place(row, effect)} falls into two clusters ({effect.note})"
         for row, effect in findings
@@ -213,7 +213,7 @@ def _lacks_solo_blocks(effect: Effect) -> bool:
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
 
-def _explain_nothing(summary: Summary, arm: str, findings: Sequence[Found]) -> Verdict:
+def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
     """Return the verdict that there is nothing to judge: why, and what to do about it."""
     if split := _list_clusters(findings):
         do = "find out what decides between them, as no number of blocks narrows it"
@@ -246,7 +246,7 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[Found]) -> V
     )
 
 
-def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[Found]) -> str:
+def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
     """Return why the loads show nothing that could be judged, and what to do; empty if that is not known."""
     metric, reason = summary.primary.get(arm), ""
     if not summary.disturbed:
@@ -256,47 +256,49 @@ def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[Found]) -> 
         reason = next((effect.note for _, effect in findings if effect.note not in elsewhere), "")
     elif metric is None:
         reason = "its primary metric is of steady loads"
-    elif unknown := next((f"{about(effect.metric).title}: {effect.note}" for _, effect in findings if effect.note), ""):
+    elif unknown := next(
+        (f"{find_metric(effect.metric).title}: {effect.note}" for _, effect in findings if effect.note), ""
+    ):
         return f"{unknown}: measure it again"
     elif any(row.cell.valid_blocks for row, _ in findings):
-        reason = f"nothing told of its primary metric, {about(metric).title}"
-    return reason and f"{reason}: {remedy(reason, arm, summary.elsewhere.get(arm), summary.target)}"
+        reason = f"nothing told of its primary metric, {find_metric(metric).title}"
+    return reason and f"{reason}: {suggest_remedy(reason, arm, summary.elsewhere.get(arm), summary.target)}"
 
 
-def _describe_finding(summary: Summary, row: Row, effect: Effect) -> str:
-    metric = about(effect.metric)
+def _describe_finding(summary: Summary, row: SummaryRow, effect: Effect) -> str:
+    metric = find_metric(effect.metric)
     if summary.disturbed:
         assert row.base is not None, "what has an effect is compared with something"
         levels = (cell.level(effect.metric) for cell in (row.cell, row.base))
         arm_text, base_text = (metric.with_unit(level.value if level else None) for level in levels)
-        return f"{_describe_place(row, effect)} {arm_text} instead of {base_text}: {difference_text(effect)}"
+        return f"{_describe_place(row, effect)} {arm_text} instead of {base_text}: {format_difference(effect)}"
     sentences = [row.thirds.sentence(effect.metric, effect.estimate.effect)] if row.thirds and effect.estimate else []
     sides = [side for side in (row.cell, row.base) if side is not None and row.point.sustained]
     changes = ((side.arm.name, lasting_change(list(side.counted.values()))) for side in sides)
     sentences += [f"of {name} {change.sentence()}" for name, change in changes if change]
     within = "".join(f", {sentence}" for sentence in sentences if sentence)
     note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
-    return f"{_describe_place(row, effect)} {difference_text(effect)}{note}{within}"
+    return f"{_describe_place(row, effect)} {format_difference(effect)}{note}{within}"
 
 
-def _describe_equivalent(judged: Sequence[Found]) -> str:
+def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
     """Describe the largest of effects that are all within the equivalence margin."""
-    row, effect = max(judged, key=lambda item: bound(item[1].estimate))
-    metric, further = about(effect.metric), len(judged) - 1
+    row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
+    metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
-    if not bound(effect.estimate):
+    if not find_bound(effect.estimate):
         return f"no difference in {_describe_place(row, effect)}{points}: every block was the same; don't bother"
-    significant = effect.holm_p is not None and effect.holm_p <= SURE_P
+    significant = effect.holm_p is not None and effect.holm_p <= ALPHA
     message = (
         f"real, but only {metric.size(abs(effect.estimate.effect))}"
         if significant and effect.estimate
         else "no difference"
     )
     within = f"smaller than the {metric.size(effect.size.worth)} that are worth knowing"
-    return f"don't bother: {message} in {_describe_place(row, effect)} ({difference_text(effect)}, {within}){points}"
+    return f"don't bother: {message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
 
 
-def _describe_inconclusive(judged: Sequence[Found], family: int, held: str) -> str:
+def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> str:
     """Describe the effect with the widest interval, and how many blocks would be enough.
 
     Args:
@@ -305,8 +307,8 @@ def _describe_inconclusive(judged: Sequence[Found], family: int, held: str) -> s
         held: At which other points the arm is equivalent, in words.
 
     """
-    row, effect = max(judged, key=lambda item: bound(item[1].estimate))
-    metric, largest, further = about(effect.metric), bound(effect.estimate), len(judged) - 1
+    row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
+    metric, largest, further = find_metric(effect.metric), find_bound(effect.estimate), len(judged) - 1
     points = f" nor at {further} more point{'s' if further > 1 else ''}" if further else ""
     reason = ""
     if effect.size.guard > effect.size.worth:
@@ -314,34 +316,34 @@ def _describe_inconclusive(judged: Sequence[Found], family: int, held: str) -> s
     elif largest <= effect.size.worth and not effect.size.same:
         reason = "; pairs are not known to show all of such a cost"
     matters = metric.size(largest) if metric.ratio else f"a difference of {metric.size(largest)}"
-    blocks = more_text(effect, family)
+    blocks = suggest_blocks(effect, family)
     return (
-        f"cannot tell in {_describe_place(row, effect)} ({difference_text(effect)}{reason}){points}{held}: don't bother unless {matters}"
+        f"cannot tell in {_describe_place(row, effect)} ({format_difference(effect)}{reason}){points}{held}: don't bother unless {matters}"
         f" matters to you{f'; {blocks}' if blocks else ''}"
     )
 
 
-def more_text(effect: Effect, family: int) -> str:
+def suggest_blocks(effect: Effect, family: int) -> str:
     """Return how many blocks would find an effect of the size of the margin, at the first step of Holm's method.
 
     Empty if that cannot be computed, or if the run has as many.
     """
     estimate, worth = effect.estimate, effect.size.worth
-    if estimate is None or not estimate.sd or not worth or not estimate.has_interval or bound(estimate) <= worth:
+    if estimate is None or not estimate.sd or not worth or not estimate.has_interval or find_bound(estimate) <= worth:
         return ""
-    blocks = blocks_to_resolve(estimate.sd, estimate.n, worth, SURE_P / family)
+    blocks = count_blocks_to_detect(estimate.sd, estimate.n, worth, ALPHA / family)
     if blocks is None:
-        return f"not even {MAX_BLOCKS} blocks would tell {about(effect.metric).size(worth)}"
-    return f"--blocks {blocks} would tell {about(effect.metric).size(worth)}" if blocks > estimate.n else ""
+        return f"not even {MAX_BLOCKS} blocks would tell {find_metric(effect.metric).size(worth)}"
+    return f"--blocks {blocks} would tell {find_metric(effect.metric).size(worth)}" if blocks > estimate.n else ""
 
 
-def bound(estimate: stats.Estimate | None) -> float:
+def find_bound(estimate: stats.Estimate | None) -> float:
     """Return the largest effect that an interval leaves possible, whatever its sign; 0 without an interval."""
     return max(map(abs, (estimate.interval if estimate else None) or (0.0,)))
 
 
-def _describe_place(row: Row, effect: Effect) -> str:
-    place = f"{about(effect.metric).title} at {row.point.name}"
+def _describe_place(row: SummaryRow, effect: Effect) -> str:
+    place = f"{find_metric(effect.metric).title} at {row.point.name}"
     if row.point.disturbance is not None:
         return place
     tool = f" ({row.cell.generator} for {row.cell.stand_in_for})" if row.cell.stand_in_for else ""
@@ -353,30 +355,30 @@ def _describe_place(row: Row, effect: Effect) -> str:
 # -- an effect -----------------------------------------------------------------------------------------------
 
 
-def difference_text(effect: Effect) -> str:
+def format_difference(effect: Effect) -> str:
     """Format an effect with its interval if it has one: `−8.2 % [−9.1, −7.3] = −1.4 µs`, `−29.6 s [−29.9, −29.3]`."""
-    metric, estimate = about(effect.metric), effect.estimate
+    metric, estimate = find_metric(effect.metric), effect.estimate
     if estimate is None:
         return "–"
-    return f"{metric.change(estimate.effect)}{interval_text(effect)}{metric.time(estimate.effect, effect.level_s)}"
+    return f"{metric.change(estimate.effect)}{format_interval(effect)}{metric.time(estimate.effect, effect.level_s)}"
 
 
-def interval_text(effect: Effect) -> str:
+def format_interval(effect: Effect) -> str:
     """Format an effect's interval: ` [−29.9, −29.3]`; empty below six blocks."""
     interval = effect.estimate.interval if effect.estimate else None
-    return about(effect.metric).ends(*interval) if interval else ""
+    return find_metric(effect.metric).ends(*interval) if interval else ""
 
 
-def effect_text(effect: Effect) -> str:
+def format_effect(effect: Effect) -> str:
     """Format one effect for the effect column: its size, its p-value, and a word where it is no difference.
 
     An effect that is reported but not judged is in brackets.
     """
-    metric, estimate, pair_estimate = about(effect.metric), effect.estimate, effect.beside
+    metric, estimate, pair_estimate = find_metric(effect.metric), effect.estimate, effect.beside
     if effect.decision is Decision.BIMODAL:
         return f"{metric.short} two clusters"
     if estimate is None and pair_estimate is not None:
-        ends = interval_text(replace(effect, estimate=pair_estimate))
+        ends = format_interval(replace(effect, estimate=pair_estimate))
         return f"{metric.short} – (as a pair {metric.change(pair_estimate.effect)}{ends})"
     if estimate is None or (effect.decision is Decision.NOT_JUDGED and (effect.metric == "rate" or not metric.ratio)):
         return f"{metric.short} –"
@@ -384,15 +386,15 @@ def effect_text(effect: Effect) -> str:
     if not estimate.has_interval:
         return f"{metric.short} no interval ({format_blocks(estimate.n)}){as_pair}"
     if effect.decision is Decision.A_A:
-        return f"a/a {metric.short} {difference_text(effect)}"
+        return f"a/a {metric.short} {format_difference(effect)}"
     if not effect.decision.judged or not effect.primary:
-        return f"({metric.short} {difference_text(effect)})"
+        return f"({metric.short} {format_difference(effect)})"
     prefix = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
     pairs = f", {estimate.n} pairs" if effect.scheme else ""
-    return f"{prefix}{metric.short} {difference_text(effect)} p {p_text(effect.holm_p)}{pairs}{as_pair}"
+    return f"{prefix}{metric.short} {format_difference(effect)} p {format_p_value(effect.holm_p)}{pairs}{as_pair}"
 
 
-def p_text(p_value: float | None) -> str:
+def format_p_value(p_value: float | None) -> str:
     """Format a p-value with three digits: `0.034`, `<0.001`, or `–` for None."""
     if p_value is None:
         return "–"

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.analysis.explain.gate import REMEASURE, advice, in_both, reason, why_nothing
-from lab.analysis.judge.comparison import Comparison, change_text
-from lab.analysis.judge.gate import VERDICTS, Bounds, Gate, Gated, case_of, chosen, detectable
+from lab.analysis.explain.gate import REMEASURE, advise_case, explain_case, explain_confirmed, explain_nothing
+from lab.analysis.judge.comparison import Comparison, format_change
+from lab.analysis.judge.gate import VERDICTS, Bounds, Gate, GatedRow, choose_rows, classify_row, mark_undetectable
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.base.errors import UsageError, refuse_unknown
 
 
-def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
+def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
     """Judge the rows that have a bound, of the named arms.
 
     Args:
@@ -37,18 +37,20 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
             raise UsageError("--arm", fault, f"may be named: {', '.join(sorted(candidates))}")
         refuse_unknown(name, candidates, "--arm", f"no arm '{name}' is compared")
     rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
-    selected, left_out = chosen(comparison, rows, bounds)
+    selected, left_out = choose_rows(comparison, rows, bounds)
     if not selected:
-        empty_reason, instead = why_nothing(rows, bounds)
+        empty_reason, instead = explain_nothing(rows, bounds)
         raise UsageError("gate", f"nothing to gate: {'; '.join(left_out) or empty_reason}", instead)
-    judged: list[Gated] = []
+    judged: list[GatedRow] = []
     for row in selected:
         bound = bounds.of(row)
         limit = (bounds.regression or 0.0) if bound is None else bound  # None: it stands for a row that has a bound
-        case = case_of(row, limit)
-        verdict, message = VERDICTS.get(case, "cannot-tell"), reason(row, limit, case)
-        judged.append(Gated(row, limit, verdict, message, advice(comparison, row, limit, case), close=case == "close"))
-    gated, too_noisy = detectable(comparison, judged, bounds)
+        case = classify_row(row, limit)
+        verdict, message = VERDICTS.get(case, "cannot-tell"), explain_case(row, limit, case)
+        judged.append(
+            GatedRow(row, limit, verdict, message, advise_case(comparison, row, limit, case), close=case == "close")
+        )
+    gated, too_noisy = mark_undetectable(comparison, judged, bounds)
     missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
     missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
     gated_metrics = {item.row.metric for item in judged}
@@ -58,7 +60,7 @@ def gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Ga
     return Gate(comparison, bounds, gated, (*left_out, *too_noisy), tuple(missing))
 
 
-def confirmed(first: Gate, second: Gate) -> Gate:
+def confirm_regressions(first: Gate, second: Gate) -> Gate:
     """Return the second measurement's gate, in which a row that was close to its bound in both is a regression.
 
     Both measured the same change, each on its own bring-ups. A row that was close in only one of them stays undecided.
@@ -72,8 +74,8 @@ def confirmed(first: Gate, second: Gate) -> Gate:
             gated,
             verdict="regression",
             close=False,
-            said=in_both(before[gated.name], gated),
-            do=advice(second.comparison, gated.row, gated.limit, "worse"),
+            said=explain_confirmed(before[gated.name], gated),
+            do=advise_case(second.comparison, gated.row, gated.limit, "worse"),
         )
         if gated.close and gated.name in before
         else gated
@@ -81,7 +83,7 @@ def confirmed(first: Gate, second: Gate) -> Gate:
     )
     measured = f"measured twice: first {first.comparison.other.id}, then {second.comparison.other.id}"
     changes = [
-        f"{name}: in the first measurement {change_text(gated.row, gated.row.estimate)}"
+        f"{name}: in the first measurement {format_change(gated.row, gated.row.estimate)}"
         for name, gated in before.items()
         if gated.row.estimate is not None
     ]

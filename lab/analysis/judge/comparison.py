@@ -11,35 +11,41 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
 
-from lab.analysis.aggregate.absolute import split_text
-from lab.analysis.aggregate.cells import Cell, Pair, paired
-from lab.analysis.judge.decision import SURE_P, UNBOUNDED, Decision, Size, adjusted, decide
-from lab.analysis.judge.effects import ALONE, Effect, guard, size_of, untold
-from lab.analysis.judge.meeting import CellStats, Meeting
-from lab.analysis.judge.rows import SoloRatio, misleading_ratio
-from lab.analysis.judge.rulings import Ruling, fell, ruling
+from lab.analysis.aggregate.absolute import describe_split
+from lab.analysis.aggregate.cells import ArmCell, CellPair, estimate_effect
+from lab.analysis.judge.decision import ALPHA, UNBOUNDED, Decision, Thresholds, adjust_p_values, decide
+from lab.analysis.judge.effects import (
+    ALWAYS_SHOWN_OUTCOMES,
+    Effect,
+    compute_thresholds,
+    explain_unknown,
+    find_noise_floor,
+)
+from lab.analysis.judge.meeting import CellStats, ComparedRuns
+from lab.analysis.judge.rows import SoloRatio, find_misleading_ratio
+from lab.analysis.judge.rulings import Ruling, describe_failures, rule_on
 from lab.model.design import CONCURRENT
-from lab.model.metrics import METRICS, QUANTILES, about, compared
+from lab.model.metrics import METRICS, QUANTILES, find_metric, list_compared_metrics
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
-from lab.stats.histogram import BEYOND
+from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.units import format_blocks
-from lab.stats.unpaired import unpaired, unpaired_difference
+from lab.stats.unpaired import estimate_unpaired_difference, estimate_unpaired_ratio
 
 NOT_STEADY = "not steady"
 """The beginning of the reason why nothing is compared if samples of an arm change within themselves."""
-LONELY = "no block in which both are valid"
+NO_COMMON_BLOCK = "no block in which both are valid"
 TWO_CLUSTERS = "its blocks fall into two clusters, so that no difference describes it"
-GUARDED = "surer than chance, but the baseline against itself shows as much as"
-WHY_OPEN = (GUARDED, UNBOUNDED)
+WITHIN_NOISE_FLOOR = "surer than chance, but the baseline against itself shows as much as"
+WHY_OPEN = (WITHIN_NOISE_FLOOR, UNBOUNDED)
 """The beginnings of notes that come with a decision."""
 TOO_FEW = "comparisons of so few blocks"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedRow:
     """The comparison of `other` with `base` in one metric at one point.
 
     Attributes:
@@ -63,7 +69,7 @@ class Compared:
 
     """
 
-    point: Point
+    point: LoadPoint
     metric: str
     title: str
     unit: str
@@ -72,7 +78,7 @@ class Compared:
     base: CellStats
     other: CellStats
     estimate: stats.Estimate | None
-    size: Size
+    size: Thresholds
     decision: Decision
     holm_p: float | None
     notes: tuple[str, ...]
@@ -96,7 +102,7 @@ class Compared:
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
 
-    def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> Compared:
+    def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> ComparedRow:
         """Return the row with its decision, and with the reason why nothing is resolved if that is known.
 
         Args:
@@ -106,8 +112,8 @@ class Compared:
 
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
-        if decision is Decision.CANNOT_TELL and holm_p is not None and holm_p <= SURE_P:
-            reasons = [f"{GUARDED} {size_text(self, self.size.guard)}"]
+        if decision is Decision.CANNOT_TELL and holm_p is not None and holm_p <= ALPHA:
+            reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.guard)}"]
         notes = tuple(dict.fromkeys([*self.notes, *reasons]))
         return replace(self, decision=decision, holm_p=holm_p, primary=primary, notes=notes)
 
@@ -128,7 +134,9 @@ class Compared:
 
         Example: `6 of 10 blocks, proxy-died 4`.
         """
-        return fell(self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}")
+        return describe_failures(
+            self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}"
+        )
 
     @property
     def unserved(self) -> bool:
@@ -148,28 +156,28 @@ class Compared:
         return interval[0] > largest or interval[1] < -largest
 
 
-def size_text(row: Compared, size: float) -> str:
+def format_size(row: ComparedRow, size: float) -> str:
     """Format a size of the row's kind for people: `3.2 %`, or `0.21 s`."""
-    return about(row.metric).size(size)
+    return find_metric(row.metric).size(size)
 
 
-def change_text(row: Compared, estimate: stats.Estimate) -> str:
+def format_change(row: ComparedRow, estimate: stats.Estimate) -> str:
     """Format an effect of the row's kind with its interval if it has one: `−8.2 % [−9.1, −7.3]`."""
-    metric = about(row.metric)
+    metric = find_metric(row.metric)
     return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
 
-Effects = Mapping[tuple[str, str, str], Effect]
+TableEffects = Mapping[tuple[str, str, str], Effect]
 """A mapping of (arm, point, metric) → the effect as the run's table has it."""
 
 
-def rows_of(
-    meeting: Meeting,
-    points: Sequence[Point],
+def build_rows(
+    meeting: ComparedRuns,
+    points: Sequence[LoadPoint],
     pairs: Sequence[tuple[Arm, Arm]],
     requested: Collection[str],
-    effects: Effects,
-) -> Iterator[Compared]:
+    effects: TableEffects,
+) -> Iterator[ComparedRow]:
     """Yield the rows of every metric, for each pair of arms at each point, not judged yet.
 
     There are none where an arm has no slot.
@@ -186,29 +194,33 @@ def rows_of(
         base = meeting.base.at(base_arm.name, point.name)
         other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
         if base is not None and other is not None:
-            for metric in compared(point) if point.disturbance is None else _list_outcomes(base, other, requested):
+            for metric in (
+                list_compared_metrics(point) if point.disturbance is None else _list_outcomes(base, other, requested)
+            ):
                 yield _build_row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
 
 
-def _list_outcomes(base: Cell, other: Cell, requested: Collection[str]) -> Iterator[str]:
+def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) -> Iterator[str]:
     """Yield the outcomes that have a row.
 
     They have a better side, and were not 0 in every block of both arms, unless they are `requested` or a table always
     shows them. Two arms without a valid block have `ALONE` and the requested ones.
     """
     if not base.values and not other.values:
-        yield from dict.fromkeys((*ALONE, *requested))
-    for metric in compared(base.point):
+        yield from dict.fromkeys((*ALWAYS_SHOWN_OUTCOMES, *requested))
+    for metric in list_compared_metrics(base.point):
         values = [*base.values.get(metric, {}).values(), *other.values.get(metric, {}).values()]
         visible = METRICS[metric].always or metric in requested or any(value != 0 for value in values)
         if METRICS[metric].better != "neither" and values and visible:
             yield metric
 
 
-def _build_row(meeting: Meeting, base: Cell, other: Cell, metric: str, table_effect: Effect | None) -> Compared:
+def _build_row(
+    meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str, table_effect: Effect | None
+) -> ComparedRow:
     relative, point = base.point.disturbance is None, base.point
     paired_with = meeting.base.cells.pair(other.arm.name, point) if table_effect and table_effect.scheme else None
-    sides = paired_with or Pair(other, base)
+    sides = paired_with or CellPair(other, base)
     ruled, entry = _rule_on(meeting, sides.base, sides.own, metric), METRICS[metric]
     split = "" if ruled.why else _describe_split(meeting, sides, metric)
     move = None if ruled.why else _estimate_baseline_move(meeting, base, other, metric)
@@ -216,11 +228,11 @@ def _build_row(meeting: Meeting, base: Cell, other: Cell, metric: str, table_eff
         size = table_effect.size
     else:  # an arm that is compared with nothing has the noise floor of itself
         guards = (
-            guard(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, as_pair=False)
+            find_noise_floor(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, as_pair=False)
             for run, cell in ((meeting.base, base), (meeting.other, other))
         )
-        size = size_of(metric, sides, max(guards), meeting.worth)
-    row = Compared(
+        size = compute_thresholds(metric, sides, max(guards), meeting.worth)
+    row = ComparedRow(
         point=point,
         metric=metric,
         title=entry.short,
@@ -236,15 +248,15 @@ def _build_row(meeting: Meeting, base: Cell, other: Cell, metric: str, table_eff
         notes=(),
         baseline_move=move,
         bound=ruled.bound,
-        apart=misleading_ratio(other, base, table_effect) if table_effect and relative else None,
+        apart=find_misleading_ratio(other, base, table_effect) if table_effect and relative else None,
         counted=(len(sides.base.counted), len(sides.own.counted)),
         begun=(sides.base.tried, sides.own.tried),
     )
-    lonely = "" if ruled.why or split or row.estimate else LONELY
+    lonely = "" if ruled.why or split or row.estimate else NO_COMMON_BLOCK
     concurrent = CONCURRENT if table_effect and CONCURRENT in table_effect.note else ""
     moved = ""
     if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
-        moved = f"the baseline itself, the same in both runs, moved by {change_text(row, move)}"
+        moved = f"the baseline itself, the same in both runs, moved by {format_change(row, move)}"
     notes = [
         *meeting.remarks(base, other),
         ruled.why,
@@ -263,7 +275,7 @@ def _build_row(meeting: Meeting, base: Cell, other: Cell, metric: str, table_eff
     )
 
 
-def _describe_split(meeting: Meeting, sides: Pair, metric: str) -> str:
+def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
     """Return which side's blocks fall into two clusters, so that no difference is estimated; empty if neither's do.
 
     Blocks of two runs have nothing in common, so each side is looked at separately there.
@@ -271,11 +283,11 @@ def _describe_split(meeting: Meeting, sides: Pair, metric: str) -> str:
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name
     separate = arm_values if meeting.paired else {-1 - block: value for block, value in arm_values.items()}
-    clusters = split_text(separate, base_values, metric, names if names[0] != names[1] else ("other", "base"))
+    clusters = describe_split(separate, base_values, metric, names if names[0] != names[1] else ("other", "base"))
     return f"{TWO_CLUSTERS}: {clusters}" if clusters else ""
 
 
-def _rule_on(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
+def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> Ruling:
     """Return whether the two cells are compared in a metric."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
@@ -287,27 +299,31 @@ def _rule_on(meeting: Meeting, base: Cell, other: Cell, metric: str) -> Ruling:
     lacking = [cell for cell in (base, other) if not cell.known(metric)]
     if base.point.disturbance is not None:
         none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
-        return Ruling(untold(other, base, metric, pairs=meeting.paired) or none)
+        return Ruling(explain_unknown(other, base, metric, pairs=meeting.paired) or none)
     if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
         return Ruling(f"needs {needs}")
-    ruled = ruling(metric, other, base, meeting.loads, pairs=meeting.paired)
+    ruled = rule_on(metric, other, base, meeting.loads, pairs=meeting.paired)
     if ruled.why or not lacking:
         return ruled
     if metric in QUANTILES:
-        return Ruling(f"{metric} needs {BEYOND} requests beyond it in every sample")
-    return Ruling(f"no {about(metric).title} was recorded")
+        return Ruling(f"{metric} needs {LEAST_BEYOND} requests beyond it in every sample")
+    return Ruling(f"no {find_metric(metric).title} was recorded")
 
 
-def _estimate_effect(meeting: Meeting, other: Cell, base: Cell, metric: str) -> stats.Estimate | None:
+def _estimate_effect(meeting: ComparedRuns, other: ArmCell, base: ArmCell, metric: str) -> stats.Estimate | None:
     if meeting.paired:
-        return paired(other, base, metric)
+        return estimate_effect(other, base, metric)
     after, before = (list(cell.known(metric).values()) for cell in (other, base))
     if not after or not before:
         return None
-    return unpaired(after, before) if base.point.disturbance is None else unpaired_difference(after, before)
+    return (
+        estimate_unpaired_ratio(after, before)
+        if base.point.disturbance is None
+        else estimate_unpaired_difference(after, before)
+    )
 
 
-def _estimate_baseline_move(meeting: Meeting, base: Cell, other: Cell, metric: str) -> stats.Estimate | None:
+def _estimate_baseline_move(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> stats.Estimate | None:
     """Estimate how the common baseline moved between the runs; None inside a run, and for the baseline itself."""
     name = meeting.shared_baseline(base.arm, other.arm)
     if name is None or base.arm.name == other.arm.name == name:
@@ -318,7 +334,7 @@ def _estimate_baseline_move(meeting: Meeting, base: Cell, other: Cell, metric: s
     return _estimate_effect(meeting, after, before, metric)
 
 
-def _list_estimate_notes(row: Compared) -> Iterator[str]:
+def _list_estimate_notes(row: ComparedRow) -> Iterator[str]:
     estimate = row.estimate
     if estimate is None:
         return
@@ -329,7 +345,7 @@ def _list_estimate_notes(row: Compared) -> Iterator[str]:
         yield f"{stats.ALL_EQUAL}: the interval has no width"
     if stats.OUTLIERS in estimate.notes:
         middle = replace(estimate, effect=estimate.hodges_lehmann, low=estimate.hl_low, high=estimate.hl_high)
-        robust = "" if middle.effect == estimate.effect else f": Hodges–Lehmann {change_text(row, middle)}"
+        robust = "" if middle.effect == estimate.effect else f": Hodges–Lehmann {format_change(row, middle)}"
         yield f"{stats.OUTLIERS}{robust}"
 
 
@@ -352,11 +368,11 @@ class Comparison:
     base: RunRecord
     other: RunRecord
     paired: bool
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparedRow, ...]
     notes: tuple[str, ...]
     family: tuple[int, ...]
     missing_arms: tuple[str, ...] = ()
-    missing_points: tuple[Point, ...] = ()
+    missing_points: tuple[LoadPoint, ...] = ()
 
     def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
         """Return the variants of an arm pair."""
@@ -375,10 +391,10 @@ class Comparison:
         return before.manifests_sha256 == after.manifests_sha256
 
 
-def judged(rows: Sequence[Compared]) -> list[Compared]:
+def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
     """Return the rows decided: all of these that have a p-value are one family of Holm's method."""
-    results: list[Compared] = []
-    holm_p = adjusted([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
+    results: list[ComparedRow] = []
+    holm_p = adjust_p_values([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
     for row, adjusted_p in zip(rows, holm_p, strict=True):
         if row.estimate is None:
             results.append(row)
@@ -389,7 +405,7 @@ def judged(rows: Sequence[Compared]) -> list[Compared]:
     return results
 
 
-def blocks_wanted(rows: Sequence[Compared]) -> int:
+def count_needed_blocks(rows: Sequence[ComparedRow]) -> int:
     """Return how many blocks on both sides are needed across runs to resolve so many comparisons at all.
 
     0: these rows have them. No rank sum has a smaller p-value than two of the C(m+n, m) orders, the extremes, and Holm
@@ -398,6 +414,6 @@ def blocks_wanted(rows: Sequence[Compared]) -> int:
     family = [row for row in rows if row.tested]
     sizes = [(len(row.other.values), len(row.base.values)) for row in family]
     least = min((2 / comb(m + n, m) for m, n in sizes), default=0.0)
-    if least * len(family) <= SURE_P:
+    if least * len(family) <= ALPHA:
         return 0
-    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= SURE_P)
+    return next(k for k in range(stats.MIN_BLOCKS, 100) if 2 / comb(2 * k, k) * len(family) <= ALPHA)

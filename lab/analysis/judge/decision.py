@@ -13,7 +13,7 @@ from math import log1p
 
 from lab.stats import paired as stats
 
-SURE_P = 0.05
+ALPHA = 0.05
 """The significance level (alpha): a sign is claimed if its adjusted p-value is at most this.
 
 Then at most 5 of 100 runs without any true effect claim one anywhere.
@@ -55,13 +55,13 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class Thresholds:
     """The thresholds that an effect is compared with, on the scale of the estimate (log-ratio or difference).
 
     Attributes:
         worth: The equivalence margin, ≥ 0: smaller effects do not matter.
         guard: The A/A noise floor, ≥ 0: nothing smaller is claimed, as the baseline against itself showed as much
-            (`guard_of`), or as the metric resolves no less.
+            (`compute_noise_floor`), or as the metric resolves no less.
         same: Whether *equivalent* may be decided; not in a pair that may not show all of a cost.
 
     """
@@ -71,12 +71,12 @@ class Size:
     same: bool = True
 
 
-def worth_of(share: float) -> float:
+def to_log_margin(share: float) -> float:
     """Return the equivalence margin as a log-ratio, given as a share: 0.02 = 2 %."""
     return log1p(share)
 
 
-def guard_of(again: stats.Estimate | None) -> float:
+def compute_noise_floor(again: stats.Estimate | None) -> float:
     """Return the A/A noise floor: the far end of the interval of the baseline against itself.
 
     It is 0 where that interval includes 0, or where there is none.
@@ -87,7 +87,7 @@ def guard_of(again: stats.Estimate | None) -> float:
 
 
 def decide(
-    estimate: stats.Estimate, size: Size, adjusted_p: float | None, *, more_is_better: bool, bound: bool = False
+    estimate: stats.Estimate, size: Thresholds, adjusted_p: float | None, *, more_is_better: bool, bound: bool = False
 ) -> Decision:
     """Decide about an effect.
 
@@ -97,7 +97,7 @@ def decide(
     Args:
         estimate: The effect with its interval.
         size: The thresholds that it is compared with.
-        adjusted_p: The p-value, adjusted over its family (`adjusted`); its sign is significant if this is at most SURE_P.
+        adjusted_p: The p-value, adjusted over its family (`adjust_p_values`); its sign is significant if this is at most SURE_P.
         more_is_better: Whether a positive effect is an improvement.
         bound: Whether one side's number is only a bound. Then an effect that is not resolved has no bound, and is not judged
             (UNBOUNDED).
@@ -108,12 +108,12 @@ def decide(
     within = max(map(abs, estimate.interval)) <= size.worth
     if within and size.guard <= size.worth and size.same and not bound:
         return Decision.SAME
-    if adjusted_p is not None and adjusted_p <= SURE_P and abs(estimate.effect) > size.guard:
+    if adjusted_p is not None and adjusted_p <= ALPHA and abs(estimate.effect) > size.guard:
         return Decision.BETTER if (estimate.effect > 0) == more_is_better else Decision.WORSE
     return Decision.NOT_JUDGED if bound else Decision.CANNOT_TELL
 
 
-def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:
     """Return the p-values of a family, adjusted by Holm's method (1979); None stays None, outside the family."""
-    holm = iter(stats.holm([p_value for p_value in p_values if p_value is not None]))
+    holm = iter(stats.adjust_by_holm([p_value for p_value in p_values if p_value is not None]))
     return [None if p_value is None else next(holm) for p_value in p_values]

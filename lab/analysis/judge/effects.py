@@ -13,24 +13,40 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import expm1, hypot
 
-from lab.analysis.aggregate.absolute import split_text
-from lab.analysis.aggregate.cells import Cell, Cells, Pair, paired, resolution_s
+from lab.analysis.aggregate.absolute import describe_split
+from lab.analysis.aggregate.cells import ArmCell, CellPair, Cells, compute_resolution_s, estimate_effect
 from lab.analysis.aggregate.order import MissingByOrder
-from lab.analysis.judge.decision import UNBOUNDED, Decision, Size, adjusted, decide, guard_of, worth_of
-from lab.analysis.judge.rulings import LIMITED, Ruling, carrier, recovers, ruling
+from lab.analysis.judge.decision import (
+    UNBOUNDED,
+    Decision,
+    Thresholds,
+    adjust_p_values,
+    compute_noise_floor,
+    decide,
+    to_log_margin,
+)
+from lab.analysis.judge.rulings import LIMITED, Ruling, choose_metric, recovers, rule_on
 from lab.model.design import CONCURRENT, SHARED
-from lab.model.metrics import CARRIED, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
-from lab.model.names import WORTH
+from lab.model.metrics import (
+    DIFFERENCES,
+    METRICS,
+    OUTCOME_OF_METRIC,
+    QUANTILES,
+    RATIOS,
+    find_metric,
+    list_compared_metrics,
+)
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.pairs import Scheme
-from lab.model.plan import Arm, Place
-from lab.model.sweeps import Point
+from lab.model.plan import Arm, ArmAndPoint
+from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
-from lab.stats.histogram import BEYOND
+from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.units import format_blocks, format_micros
 
-ALONE = ("failed", "gap_s")
+ALWAYS_SHOWN_OUTCOMES = ("failed", "gap_s")
 """The outcomes of a disruption that are shown of a baseline against itself, unless a variant has others."""
-SAME_P = 0.01
+LENGTHS_DIFFER_P = 0.01
 """The p-value up to which two lengths of slice do not agree: chance does not explain their difference."""
 
 
@@ -59,7 +75,7 @@ class Effect:
     metric: str
     against: str
     estimate: stats.Estimate | None
-    size: Size
+    size: Thresholds
     decision: Decision
     primary: bool
     note: str = ""
@@ -94,7 +110,7 @@ class Effect:
         """Return the effect with its decision by the rule; unchanged if it is not judged."""
         if self.estimate is None or not self.decision.judged:
             return self
-        more_is_better = about(self.metric).better == "more"
+        more_is_better = find_metric(self.metric).better == "more"
         decision = decide(self.estimate, self.size, holm_p, more_is_better=more_is_better, bound=self.bound)
         note = UNBOUNDED if decision is Decision.NOT_JUDGED else self.note
         return replace(self, decision=decision, note=note, holm_p=holm_p)
@@ -105,7 +121,7 @@ Interval = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class EffectCost:
     """An effect on the cost of a request, as seconds.
 
     Per cent are relative to what it is compared with, and mean less elsewhere. The interval is that of the ratio, at
@@ -133,17 +149,17 @@ class Cost:
         return f"{value} µs [{low}, {high}]"
 
 
-def cost_of(effect: Effect) -> Cost | None:
+def compute_cost(effect: Effect) -> EffectCost | None:
     """Return an effect as seconds per request.
 
     None without an interval or the baseline's cost, and of metrics that are no cost of a request.
     """
     if effect.level_s is None or effect.estimate is None or effect.estimate.interval is None:
         return None
-    return Cost(effect.level_s, (effect.estimate.effect, *effect.estimate.interval))
+    return EffectCost(effect.level_s, (effect.estimate.effect, *effect.estimate.interval))
 
 
-def apart(first: Interval, second: Interval) -> tuple[float, float]:
+def subtract_intervals(first: Interval, second: Interval) -> tuple[float, float]:
     """Return (difference first − second, half the width of its 95 % interval).
 
     The two were measured independently, so the squares of their widths add up.
@@ -152,7 +168,7 @@ def apart(first: Interval, second: Interval) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunQuestions:
     """The questions that a run was to answer.
 
     Attributes:
@@ -165,8 +181,8 @@ class Asked:
 
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
-    solo: Mapping[Place, str] = field(default_factory=dict[Place, str])
-    worth: float = WORTH
+    solo: Mapping[ArmAndPoint, str] = field(default_factory=dict[ArmAndPoint, str])
+    worth: float = EQUIVALENCE_MARGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +190,11 @@ class Effects:
     """The effects between a run's cells."""
 
     cells: Cells
-    asked: Asked
+    asked: RunQuestions
     missing: Mapping[str, MissingByOrder] = field(default_factory=dict[str, MissingByOrder])
     """Point → how its invalid samples depend on what was measured before: the remaining samples are the good half."""
 
-    def table(self, places: Sequence[tuple[Arm, Point]]) -> list[tuple[Effect, ...]]:
+    def table(self, places: Sequence[tuple[Arm, LoadPoint]]) -> list[tuple[Effect, ...]]:
         """Return the decided effects of each place, in order.
 
         All judged primary effects of the run are one family of Holm's method, all other judged effects another. A
@@ -189,7 +205,11 @@ class Effects:
             for arm, point in places
         ]
         primary, secondary = (
-            iter(adjusted([effect.p_value for effects in table for effect in effects if effect.primary is is_primary]))
+            iter(
+                adjust_p_values(
+                    [effect.p_value for effects in table for effect in effects if effect.primary is is_primary]
+                )
+            )
             for is_primary in (True, False)
         )
         return [
@@ -197,7 +217,7 @@ class Effects:
             for effects in table
         ]
 
-    def _list_effects(self, arm: Arm, baseline: str, point: Point) -> Iterator[Effect]:
+    def _list_effects(self, arm: Arm, baseline: str, point: LoadPoint) -> Iterator[Effect]:
         """Yield the effects of an arm at a point before their family is decided: those to judge are inconclusive.
 
         For a disruption these are only the metrics that have a better side and were measured, and the primary ones.
@@ -207,7 +227,7 @@ class Effects:
             self._list_rulings(arm, point),
             self._explain_solo(arm, point),
         )
-        solo_cells, metrics = self.cells.apart(arm, point), compared(point)
+        solo_cells, metrics = self.cells.apart(arm, point), list_compared_metrics(point)
         for metric in [*metrics, *sorted(primary_metrics.difference(metrics))]:
             sides, scheme, pair_estimate = self._choose_sides(arm, point, metric)
             arm_cell, base_cell = sides.own, sides.base
@@ -215,10 +235,10 @@ class Effects:
                 metric in primary_metrics,
                 rulings.get(metric, Ruling(f"{metric} are counted, not compared")),
             )
-            estimate, reason = paired(arm_cell, base_cell, metric), ruled.why
+            estimate, reason = estimate_effect(arm_cell, base_cell, metric), ruled.why
             decision = Decision.NOT_AVAILABLE
             split = (
-                split_text(arm_cell.known(metric), base_cell.known(metric), metric, (arm.name, baseline))
+                describe_split(arm_cell.known(metric), base_cell.known(metric), metric, (arm.name, baseline))
                 if estimate
                 else ""
             )
@@ -230,7 +250,7 @@ class Effects:
             if split:
                 decision, reason = (Decision.NOT_JUDGED, reason) if reason else (Decision.BIMODAL, split)
             elif estimate is None and metric in QUANTILES and arm_cell.counted and base_cell.counted:
-                reason = reason or f"{metric} needs {BEYOND} requests beyond it in every sample"
+                reason = reason or f"{metric} needs {LEAST_BEYOND} requests beyond it in every sample"
             elif estimate is None and solo_cells.unsteady is not None:
                 unsteady_arm = arm.name if solo_cells.own.unsteady else baseline
                 reason = f"no effect is computed: of {unsteady_arm}, {solo_cells.unsteady.sentence()}"
@@ -238,8 +258,8 @@ class Effects:
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
-            noise_floor = guard(self.cells, baseline, point, metric, scheme is not None)
-            size = size_of(metric, sides, noise_floor, self.asked.worth)
+            noise_floor = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
+            size = compute_thresholds(metric, sides, noise_floor, self.asked.worth)
             size = replace(size, same=scheme is None or recovers(metric, scheme))
             pair_note = solo if solo == CONCURRENT or pair_estimate is not None else ""
             note = reason or "; ".join(filter(None, [ruled.note, pair_note]))
@@ -264,12 +284,14 @@ class Effects:
                 level_s,
             )
 
-    def _explain_solo(self, arm: Arm, point: Point) -> str:
+    def _explain_solo(self, arm: Arm, point: LoadPoint) -> str:
         """Return why solo samples decide, although the two were or could be a pair; empty if the pair decides."""
         reason = self.asked.solo.get((arm.name, point.name), "")
         return reason if reason in (CONCURRENT, SHARED) else ""
 
-    def _choose_sides(self, arm: Arm, point: Point, metric: str) -> tuple[Pair, Scheme | None, stats.Estimate | None]:
+    def _choose_sides(
+        self, arm: Arm, point: LoadPoint, metric: str
+    ) -> tuple[CellPair, Scheme | None, stats.Estimate | None]:
         """Return (the cells whose ratio is the effect, how they were a pair, the pair's effect).
 
         The last is None if it is the effect itself, or if there is none.
@@ -277,19 +299,22 @@ class Effects:
         pair, solo_cells = self.cells.pair(arm.name, point), self.cells.apart(arm, point)
         if pair is None:
             return solo_cells, None, None
-        estimate = paired(pair.own, pair.base, metric) if lengths_agree(pair, metric) else None
+        estimate = estimate_effect(pair.own, pair.base, metric) if lengths_agree(pair, metric) else None
         if self._explain_solo(arm, point):
             return solo_cells, None, estimate
         return (pair, point.scheme, None) if estimate is not None else (solo_cells, None, None)
 
-    def _list_rulings(self, arm: Arm, point: Point) -> dict[str, Ruling]:
+    def _list_rulings(self, arm: Arm, point: LoadPoint) -> dict[str, Ruling]:
         """Return metric → whether it is judged at the point.
 
         An A/A pair is shown wherever a variant that relies on it is judged.
         """
         if point.disturbance is not None:
             solo_cells = self.cells.apart(arm, point)
-            return {metric: Ruling(untold(solo_cells.own, solo_cells.base, metric)) for metric in compared(point)}
+            return {
+                metric: Ruling(explain_unknown(solo_cells.own, solo_cells.base, metric))
+                for metric in list_compared_metrics(point)
+            }
         if needs := self.asked.needs.get(arm.name, ""):
             return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
         missing = self.missing.get(point.name)
@@ -297,7 +322,7 @@ class Effects:
             return dict.fromkeys([*RATIOS, "errors"], Ruling(missing.text))
         sides = {metric: self._choose_sides(arm, point, metric)[0] for metric in RATIOS}
         rulings = {
-            metric: ruling(metric, cells.own, cells.base, self._steady_points) for metric, cells in sides.items()
+            metric: rule_on(metric, cells.own, cells.base, self._steady_points) for metric, cells in sides.items()
         }
         for user in self._list_users(arm):
             of_user = self._list_rulings(user, point)
@@ -305,7 +330,7 @@ class Effects:
         return rulings
 
     @property
-    def _steady_points(self) -> list[Point]:
+    def _steady_points(self) -> list[LoadPoint]:
         """The steady points: those with a disruption do not show what the others can show."""
         return [point for point in self.cells.plan.points if point.disturbance is None]
 
@@ -314,7 +339,7 @@ class Effects:
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
 
-    def _list_primary_metrics(self, arm: Arm, point: Point) -> set[str]:
+    def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
         """Return the metrics of the effect column.
 
         For a variant it is the metric that carries its primary one; for an A/A pair those of the variants that rely on
@@ -323,25 +348,29 @@ class Effects:
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
         if point.disturbance is not None:
-            carried = beside_disturbance(own_primary)
-            return ({carried} if carried else set[str]()) if arm.role == "variant" else of_users or set(ALONE)
+            carried = outcome_metric(own_primary)
+            return (
+                ({carried} if carried else set[str]())
+                if arm.role == "variant"
+                else of_users or set(ALWAYS_SHOWN_OUTCOMES)
+            )
         rulings = self._list_rulings(arm, point)
         if arm.role == "variant":
             reasons = {metric: ruled.why for metric, ruled in rulings.items()}
-            return {carrier(own_primary, point, self._steady_points, reasons)} if own_primary else set()
+            return {choose_metric(own_primary, point, self._steady_points, reasons)} if own_primary else set()
         judged = {metric for metric in of_users if metric in rulings and not rulings[metric].why}
         closed = "cpu_per_request" if rulings["rate"].why == LIMITED else "rate"
         return judged or {closed if point.rate_rps is None else "p99"} | (set() if users else {"cpu_per_request"})
 
 
-def guard(cells: Cells, baseline: str, point: Point, metric: str, as_pair: bool) -> float:
+def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str, as_pair: bool) -> float:
     """Return the A/A noise floor of a baseline, measured as an effect is judged: as a pair, or each arm solo."""
     again = next((arm for arm in cells.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
     sides = None if again is None else cells.pair(again.name, point) if as_pair else cells.apart(again, point)
-    return guard_of(paired(sides.own, sides.base, metric)) if sides else 0.0
+    return compute_noise_floor(estimate_effect(sides.own, sides.base, metric)) if sides else 0.0
 
 
-def size_of(metric: str, sides: Pair, noise_floor: float, worth: float) -> Size:
+def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: float) -> Thresholds:
     """Return the thresholds that an effect between two arms is compared with.
 
     Args:
@@ -353,13 +382,13 @@ def size_of(metric: str, sides: Pair, noise_floor: float, worth: float) -> Size:
 
     """
     if METRICS[metric].ratio:
-        return Size(worth_of(worth), noise_floor)
+        return Thresholds(to_log_margin(worth), noise_floor)
     level, clock_s = sides.base.level(metric), max(sides.own.clock_error_s, sides.base.clock_error_s)
-    resolved = resolution_s(metric, sides.base.point, clock_s)
-    return Size(max(resolved, worth * abs(level.value) if level else 0.0), max(noise_floor, resolved))
+    resolved = compute_resolution_s(metric, sides.base.point, clock_s)
+    return Thresholds(max(resolved, worth * abs(level.value) if level else 0.0), max(noise_floor, resolved))
 
 
-def lengths_agree(pair: Pair, metric: str) -> bool:
+def lengths_agree(pair: CellPair, metric: str) -> bool:
     """Return whether an interleaved pair shows the metric: a rate must be the same in shorter and in longer slices.
 
     A machine that was faster in some blocks had shorter slices there, so there may be more than two lengths.
@@ -373,17 +402,17 @@ def lengths_agree(pair: Pair, metric: str) -> bool:
     groups = [by_length[length_s] for length_s in sorted(by_length)]
     splits = [([*chain(*groups[:index])], [*chain(*groups[index:])]) for index in range(1, len(groups))]
     shorter, longer = min(splits, key=lambda split: abs(len(split[0]) - len(split[1])), default=((), ()))
-    p_value = stats.apart_p(shorter, longer)
-    return p_value is not None and p_value > SAME_P
+    p_value = stats.compute_welch_p(shorter, longer)
+    return p_value is not None and p_value > LENGTHS_DIFFER_P
 
 
-def beside_disturbance(metric: str | None) -> str | None:
+def outcome_metric(metric: str | None) -> str | None:
     """Return the metric that stands for a primary metric in a disruption; None if none does."""
-    carried = CARRIED.get(metric or "", metric)
+    carried = OUTCOME_OF_METRIC.get(metric or "", metric)
     return carried if carried in DIFFERENCES else None
 
 
-def untold(arm: Cell, base: Cell, metric: str, pairs: bool = True) -> str:
+def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True) -> str:
     """Return why an outcome is not judged: samples of some blocks could not show it; empty if all could.
 
     Args:

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from math import exp, expm1
 from typing import Literal
 
-from lab.analysis.judge.comparison import Compared, Comparison
-from lab.analysis.judge.decision import SURE_P, UNBOUNDED, Decision
-from lab.analysis.judge.rulings import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, carrier, failures
-from lab.model.metrics import about
-from lab.model.sweeps import Point
+from lab.analysis.judge.comparison import ComparedRow, Comparison
+from lab.analysis.judge.decision import ALPHA, UNBOUNDED, Decision
+from lab.analysis.judge.rulings import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, choose_metric, select_failures
+from lab.model.metrics import find_metric
+from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
-from lab.stats.power import resolvable
+from lab.stats.power import compute_mde
 
-CLOSED, GIVEN = ("rate", "cpu_per_request"), ("p50", "p99")
+CLOSED, OPEN_LOOP = ("rate", "cpu_per_request"), ("p50", "p99")
 """The metrics that are gated unless others are named: at a closed loop, and with an offered rate."""
 
-Verdict = Literal["regression", "passed", "cannot-tell"]
+GateVerdict = Literal["regression", "passed", "cannot-tell"]
 """The verdict on a row, by its decision and its bound."""
 Case = Literal["broken", "untold", "close", "worse", "fell", "at-least", "open", "within"]
 """The case that a row is.
@@ -38,7 +38,7 @@ at-least  worse by an unknown amount
 open      the interval reaches beyond the bound
 within    the interval does not
 """
-VERDICTS: Mapping[Case, Verdict] = {"broken": "regression", "worse": "regression", "within": "passed"}
+VERDICTS: Mapping[Case, GateVerdict] = {"broken": "regression", "worse": "regression", "within": "passed"}
 """The verdict of each case; all other cases are inconclusive."""
 
 CLOSE = 0.01
@@ -64,28 +64,28 @@ class Bounds:
     more: Mapping[str, float] = field(default_factory=dict[str, float])
     metrics: tuple[str, ...] = ()
 
-    def of(self, row: Compared) -> float | None:
+    def of(self, row: ComparedRow) -> float | None:
         """Return the bound of a row in its kind; None: the row is not gated."""
         if not row.relative:
             return self.more.get(row.metric)
         # with an offered rate the rate is the load's, unless errors are the subject: then it is that of good answers
         counts = row.point.rate_rps is None or "errors" in row.point.subject
-        metrics = self.metrics or (CLOSED if counts else GIVEN)
+        metrics = self.metrics or (CLOSED if counts else OPEN_LOOP)
         return self.regression if row.metric in metrics else None
 
-    def concern(self, point: Point) -> bool:
+    def concern(self, point: LoadPoint) -> bool:
         """Return whether a load of this kind has a bound."""
         return self.regression is not None if point.disturbance is None else bool(self.more)
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class GatedRow:
     """A row of a comparison with its verdict."""
 
-    row: Compared
+    row: ComparedRow
     limit: float
     """The bound it is compared with, in the row's kind: a fraction, or the metric's own unit."""
-    verdict: Verdict
+    verdict: GateVerdict
     said: str
     """The reason for this verdict."""
     do: str
@@ -101,18 +101,18 @@ class Gated:
     @property
     def bound(self) -> str:
         """The bound for people."""
-        return limit_text(self.row, self.limit)
+        return format_limit(self.row, self.limit)
 
     @property
     def metric(self) -> str:
         """The name of the metric for people."""
-        return about(self.row.metric).title
+        return find_metric(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
-        """The worse end of the interval, as `worse_by`; None without an interval."""
+        """The worse end of the interval, as `compute_loss`; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
-        return max(worse_by(self.row, end) for end in interval) if interval else None
+        return max(compute_loss(self.row, end) for end in interval) if interval else None
 
     @property
     def name(self) -> str:
@@ -136,21 +136,21 @@ class Gate:
 
     comparison: Comparison
     bounds: Bounds
-    rows: tuple[Gated, ...]
+    rows: tuple[GatedRow, ...]
     left_out: tuple[str, ...]
     missing: tuple[str, ...]
 
-    def of(self, verdict: Verdict) -> list[Gated]:
+    def of(self, verdict: GateVerdict) -> list[GatedRow]:
         """Return the rows with that verdict which decide."""
         return [row for row in self.rows if row.verdict == verdict and row.decides]
 
     @property
-    def to_measure_again(self) -> list[Gated]:
+    def to_measure_again(self) -> list[GatedRow]:
         """The rows that decide after a second measurement; empty where a regression is certain without it."""
         return [] if self.of("regression") else [row for row in self.rows if row.close]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> GateVerdict:
         """The worst verdict of its rows: a regression before inconclusive; anything missing is inconclusive, too."""
         if self.of("regression"):
             return "regression"
@@ -176,7 +176,7 @@ class Gate:
         return {"regression": 1, "cannot-tell": 2 if strict else 0, "passed": 0}[self.verdict]
 
 
-def worse_by(row: Compared, effect: float) -> float:
+def compute_loss(row: ComparedRow, effect: float) -> float:
     """Return how much is lost by an effect of the row's kind.
 
     It is a fraction (0.1 = 10 % less rate, 10 % more latency), or in the metric's own unit.
@@ -186,19 +186,19 @@ def worse_by(row: Compared, effect: float) -> float:
     return 1 - exp(effect) if row.more_is_better else expm1(effect)
 
 
-def limit_text(row: Compared, limit: float) -> str:
+def format_limit(row: ComparedRow, limit: float) -> str:
     """Format a bound for people: `5 %`, or `0.5 s`."""
-    return f"{100 * limit:g} %" if row.relative else about(row.metric).with_unit(limit)
+    return f"{100 * limit:g} %" if row.relative else find_metric(row.metric).with_unit(limit)
 
 
-def case_of(row: Compared, limit: float) -> Case:
+def classify_row(row: ComparedRow, limit: float) -> Case:
     """Return which case a row is, given a bound in its kind; outcomes in the metric's own unit are never close."""
-    if broken(row):
+    if describe_breakage(row):
         return "broken"
     if row.estimate is None or row.estimate.interval is None or row.decision is Decision.NOT_JUDGED:
         return "untold"
-    worse, ends = row.decision is Decision.WORSE, [worse_by(row, end) for end in row.estimate.interval]
-    if worse and worse_by(row, row.estimate.effect) > limit:
+    worse, ends = row.decision is Decision.WORSE, [compute_loss(row, end) for end in row.estimate.interval]
+    if worse and compute_loss(row, row.estimate.effect) > limit:
         return "close" if row.relative and min(ends) < limit + CLOSE else "worse"
     if row.fell:
         return "fell"
@@ -207,21 +207,23 @@ def case_of(row: Compared, limit: float) -> Case:
     return "open" if max(ends) > limit else "within"
 
 
-def broken(row: Compared) -> str:
+def describe_breakage(row: ComparedRow) -> str:
     """Return how the candidate failed in all its blocks, if the base has enough valid ones; empty if it did not."""
     base, other = row.counted
     if other or base < stats.MIN_BLOCKS:
         return ""
-    return ", ".join(f"{reason} {count}" for reason, count in failures(row.other.invalid).items())
+    return ", ".join(f"{reason} {count}" for reason, count in select_failures(row.other.invalid).items())
 
 
-def chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> tuple[list[Compared], list[str]]:
+def choose_rows(
+    comparison: Comparison, rows: Sequence[ComparedRow], bounds: Bounds
+) -> tuple[list[ComparedRow], list[str]]:
     """Return (rows to gate, what is left out in words).
 
     A row is left out if its load never shows its metric, however often it is measured. Unless metrics were named, a row
     that may not be judged is replaced by the row whose metric carries its effect.
     """
-    selected: list[Compared] = []
+    selected: list[ComparedRow] = []
     left_out: list[str] = []
     for row in rows:
         if bounds.of(row) is None:
@@ -235,7 +237,7 @@ def chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> 
         )
         if reason and not bounds.metrics and row.decision is Decision.NOT_JUDGED and row.relative:
             # another metric is judged instead: CPU per request for a rate that the generator limited, …
-            metric = carrier(row.metric, row.point, comparison.base.points, {row.metric: reason})
+            metric = choose_metric(row.metric, row.point, comparison.base.points, {row.metric: reason})
             place = row.point, row.pair, metric
             candidates = (
                 candidate
@@ -248,36 +250,38 @@ def chosen(comparison: Comparison, rows: Sequence[Compared], bounds: Bounds) -> 
             )
         if gated is not row:
             reason = UNBOUNDED if row.bound else reason
-            stands = "" if reason == LIMITED else f"; {about(gated.metric).title} stands for it"
+            stands = "" if reason == LIMITED else f"; {find_metric(gated.metric).title} stands for it"
             left_out.append(f"{row.place}: {row.title}: {reason}{stands}")
         if gated not in selected:
             selected.append(gated)
     return selected, left_out
 
 
-def detectable(comparison: Comparison, judged: Sequence[Gated], bounds: Bounds) -> tuple[tuple[Gated, ...], list[str]]:
+def mark_undetectable(
+    comparison: Comparison, judged: Sequence[GatedRow], bounds: Bounds
+) -> tuple[tuple[GatedRow, ...], list[str]]:
     """Return (the rows, marked with whether they decide; a line for each metric that does not decide).
 
     An inconclusive row does not decide if its minimum detectable effect, by its own blocks, is above the bound. Rate and
     CPU per request of closed loops always decide, as do metrics that were named. If all rows are inconclusive, all
     decide: no gate passes on nothing.
     """
-    level = SURE_P / max(1, sum(comparison.family))
-    noisy: dict[str, list[tuple[Gated, float]]] = {}
+    level = ALPHA / max(1, sum(comparison.family))
+    noisy: dict[str, list[tuple[GatedRow, float]]] = {}
     for gated in judged:
         estimate = gated.row.estimate
         if gated.verdict != "cannot-tell" or gated.close or not gated.row.relative or gated.row.fell or bounds.metrics:
             continue
-        if gated.row.metric not in GIVEN or estimate is None or estimate.sd is None or not estimate.has_interval:
+        if gated.row.metric not in OPEN_LOOP or estimate is None or estimate.sd is None or not estimate.has_interval:
             continue
-        effect = resolvable(estimate.sd, estimate.n, level)
+        effect = compute_mde(estimate.sd, estimate.n, level)
         if effect is not None and effect > gated.limit:
             noisy.setdefault(gated.row.metric, []).append((gated, effect))
     aside = [gated for rows in noisy.values() for gated, _ in rows]
     if all(gated.verdict == "cannot-tell" for gated in judged):
         return tuple(judged), []
     lines = [
-        f"{about(metric).title} does not decide: its minimum detectable effect in the blocks that were planned is above the bound of"
+        f"{find_metric(metric).title} does not decide: its minimum detectable effect in the blocks that were planned is above the bound of"
         f" {rows[0][0].bound} ({', '.join(f'{effect:.0%} for {gated.row.place}' for gated, effect in rows)})"
         for metric, rows in noisy.items()
     ]

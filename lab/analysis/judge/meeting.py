@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from lab.analysis import rerun
 from lab.analysis.aggregate.absolute import Absolute
-from lab.analysis.aggregate.cells import Cell, Cells, cells_of
+from lab.analysis.aggregate.cells import ArmCell, Cells, build_cells
 from lab.base.errors import UsageError
 from lab.model.metrics import METRICS
-from lab.model.names import WORTH
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records.store import RunStore
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks
@@ -46,7 +46,7 @@ class CellStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class LoadGenerator:
     """The generator that made a load.
 
     Attributes:
@@ -67,7 +67,7 @@ class Tool:
         name = " ".join(filter(None, [self.name, self.version, f"--out {self.rows}" if self.rows else ""]))
         return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
 
-    def differs(self, second: Tool) -> bool:
+    def differs(self, second: LoadGenerator) -> bool:
         """Return whether the numbers of the two must not be compared; an unreported version equals any version."""
         identity, second_identity = (
             (self.name, self.stand_in_for, self.rows),
@@ -94,7 +94,7 @@ class RunCells:
 
         """
         samples = run.samples()
-        return RunCells(run.record, samples, cells_of(run.record.plan(), samples, run.histogram))
+        return RunCells(run.record, samples, build_cells(run.record.plan(), samples, run.histogram))
 
     @property
     def arms(self) -> Mapping[str, Arm]:
@@ -102,11 +102,11 @@ class RunCells:
         return {arm.name: arm for arm in self.record.arms}
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[LoadPoint]:
         """The points of loads, without control runs."""
         return [point for point in self.record.points if not point.control]
 
-    def at(self, arm: str, point: str) -> Cell | None:
+    def at(self, arm: str, point: str) -> ArmCell | None:
         """Return the solo cell of an arm at a point; None if none was planned, and for control runs."""
         cell = self.cells.cells.get((arm, point))
         return cell if cell and cell.planned and not cell.point.control else None
@@ -117,7 +117,7 @@ class RunCells:
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
-    def stats(self, cell: Cell, metric: str, side: Cell) -> CellStats:
+    def stats(self, cell: ArmCell, metric: str, side: ArmCell) -> CellStats:
         """Return the numbers of an arm at a point in one metric.
 
         Args:
@@ -137,21 +137,21 @@ class RunCells:
             absolute=cell.absolute(metric) if METRICS[metric].ratio else None,
         )
 
-    def tool(self, cell: Cell) -> Tool:
+    def tool(self, cell: ArmCell) -> LoadGenerator:
         """Return the generator by the cell's samples; without any, the one that the run was going to use."""
         used = [sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED]
         output = self.record.k6_out(cell.point.name)
         rows = output if output != "summary" else None  # the summary costs nothing
         if used:
             sample = min(used, key=lambda sample: sample.generator_version is None)
-            return Tool(sample.generator, sample.generator_version, sample.stand_in_for, rows)
+            return LoadGenerator(sample.generator, sample.generator_version, sample.stand_in_for, rows)
         planned = self.record.generators.get(cell.point.name, {})
         name = planned.get("name") or cell.point.generator
-        return Tool(name, planned.get("version"), planned.get("stand_in_for"), rows)
+        return LoadGenerator(name, planned.get("version"), planned.get("stand_in_for"), rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class ComparedRuns:
     """Two runs and the loads that they have in common.
 
     Attributes:
@@ -164,19 +164,19 @@ class Meeting:
 
     base: RunCells
     other: RunCells
-    points: Mapping[str, Point]
+    points: Mapping[str, LoadPoint]
     paired: bool
-    worth: float = WORTH
+    worth: float = EQUIVALENCE_MARGIN
     """The equivalence margin, as a share."""
 
     @property
-    def loads(self) -> list[Point]:
+    def loads(self) -> list[LoadPoint]:
         """The loads that decide how a metric is judged: a run's steady loads, or those common to two runs."""
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if point.disturbance is None]
 
-    def name(self, cell: Cell, base: Cell) -> str:
+    def name(self, cell: ArmCell, base: ArmCell) -> str:
         """Return the name of a side in a note."""
         if self.paired:
             return cell.arm.name
@@ -200,7 +200,7 @@ class Meeting:
                 return name
         return None
 
-    def remarks(self, base: Cell, other: Cell) -> Iterator[str]:
+    def remarks(self, base: ArmCell, other: ArmCell) -> Iterator[str]:
         """Yield what a reader must know about two sides, whatever the metric."""
         for cell in (base, other):
             if remark := _describe_missing(cell):
@@ -220,7 +220,7 @@ class Meeting:
         yield f"{base.arm.name}: the manifests differ, so that is what is compared: {changed}"
 
 
-def _describe_missing(cell: Cell) -> str:
+def _describe_missing(cell: ArmCell) -> str:
     """Describe a cell's missing blocks: `4 of 6 blocks: 3 invalid (steal 2, dropped 1), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
@@ -234,19 +234,19 @@ def _describe_missing(cell: Cell) -> str:
     return ": ".join(filter(None, [count, ", ".join(filter(None, parts))]))
 
 
-def refuse_apart(first: RunCells, second: RunCells) -> None:
+def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
     """Refuse, with UsageError, runs of different targets and runs without a load in common."""
     base, other = first.record, second.record
     if base.target != other.target:
         fault = f"is of target '{base.target}', {other.id} of '{other.target}'"
         raise UsageError(base.id, fault, "results of different targets are never pooled: measure both on one target")
-    if not common_points(first, second):
-        apart = "; ".join(points_apart(first, second)) or "no load but of control runs"
-        remedy = f"measure both with the same load: {rerun.measure(base, 'VARIANT')}"
+    if not match_points(first, second):
+        apart = "; ".join(describe_unmatched_points(first, second)) or "no load but of control runs"
+        remedy = f"measure both with the same load: {rerun.measure_command(base, 'VARIANT')}"
         raise UsageError(base.id, f"and {other.id} have no load in common: {apart}", remedy)
 
 
-def refuse_families(meeting: Meeting, base: Arm, other: Arm) -> None:
+def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
     """Refuse, with UsageError, to compare a system as it is shipped with one made to do the same work as others.
 
     An arm without a proxy belongs to neither family.
@@ -257,12 +257,12 @@ def refuse_families(meeting: Meeting, base: Arm, other: Arm) -> None:
         raise UsageError("compare", fault, "they do different work: compare within a family")
 
 
-def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
+def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
     """Return name in the first run → the second run's point of the same load, without control runs.
 
     Of several such points the one with the same name is taken.
     """
-    points: dict[str, Point] = {}
+    points: dict[str, LoadPoint] = {}
     for point in first.points:
         same = [candidate for candidate in second.points if _strip_load(candidate) == _strip_load(point)]
         if same:
@@ -270,7 +270,7 @@ def common_points(first: RunCells, second: RunCells) -> dict[str, Point]:
     return points
 
 
-def _strip_load(point: Point) -> Point:
+def _strip_load(point: LoadPoint) -> LoadPoint:
     """Return a point with only those keys that make its load.
 
     The generator is compared sample by sample. That the point supports no pairing, and how often it is tried, is no part of the load.
@@ -278,10 +278,10 @@ def _strip_load(point: Point) -> Point:
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 
 
-def points_apart(first: RunCells, second: RunCells) -> Iterator[str]:
+def describe_unmatched_points(first: RunCells, second: RunCells) -> Iterator[str]:
     """Yield a phrase for each load that only one run has: `ceiling is another load: duration_s 5.0 / 2.0`."""
     first_points, second_points = ({point.name: point for point in run.points} for run in (first, second))
-    common = common_points(first, second)
+    common = match_points(first, second)
     met = {point.name for point in common.values()}
     for name in (name for name in first_points if name not in common):
         if name in second_points and name not in met:

@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from math import log, log1p
 
 from lab.analysis.aggregate.absolute import Absolute
-from lab.analysis.aggregate.cells import Cell, Pair, UnsteadyArm
+from lab.analysis.aggregate.cells import ArmCell, CellPair, UnsteadyArm
 from lab.analysis.aggregate.exhaustion import Exhaustion
 from lab.analysis.aggregate.order import MissingByOrder
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rulings import limited
+from lab.analysis.judge.rulings import find_generator_limits
 from lab.analysis.judge.thirds import Thirds, lasting_change
 from lab.model.metrics import WINDOWED
 from lab.model.plan import Arm
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
-from lab.model.sweeps import Point, control_of
+from lab.model.sweeps import LoadPoint, find_control
 from lab.stats import paired as stats
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
-LIMIT = 0.05
+CONTRADICTION_SHARE = 0.05
 """The distance from a pair's interval at which a ratio of absolute values contradicts it, as a share.
 
 Smaller gaps do not show in two digits.
@@ -34,7 +34,7 @@ Smaller gaps do not show in two digits.
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SummaryRow:
     """The results of one arm at one point, which may be a control run.
 
     Attributes:
@@ -45,10 +45,10 @@ class Row:
 
     """
 
-    cell: Cell
-    base: Cell | None
+    cell: ArmCell
+    base: ArmCell | None
     effects: tuple[Effect, ...]
-    pair: Pair | None = None
+    pair: CellPair | None = None
     exhaustion: Exhaustion | None = None
     """The time until this load would use up the proxy's local ports; None: it would not."""
     thirds: Thirds | None = None
@@ -67,7 +67,7 @@ class Row:
         return self.cell.arm
 
     @property
-    def point(self) -> Point:
+    def point(self) -> LoadPoint:
         """The load point."""
         return self.cell.point
 
@@ -99,7 +99,7 @@ class Row:
     @property
     def generator_limited(self) -> bool:
         """True if the generator was the limit of any valid closed-loop sample of the arm or its baseline."""
-        return any(True in limited(cell.counted.values()) for cell in (self.cell, self.base) if cell)
+        return any(True in find_generator_limits(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Summary:
     target: str | None
     blocks: int
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[SummaryRow, ...]
     notes: tuple[str, ...]
     snippets: Mapping[str, str]
     """Arm → what to apply."""
@@ -151,23 +151,23 @@ class Summary:
         )
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[LoadPoint]:
         """The points of the rows, each once."""
         return list({row.point.name: row.point for row in self.rows}.values())
 
-    def at(self, point: Point) -> list[Row]:
+    def at(self, point: LoadPoint) -> list[SummaryRow]:
         """Return the rows of a point."""
         return [row for row in self.rows if row.point.name == point.name]
 
-    def control_of(self, row: Row) -> Row | None:
+    def control_of(self, row: SummaryRow) -> SummaryRow | None:
         """Return the control run of a row: the same arm with the same load and no disruption; None without one."""
-        control = control_of(self.points, row.point)
+        control = find_control(self.points, row.point)
         return next(
             (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None
         )
 
 
-def slowed_by(rows: Sequence[Row]) -> str | None:
+def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
     """Return the percentile that is compared with its value before the disruption.
 
     It is p99, or p50 where an arm has too few answers. None in control runs, and if not even p50 is known.
@@ -201,15 +201,15 @@ class SoloRatio:
     pair: stats.Estimate
 
 
-def misleading_ratios(row: Row) -> tuple[SoloRatio, ...]:
+def list_misleading_ratios(row: SummaryRow) -> tuple[SoloRatio, ...]:
     """Return the ratios of a row's absolute values that leave the pair's 95 % interval by more than 5 %."""
     if row.base is None:
         return ()
-    ratios = (misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
+    ratios = (find_misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
     return tuple(ratio for ratio in ratios if ratio is not None)
 
 
-def misleading_ratio(arm: Cell, base: Cell, effect: Effect) -> SoloRatio | None:
+def find_misleading_ratio(arm: ArmCell, base: ArmCell, effect: Effect) -> SoloRatio | None:
     """Return the ratio of two arms' absolute values where it leaves the interval of their pair.
 
     None where it does not, and where a value or the interval is missing.
@@ -226,6 +226,10 @@ def misleading_ratio(arm: Cell, base: Cell, effect: Effect) -> SoloRatio | None:
         return None
     ratio, (low, high) = log(values[0] / values[1]), pair.interval
     absolutes = arm.absolute(effect.metric), base.absolute(effect.metric)
-    if low - log1p(LIMIT) <= ratio <= high + log1p(LIMIT) or absolutes[0] is None or absolutes[1] is None:
+    if (
+        low - log1p(CONTRADICTION_SHARE) <= ratio <= high + log1p(CONTRADICTION_SHARE)
+        or absolutes[0] is None
+        or absolutes[1] is None
+    ):
         return None
     return SoloRatio(effect.metric, effect.against, absolutes[0], absolutes[1], ratio, pair)

@@ -19,7 +19,7 @@ stay as they were.
   generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged there, too: it is a property of each
   request, however many there are.
 
-`carrier` chooses the metric that stands for the primary one where that is not judged. Nothing stands for a latency that the generator limits:
+`choose_metric` chooses the metric that stands for the primary one where that is not judged. Nothing stands for a latency that the generator limits:
 the proxy's CPU per request shows what more requests would cost, not how long a backend takes. A sweep with rates judges it.
 
 The last section reads what committed pairs showed of known costs, and of a variant against itself. It decides whether a pair can be
@@ -36,13 +36,13 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from lab.analysis.aggregate.cells import Cell
+from lab.analysis.aggregate.cells import ArmCell
 from lab.model.bottleneck import FAILED
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.pairs import REPEATS, WAYS, Compared, Scheme, Way
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
-from lab.records.levels import committed_pairs
+from lab.model.sweeps import LoadPoint
+from lab.records.levels import read_pairs
 from lab.stats.paired import Floats
 
 LIMITED = "generator-limited; only CPU per request carries the effect"
@@ -80,12 +80,12 @@ class Ruling:
     bound: bool = False
 
 
-def limited(samples: Iterable[Sample]) -> set[bool]:
+def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
     """Return the set of answers, over all closed-loop samples, to whether the generator was the limit."""
     return {sample.limited_by == "generator" for sample in samples if sample.point.rate_rps is None}
 
 
-def ruling(metric: str, arm: Cell, base: Cell, points: Sequence[Point], pairs: bool = True) -> Ruling:
+def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint], pairs: bool = True) -> Ruling:
     """Return whether the effect of an arm against its base in a metric is judged at their point.
 
     Args:
@@ -109,23 +109,26 @@ def ruling(metric: str, arm: Cell, base: Cell, points: Sequence[Point], pairs: b
     if metric == "cpu_per_request":
         same = None in (arm.cpu_of, base.cpu_of) or arm.cpu_of == base.cpu_of
         return Ruling("" if same else "CPU per request of a proxy is not comparable with a backend's")
-    entry = about(metric)
+    entry = find_metric(metric)
     if entry.latency and point.rate_rps is None and any(candidate.rate_rps is not None for candidate in points):
         return Ruling(FOLLOWS)
-    arm_limited, base_limited = limited(arm.counted.values()), limited(base.counted.values())
+    arm_limited, base_limited = (
+        find_generator_limits(arm.counted.values()),
+        find_generator_limits(base.counted.values()),
+    )
     if True not in arm_limited | base_limited:
         return Ruling()
     if middles := _find_middles(metric, arm, base, pairs) if entry.latency or metric == "rate" else None:
         slower = arm_limited if (middles[0] > middles[1]) == (entry.better == "less") else base_limited
         if slower == {False} and middles[0] != middles[1]:
             return Ruling(note=AT_LEAST, bound=True)
-        if entry.latency and resent(arm.counted.values(), base.counted.values(), middles):
+        if entry.latency and explain_by_retransmission(arm.counted.values(), base.counted.values(), middles):
             note = "connections were dropped and sent again after 1 s: no doing of the generator's"
             return Ruling(note=note, bound=True)
     return Ruling(LIMITED)
 
 
-def resent(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
+def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
     """Return whether dropped connections make the difference of two times, whatever limited the loop.
 
     Args:
@@ -142,7 +145,7 @@ def resent(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, 
     )
 
 
-def carrier(metric: str, point: Point, points: Sequence[Point], reasons: Mapping[str, str]) -> str:
+def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], reasons: Mapping[str, str]) -> str:
     """Return the metric that carries the effect of a variant whose primary metric is `metric`.
 
     rate → p99              with an offered rate, in a sweep that has no closed loop to measure a rate
@@ -166,12 +169,12 @@ def carrier(metric: str, point: Point, points: Sequence[Point], reasons: Mapping
     return "cpu_per_request" if metric == "rate" and reasons.get(metric) == LIMITED else metric
 
 
-def failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
+def select_failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
     """Return the number of invalid samples in which the system did not do its work, by reason."""
     return {reason: count for reason, count in invalid.items() if reason.broken}
 
 
-def fell(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
+def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
     """Describe how an arm did not do its work in more samples than its base; empty if it did not fail more often.
 
     Then the rest of its blocks is no fair sample: the missing blocks may have been its worst.
@@ -182,13 +185,13 @@ def fell(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) ->
         counted: How many of its blocks count, in words.
 
     """
-    failed = failures(arm)
-    if sum(failed.values()) <= sum(failures(base).values()):
+    failed = select_failures(arm)
+    if sum(failed.values()) <= sum(select_failures(base).values()):
         return ""
     return ", ".join([counted, *(f"{reason} {count}" for reason, count in failed.items())])
 
 
-def _find_middles(metric: str, arm: Cell, base: Cell, pairs: bool) -> tuple[float, float] | None:
+def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tuple[float, float] | None:
     """Return the two values that the estimate is the ratio of; None if there is no common block, or no value.
 
     They are the geometric means over the blocks that both have, or the medians if the blocks are no pairs.
@@ -208,7 +211,7 @@ def _find_middles(metric: str, arm: Cell, base: Cell, pairs: bool) -> tuple[floa
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class PairNoise:
     """The standard deviation of one metric of a baseline against itself, in the committed pairs.
 
     Attributes:
@@ -230,7 +233,7 @@ class Elsewhere:
 @cache
 def recovers(metric: str, scheme: Scheme) -> bool:
     """Return whether pairs of this scheme, interleaved or concurrent, recover known costs in a metric."""
-    least = least_slope(committed_pairs(), metric, scheme)
+    least = least_slope(read_pairs(), metric, scheme)
     return least is not None and least >= LEAST_SLOPE
 
 
@@ -269,25 +272,25 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
 
 
 @cache
-def usual_gap() -> float | None:
+def find_usual_gap() -> float | None:
     """Return the largest usual share of the CPUs' busy time that no process used.
 
     One in twenty of the committed pairs had more. None without committed pairs.
     """
     gaps = [
         measurement.unexplained
-        for measurement in committed_pairs()
+        for measurement in read_pairs()
         if measurement.valid and measurement.unexplained is not None
     ]
     return float(np.quantile(gaps, 0.95)) if gaps else None
 
 
-def scatter_elsewhere() -> list[Elsewhere]:
+def list_committed_noise() -> list[PairNoise]:
     """Return how much a baseline against itself varied in the committed pairs, by metric and by how it was measured.
 
     Only rounds of which every repeat counted are used.
     """
-    against_itself = [measurement for measurement in committed_pairs() if measurement.variant == measurement.baseline]
+    against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {
         measurement.point: measurement.way for measurement in against_itself if measurement.way != "plain"
     }
@@ -299,7 +302,7 @@ def scatter_elsewhere() -> list[Elsewhere]:
         for metric, value in measurement.log_ratios.items():
             rounds = groups.setdefault((measurement.variant, measurement.point, measurement.way, metric), {})
             rounds.setdefault(measurement.round, []).extend([value] if measurement.valid else [])
-    results: list[Elsewhere] = []
+    results: list[PairNoise] = []
     for (_, point, way, metric), rounds in groups.items():
         complete = [values for values in rounds.values() if len(values) == (1 if way == "plain" else REPEATS)]
         if len(complete) < 2 or point not in loads:
@@ -307,5 +310,5 @@ def scatter_elsewhere() -> list[Elsewhere]:
         # a round's mean is over REPEATS of one pair, and a block's pair is measured once
         within = 0.0 if way == "plain" else fmean((first - second) ** 2 / 2 for first, second in complete)
         sd = (stdev([fmean(values) for values in complete]) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
-        results.append(Elsewhere(metric, None if way == "plain" else way, loads[point], sd, len(complete)))
+        results.append(PairNoise(metric, None if way == "plain" else way, loads[point], sd, len(complete)))
     return results

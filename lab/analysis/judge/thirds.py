@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from lab.analysis.aggregate.cells import UnsteadyArm, unsteady_arm
-from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.aggregate.cells import UnsteadyArm, find_unsteadiness
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.stats import paired as stats
@@ -36,11 +36,11 @@ STAND_IN: Mapping[Source, str] = {
 }
 CHANGES = "its sign changes within the sample"
 
-SecondsOf = Callable[[Sample], "Seconds | None"]
+SecondsOf = Callable[[Sample], "RunningTotals | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
+class RunningTotals:
     """The running totals of a sample at each moment that was looked at, as arrays of shape (n,).
 
     Attributes:
@@ -77,7 +77,9 @@ class Seconds:
         return self.between(self.t_s[0], self.t_s[0] + BURST_S)
 
 
-def seconds_of(sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None) -> Seconds | None:
+def read_running_totals(
+    sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None
+) -> RunningTotals | None:
     """Return what a sample did second by second; None with too few looks at its processes, or unknown requests.
 
     Args:
@@ -94,19 +96,19 @@ def seconds_of(sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | No
     t_s, cpu_s = zip(*totals.items(), strict=True)
     if counts is not None:
         sums = [0.0, *np.cumsum(counts)]
-        return Seconds(t_s, [float(count) for count in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
+        return RunningTotals(t_s, [float(count) for count in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
     sent = _sum_usage(usage, "backend", "sent_bytes") if "sent_bytes" in usage.columns else {}
     work, source = (sent, "sent-bytes") if any(sent.values()) else (used["backend"], "backend-cpu")
     total = next(reversed(work.values()), 0.0)
     if total <= 0:
         return None
     requests = np.interp(t_s, list(work), list(work.values())) * (sample.requests / total)
-    return Seconds(t_s, [float(count) for count in requests], cpu_s, source)
+    return RunningTotals(t_s, [float(count) for count in requests], cpu_s, source)
 
 
-def seconds_in(run: RunStore) -> SecondsOf:
+def make_totals_reader(run: RunStore) -> SecondsOf:
     """Return the function that reads from a stored run what a sample of it did second by second."""
-    return lambda sample: seconds_of(sample, run.usage(sample))
+    return lambda sample: read_running_totals(sample, run.usage(sample))
 
 
 def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
@@ -128,7 +130,7 @@ class Thirds:
     Attributes:
         parts: Metric → the effect in each third.
         burst: Metric → the effect in the first `BURST_S` seconds.
-        source: What the requests were counted by, as `Seconds.source`: the weakest of all samples.
+        source: What the requests were counted by, as `RunningTotals.source`: the weakest of all samples.
 
     """
 
@@ -159,7 +161,7 @@ class Thirds:
 
     def unsettled(self, effect: Effect) -> bool:
         """Return whether `settle` took the decision from an effect: it is significant, but not in each third."""
-        significant = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= SURE_P
+        significant = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= ALPHA
         return significant and self._fails(effect)
 
     def _fails(self, effect: Effect) -> bool:
@@ -173,7 +175,8 @@ class Thirds:
             return ""
         text = {"holds": "it holds in each third", "changes": CHANGES, "open": "it is not shown by each third"}[state]
         effects = ", ".join(
-            about(metric).change(part.effect) + (about(metric).ends(*part.interval) if part.interval else "")
+            find_metric(metric).change(part.effect)
+            + (find_metric(metric).ends(*part.interval) if part.interval else "")
             for part in self.parts[metric]
         )
         burst = self.burst.get(metric)
@@ -183,10 +186,10 @@ class Thirds:
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
     """Return how the sustained samples of one arm at one point change for good; None if none does."""
-    return unsteady_arm([sample.steadiness.change if sample.steadiness else None for sample in samples])
+    return find_unsteadiness([sample.steadiness.change if sample.steadiness else None for sample in samples])
 
 
-def thirds_of(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
+def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
     """Return the effects of an arm against its base by thirds; None if nothing is known by the second.
 
     Args:
@@ -207,7 +210,7 @@ def thirds_of(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: Se
     for metric in ("rate", "cpu_per_request"):
         if all(metric in stretch for side in stretches for block in side for stretch in block):
             arm_values, base_values = ([[stretch[metric] for stretch in block] for block in side] for side in stretches)
-            *values, first = map(stats.paired, zip(*arm_values, strict=True), zip(*base_values, strict=True))
+            *values, first = map(stats.estimate_ratio, zip(*arm_values, strict=True), zip(*base_values, strict=True))
             parts[metric], burst[metric] = tuple(values), first
     sources = {side[block].source for side in sides for block in blocks}
     return Thirds(parts, burst, next(source for source in reversed(list(STAND_IN)) if source in sources))

@@ -17,16 +17,16 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from lab.analysis import rerun
-from lab.analysis.aggregate.cells import HistogramOf, cpus_of
+from lab.analysis.aggregate.cells import HistogramOf, list_cpus
 from lab.base.validation import Record
 from lab.model.bottleneck import BUSY, FULL
 from lab.model.plan import Slot
 from lab.model.run import KneeSearch, RunRecord
-from lab.model.samples import Reason, Sample, cell, settled
-from lab.model.sweeps import Point
+from lab.model.samples import Reason, Sample, is_settled, key_of_measurement
+from lab.model.sweeps import LoadPoint
 from lab.records.store import RunStore
-from lab.stats.histogram import Histogram, bucket_of
-from lab.stats.knee_search import Found, Search, Step, Stuck, Trial, next_step
+from lab.stats.histogram import Histogram, find_buckets
+from lab.stats.knee_search import KneeFound, KneeNotFound, KneeSearchSettings, KneeTrial, SearchStep, choose_step
 from lab.stats.units import format_rate, format_seconds
 
 SWEEP = "knee"
@@ -53,11 +53,11 @@ SICK = SILENT | {Reason.WRONG_BACKEND, Reason.WRONG_SIZE, Reason.TOO_SHORT}
 """The faults that an overload may cause once a rate has passed; before that they end the search, too."""
 Outcome = Literal["pass", "fail", "unclear", "broken"]
 Limiter = Literal["proxy", "generator", "backend", "p99", "unknown"]
-Word = TypeVar("Word")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class RateTrial:
     """A trial and what it shows.
 
     Attributes:
@@ -88,23 +88,25 @@ class Tried:
         return round(self.slot.point.rate_rps or 0)
 
 
-def tried(slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRecord, passed_before: bool) -> Tried:
+def classify_trial(
+    slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRecord, passed_before: bool
+) -> RateTrial:
     """Return what a settled sample shows; `passed_before` means that some rate of this arm has passed already."""
     assert record.knee is not None
     if sample.reason is not None and sample.reason.environmental:
-        return Tried(slot, sample, histogram, "unclear", str(sample.reason))
+        return RateTrial(slot, sample, histogram, "unclear", str(sample.reason))
     if sample.reason in NEVER or (sample.reason in SICK and not passed_before):
         reason = sample.detail.splitlines()[0] if sample.detail else str(sample.reason)
-        return Tried(slot, sample, histogram, "broken", reason)
+        return RateTrial(slot, sample, histogram, "broken", reason)
     late = _explain_late(histogram, record.knee.p99_s) if sample.valid else ""
     if sample.valid and not late:
-        return Tried(slot, sample, histogram, "pass")
-    backend, generator = (cpus_of(record, role) for role in ("backend", "generator"))
-    limiter = limiter_of(sample, () if backend & generator else [str(cpu) for cpu in sorted(backend)])
-    return Tried(slot, sample, histogram, "fail", late or str(sample.reason), limiter)
+        return RateTrial(slot, sample, histogram, "pass")
+    backend, generator = (list_cpus(record, role) for role in ("backend", "generator"))
+    limiter = find_limiter(sample, () if backend & generator else [str(cpu) for cpu in sorted(backend)])
+    return RateTrial(slot, sample, histogram, "fail", late or str(sample.reason), limiter)
 
 
-def limiter_of(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
+def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
     """Return who was the limit when a rate failed.
 
     It is the generator if it did not end well, or was too busy for the rate. Else it is the proxy, as at a closed loop
@@ -139,7 +141,7 @@ def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
     quantile_s = histogram.quantile_s(QUANTILE)
     if quantile_s is not None:
         return f"p99 {format_seconds(quantile_s)}, more than {format_seconds(p99_s)}" if quantile_s > p99_s else ""
-    slow = int(histogram.counts[int(bucket_of([p99_s * 1e6])[0]) + 1 :].sum())
+    slow = int(histogram.counts[int(find_buckets([p99_s * 1e6])[0]) + 1 :].sum())
     if slow <= (1 - QUANTILE) * histogram.total:
         return ""
     return f"{slow} of {histogram.total} requests took more than {format_seconds(p99_s)}"
@@ -187,49 +189,49 @@ class KneeReport(Record):
     schema_version: int = 1
     run: str
     target: str
-    load: Point = Field(description="of the first trial; the others differ in their rate")
+    load: LoadPoint = Field(description="of the first trial; the others differ in their rate")
     conditions: KneeSearch
     facts: dict[str, str]
     knees: tuple[Knee, ...]
     complete: bool = Field(description="whether every variant's knee was found")
 
 
-def search_of(conditions: KneeSearch) -> Search:
+def build_search(conditions: KneeSearch) -> KneeSearchSettings:
     """Return the search that a run's conditions describe."""
-    return Search(conditions.start_rps, conditions.precision, conditions.least_rps)
+    return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
-def trials_of(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[Tried]:
+def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[RateTrial]:
     """Return an arm's trials in the plan's order, up to the first that was not measured completely."""
-    done, trials = {cell(sample): sample for sample in samples if settled(sample)}, list[Tried]()
+    done, trials = {key_of_measurement(sample): sample for sample in samples if is_settled(sample)}, list[RateTrial]()
     for slot in (slot for slot in record.plan().slots if slot.arm.name == arm):
-        sample = done.get(cell(slot))
+        sample = done.get(key_of_measurement(slot))
         if sample is None:
             break
         passed = any(trial.outcome == "pass" for trial in trials)
-        trials.append(tried(slot, sample, histogram_of(sample), record, passed))
+        trials.append(classify_trial(slot, sample, histogram_of(sample), record, passed))
     return trials
 
 
-def step_of(record: RunRecord, trials: Sequence[Tried]) -> Step | Tried:
+def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | RateTrial:
     """Return what the search does after these trials of one arm; a broken trial: there is nothing more to do."""
     assert record.knee is not None
     current = trials
     if record.resumed:  # trials that showed nothing before the resumption are tried again
         since = datetime.fromisoformat(record.resumed[-1]["at"])
         current = [trial for trial in trials if trial.told or datetime.fromisoformat(trial.sample.started_at) >= since]
-    results = [Trial(trial.rate_rps, trial.outcome) for trial in current if trial.outcome != "broken"]
+    results = [KneeTrial(trial.rate_rps, trial.outcome) for trial in current if trial.outcome != "broken"]
     broken = next((trial for trial in current if trial.outcome == "broken"), None)
-    return broken or next_step(search_of(record.knee), results)
+    return broken or choose_step(build_search(record.knee), results)
 
 
-def report_of(run: RunStore) -> KneeReport:
+def build_report(run: RunStore) -> KneeReport:
     """Return what a search found, computed from its samples; UsageError if they are damaged."""
     record = run.record
     assert record.knee is not None, "only of a search"
     samples = run.samples()
     knees = tuple(
-        _build_knee(record, arm.variant, trials_of(record, arm.name, samples, run.histogram)) for arm in record.arms
+        _build_knee(record, arm.variant, list_trials(record, arm.name, samples, run.histogram)) for arm in record.arms
     )
     return KneeReport(
         run=record.id,
@@ -242,10 +244,10 @@ def report_of(run: RunStore) -> KneeReport:
     )
 
 
-def _build_knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Knee:
-    step, by_rate = step_of(record, trials), sorted({trial.rate_rps for trial in trials})
+def _build_knee(record: RunRecord, variant: str, trials: Sequence[RateTrial]) -> Knee:
+    step, by_rate = choose_rate(record, trials), sorted({trial.rate_rps for trial in trials})
     rates = tuple(_build_rate(rate, [trial for trial in trials if trial.rate_rps == rate]) for rate in by_rate)
-    if isinstance(step, (Found, Stuck)):
+    if isinstance(step, (KneeFound, KneeNotFound)):
         low, high = step.passes_rps, step.fails_rps
     else:  # the search did not end: the highest rate that passed, and the lowest above it that failed
         low = max((rate.rate_rps for rate in rates if rate.passed and not rate.failed), default=None)
@@ -254,7 +256,7 @@ def _build_knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Kne
     failed = [trial for trial in trials if trial.rate_rps == high and trial.outcome == "fail"]
     limiters: list[Limiter] = [trial.limiter for trial in failed if trial.limiter is not None]
     limited = _find_commonest(limiters)
-    last, ended = trials[-1].sample if trials else None, isinstance(step, Found)
+    last, ended = trials[-1].sample if trials else None, isinstance(step, KneeFound)
     knee_rate = next((rate for rate in rates if ended and rate.rate_rps == low), None)
     return Knee(
         variant=variant,
@@ -279,21 +281,21 @@ def _build_knee(record: RunRecord, variant: str, trials: Sequence[Tried]) -> Kne
 
 
 def _explain_unfinished(
-    record: RunRecord, step: Step | Tried, trials: Sequence[Tried], low: float | None, high: float | None
+    record: RunRecord, step: SearchStep | RateTrial, trials: Sequence[RateTrial], low: float | None, high: float | None
 ) -> str:
     """Return why no knee was found."""
-    if isinstance(step, Tried):
+    if isinstance(step, RateTrial):
         return step.why
-    if not isinstance(step, Stuck) or not trials:
+    if not isinstance(step, KneeNotFound) or not trials:
         return f"not finished: go on with `{rerun.resume(record)}`"
     if step.why == "nothing":
         return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
     unclear = [trial.why for trial in trials if trial.outcome == "unclear"]
     reason = _find_commonest(unclear[-3:]) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
-    return f"{between(low, high)}: not resolved: {reason}"
+    return f"{describe_interval(low, high)}: not resolved: {reason}"
 
 
-def between(low: float | None, high: float | None) -> str:
+def describe_interval(low: float | None, high: float | None) -> str:
     """Describe the interval that a knee lies in: `between 1,600 and 3,200 req/s`; None: no limit on that side."""
     if low is not None and high is not None:
         return f"between {format_rate(low)} and {format_rate(high)} req/s"
@@ -302,7 +304,7 @@ def between(low: float | None, high: float | None) -> str:
     return f"below {format_rate(high)}" if low is None else f"above {format_rate(low)}"
 
 
-def _build_rate(rate_rps: int, trials: Sequence[Tried]) -> Rate:
+def _build_rate(rate_rps: int, trials: Sequence[RateTrial]) -> Rate:
     clear = [trial for trial in trials if trial.told] or trials
     histograms = [trial.histogram for trial in clear if trial.histogram is not None]
     merged = reduce(Histogram.merge, histograms) if histograms else None
@@ -326,12 +328,12 @@ def _compute_median(values: Iterable[float | None]) -> float | None:
     return median(present) if present else None
 
 
-def _find_commonest(values: Sequence[Word]) -> Word | None:
+def _find_commonest(values: Sequence[Value]) -> Value | None:
     """Return the most frequent value, of several the first; None without any."""
     return Counter(values).most_common(1)[0][0] if values else None
 
 
-def differs(of_knee: Point, points: Sequence[Point]) -> str:
+def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:
     """Describe how the load of a search differs from points to be placed at its knee; empty if it does not."""
     differences = [
         f"{name} {getattr(of_knee, name)}, the sweep's {getattr(point, name)}"

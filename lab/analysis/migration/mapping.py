@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from lab.analysis.migration.table import ANNOTATION, WEIGHTS, Row, Subject, Table, Weight
-from lab.analysis.migration.values import LeaveError, UntranslatableError, conversions, translated
+from lab.analysis.migration.table import ANNOTATION, WEIGHTS, CounterpartRow, Subject, Table, Weight
+from lab.analysis.migration.values import LeaveDefaultError, UntranslatableError, list_names, translate
 from lab.systems.ingress_nginx.configmap import KEYS, look_up
-from lab.systems.ingress_nginx.counterparts import hint
+from lab.systems.ingress_nginx.counterparts import explain_name
 from lab.systems.manifests.routes import PREFIX
 
 Standing = Literal["same", "set", "hand", "lost", "off"]
@@ -177,7 +177,7 @@ class Migration:
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
 
 
-Beside: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
+FileObjects: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
 """A mapping of (kind, name) of an object → its content."""
 
 
@@ -190,7 +190,9 @@ class Unknown:
     hint: str
 
 
-def keys_of(data: Mapping[str, str], objects: Beside | None = None) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
+def read_keys(
+    data: Mapping[str, str], objects: FileObjects | None = None
+) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
     """Return (every key of ingress-nginx with the file's value or its default, the unknown names in the file).
 
     Args:
@@ -210,10 +212,10 @@ def keys_of(data: Mapping[str, str], objects: Beside | None = None) -> tuple[Map
             )
             note = "; ".join(filter(None, (value.told, content_text)))
             keys[name] = Key(name, data[name], key.default if value.kept else value.value, note)
-    return keys, tuple(Unknown(name, text, hint(name, text)) for name, text in data.items() if name not in KEYS)
+    return keys, tuple(Unknown(name, text, explain_name(name, text)) for name, text in data.items() if name not in KEYS)
 
 
-def migration(
+def migrate(
     table: Table,
     subjects: Mapping[str, Subject],
     keys: Mapping[str, Key],
@@ -272,7 +274,7 @@ def _measure_magnitude(text: str) -> tuple[float, int]:
     return (float(number[0]) if number else 0, len(text))
 
 
-def _map_key(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
+def _map_key(row: CounterpartRow, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
     changed = key.text is not None and key.value != KEYS[key.name].default
     standing, to, reason = _find_standing(
         row, subject, key.value, changed, {name: candidate.value for name, candidate in keys.items()}
@@ -291,7 +293,7 @@ def _map_key(row: Row, subject: Subject, key: Key, keys: Mapping[str, Key]) -> L
 
 
 def _find_standing(
-    row: Row, subject: Subject, value: str, changed: bool, values: Mapping[str, str]
+    row: CounterpartRow, subject: Subject, value: str, changed: bool, values: Mapping[str, str]
 ) -> tuple[Standing, str, str]:
     """Return (standing, the successor's value, why it has none).
 
@@ -309,11 +311,11 @@ def _find_standing(
         silent = not changed and row.weight in (None, "nothing")
         equal = not value or value == row.default or silent or _is_left(row, value, values)
         return "same" if equal or (row.weight or subject.weight) == "nothing" else "lost", "", ""
-    if not value or (value == "false" and not conversions(row.value)):
+    if not value or (value == "false" and not list_names(row.value)):
         return "same", "", ""
     try:
-        to = translated(row.value, value, values)
-    except LeaveError:
+        to = translate(row.value, value, values)
+    except LeaveDefaultError:
         return "same", row.default, ""
     except UntranslatableError as error:
         return ("hand" if changed else "same"), "", f"{_shorten(value)} {error}"
@@ -324,12 +326,12 @@ def _find_standing(
     return ("hand" if row.how == "hand" else "set"), to, ""
 
 
-def _is_left(row: Row, value: str, values: Mapping[str, str]) -> bool:
+def _is_left(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool:
     """Return whether the row's template leaves the successor's default for this value, so that nothing is lost."""
     try:
-        translated(row.value, value, values)
-    except (LeaveError, UntranslatableError) as error:
-        return isinstance(error, LeaveError)
+        translate(row.value, value, values)
+    except (LeaveDefaultError, UntranslatableError) as error:
+        return isinstance(error, LeaveDefaultError)
     return False
 
 
@@ -363,9 +365,9 @@ def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: A
     return lines
 
 
-def _map_extra(row: Row) -> Line:
+def _map_extra(row: CounterpartRow) -> Line:
     standing: Standing = "set" if row.how in ("arg", "key", "field") else "hand" if row.how == "hand" else "lost"
-    to = translated(row.value, "")
+    to = translate(row.value, "")
     return Line(
         "", "", "", standing, row.how, row.setting, to, row.default, row.weight or "nothing", "", row.note, row.source,
         readback=row.readback.replace("{to}", to),

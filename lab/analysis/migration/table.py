@@ -67,7 +67,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CounterpartRow:
     """The counterpart that a successor has for some keys.
 
     Attributes:
@@ -106,41 +106,41 @@ class Table:
     """
 
     system: str
-    rows: Mapping[str, tuple[Row, ...]]
-    extras: tuple[Row, ...]
+    rows: Mapping[str, tuple[CounterpartRow, ...]]
+    extras: tuple[CounterpartRow, ...]
 
 
-def systems() -> list[str]:
+def list_successors() -> list[str]:
     """Return the successors that have a table."""
     return sorted(FILES)
 
 
 @cache
-def subjects() -> Mapping[str, Subject]:
+def load_subjects() -> Mapping[str, Subject]:
     """Return every key, and the annotations that are known, by name."""
     return {name: subject for name, subject, _ in _read_leaving()}
 
 
 @cache
-def load(system: str) -> Table:
+def load_table(system: str) -> Table:
     """Load the table of a successor; UsageError for a system without one."""
-    refuse_unknown(system, systems(), "--to", f"there is no successor {system!r}")
+    refuse_unknown(system, list_successors(), "--to", f"there is no successor {system!r}")
     rows, extras = _merge_rows(system)
     elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
     return Table(system, {**elsewhere, **rows}, tuple(extras))
 
 
-def _merge_rows(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
+def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
     """Return (rows by key, extra rows): the system's rows over those of the system that it is like."""
-    rows, like = dict[str, tuple[Row, ...]](), dict[str, tuple[Row, ...]]()
-    extras, inherited = list[Row](), list[Row]()
-    for cells in lines(FILES[system]):
+    rows, like = dict[str, tuple[CounterpartRow, ...]](), dict[str, tuple[CounterpartRow, ...]]()
+    extras, inherited = list[CounterpartRow](), list[CounterpartRow]()
+    for cells in read_rows(FILES[system]):
         if cells["keys"] == ALL:
             like, inherited = _merge_rows(cells["value"])
             continue
         first, _, remainder = cells["setting"].partition(" ")
         field = first[:1].isupper()
-        row = Row(
+        row = CounterpartRow(
             tuple(cells["keys"].split()),
             cast("How", "field" if field else first),
             cells["setting"] if field else remainder,
@@ -157,20 +157,20 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[Row, ...]], list[Row]]:
 
 
 @cache
-def _read_leaving() -> tuple[tuple[str, Subject, Row | None], ...]:
+def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
     """Return (key, what it does, the row for successors without a row for it), of every key."""
-    entries: list[tuple[str, Subject, Row | None]] = []
-    for cells in lines(LEAVING):
+    entries: list[tuple[str, Subject, CounterpartRow | None]] = []
+    for cells in read_rows(LEAVING):
         keys = tuple(cells["keys"].split())
         when = tuple((key, value) for key, _, value in (pair.partition("=") for pair in cells["when"].split()))
         subject = Subject(cells["what"], cast("Weight", cells["weight"]), when)
         note = cells["elsewhere"]
-        row = Row(keys, "none", "", "", cells["default"], None, note, "") if note else None
+        row = CounterpartRow(keys, "none", "", "", cells["default"], None, note, "") if note else None
         entries += [(key, subject, row) for key in keys]
     return tuple(entries)
 
 
-def lines(name: str) -> Iterator[Mapping[str, str]]:
+def read_rows(name: str) -> Iterator[Mapping[str, str]]:
     """Yield column → text for every row of one of these tables."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")

@@ -28,11 +28,11 @@ class UntranslatableError(ValueError):
     """A value without a translation; the message is the reason, to be printed after the value."""
 
 
-class LeaveError(Exception):
+class LeaveDefaultError(Exception):
     """A value for which the successor's own default is meant, so that nothing is to be set."""
 
 
-def translated(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:
+def translate(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:
     """Translate a value by a template; a template without braces is the result, whatever the value.
 
     Args:
@@ -56,7 +56,7 @@ def translated(template: str, value: str, key_values: Mapping[str, str] | None =
     return "".join(parts)
 
 
-def conversions(template: str) -> set[str]:
+def list_names(template: str) -> set[str]:
     """Return the names that a template uses: of conversions, and of other keys."""
     return {part for _, name, _, _ in Formatter().parse(template) if name is not None for part in name.split("|")}
 
@@ -73,7 +73,7 @@ def _map_text(text: str, mapping: str) -> str:
     if match is None:
         raise UntranslatableError(f"is none of {', '.join(results)}")
     if not match:
-        raise LeaveError
+        raise LeaveDefaultError
     return {"*": text, '""': ""}.get(match, match)
 
 
@@ -136,7 +136,7 @@ def _refuse_matches(refused: str, value: str, reason: str) -> str:
 
 def _convert_count(value: str) -> str:
     if value == "auto":
-        raise LeaveError
+        raise LeaveDefaultError
     if not value.isdigit():
         raise UntranslatableError("is no number")
     return value
@@ -156,7 +156,7 @@ def _list_versions(value: str) -> list[str]:
 
 def _list_items(value: str) -> list[str]:
     if value == "auto":
-        raise LeaveError
+        raise LeaveDefaultError
     if re.search(r"[!+@]|(^|:)(HIGH|ALL|DEFAULT)", value):
         raise UntranslatableError("is an expression of OpenSSL's, not a list of names")
     return [item for item in re.split(r"[,:\s]+", value) if item]

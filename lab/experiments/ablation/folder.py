@@ -19,21 +19,21 @@ from pathlib import Path
 import yaml
 
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
-from lab.base.files import json_bytes, read_record, replace, runs_folder, writing
+from lab.base.files import json_bytes, read_record, replace_file, runs_folder, writing
 from lab.experiments import bench
-from lab.experiments.ablation.plan import Cumulative, Owned, overlays_of, plan_steps, runs_of
+from lab.experiments.ablation.plan import CumulativeVariant, OwnedKnob, overlays_of, plan_steps, runs_of
 from lab.experiments.bench.measurable import NothingMeasurableError
-from lab.experiments.bench.probing import Trials
+from lab.experiments.bench.probing import ProbeTrials
 from lab.experiments.bench.request import fixtures_of
-from lab.model.run import NotMeasured, now
+from lab.model.run import NotMeasured, format_now
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import load_variant
 from lab.records.ablation import AblationRecord, AblationRun
 from lab.records.store import ABLATION, RunStore, new_id, run_names
 from lab.records.sweep_files import load_sweep
-from lab.records.tables import has
+from lab.records.tables import has_file
 from lab.targets.base import Target
-from lab.targets.survey import checked
+from lab.targets.survey import check_variant
 
 
 class AblationStore:
@@ -60,7 +60,7 @@ class AblationStore:
         """Replace the record."""
         self.record = record
         with writing(self.folder):
-            replace(self.folder / ABLATION, json_bytes(record))
+            replace_file(self.folder / ABLATION, json_bytes(record))
 
     def note_run(self, sweep: str, run: str) -> None:
         """Record that a sweep's run begins."""
@@ -70,7 +70,7 @@ class AblationStore:
 
 def is_ablation(name: str) -> bool:
     """Return whether there is an ablation of this name, or in this folder if the name has a slash."""
-    return has(Path(name) if "/" in name else runs_folder() / name, ABLATION)
+    return has_file(Path(name) if "/" in name else runs_folder() / name, ABLATION)
 
 
 def copy_manifests(folder: Path) -> None:
@@ -95,7 +95,7 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
         yield folder / "manifests", undo.pop_all
 
 
-def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
+def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
     """Return why a variant or its baseline is impossible on a target or under a sweep's disruptions, or None.
 
     A variant that this machine merely cannot measure is not impossible.
@@ -107,7 +107,7 @@ def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = N
         base = variant.compared_with if points else None
         for side in (variant, *([load_variant(base, manifests, fixtures)] if base else [])):
             with suppress(NotMeasurableError):
-                checked(side, target, points)
+                check_variant(side, target, points)
     except NotMeasurableError:
         return None
     except UsageError as error:
@@ -115,7 +115,7 @@ def refusal_in(manifests: Path, target: Target, name: str, sweep: str | None = N
     return None
 
 
-def write_overlays(manifests: Path, variants: Sequence[Cumulative]) -> None:
+def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> None:
     """Write an overlay for each variant that needs one, and remove those of an earlier call.
 
     All are written at once, so that each variant is rendered only once.
@@ -147,7 +147,7 @@ def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequ
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyRun:
     """The run of one sweep, ready to begin or to continue.
 
     Attributes:
@@ -158,13 +158,13 @@ class Ready:
     """
 
     planned: AblationRun
-    prepared: bench.Prepared | None
+    prepared: bench.PreparedRun | None
     run: RunStore | None = None
 
 
-def planned(
+def plan_ablation(
     folder: Path,
-    knobs: Sequence[Owned],
+    knobs: Sequence[OwnedKnob],
     notes: Sequence[str],
     target: Target,
     subject: str,
@@ -186,9 +186,9 @@ def planned(
 
     """
     manifests = folder / "manifests"
-    refusal, unable = partial(refusal_in, manifests, target), partial(unmeasurable, target, manifests)
+    refusal, unable = partial(find_refusal, manifests, target), partial(find_unmeasurable, target, manifests)
 
-    def first_refused(variants: Sequence[Cumulative]) -> tuple[str, str] | None:
+    def first_refused(variants: Sequence[CumulativeVariant]) -> tuple[str, str] | None:
         write_overlays(manifests, variants)
         reasons = (
             (variant.name, refusal(variant.name, variant.sweep) or unable(variant.name, variant.sweep))
@@ -199,7 +199,7 @@ def planned(
     steps = plan_steps(knobs, overlays_of(manifests), refusal, unable, first_refused)
     record = AblationRecord(
         id=folder.name,
-        created_at=now(),
+        created_at=format_now(),
         command=tuple(command),
         subject=subject,
         target=target.name,
@@ -212,7 +212,7 @@ def planned(
     return AblationStore(folder, record)
 
 
-def prepared(store: AblationStore, target: Target, trials: Trials | None = None) -> list[Ready]:
+def prepare_runs(store: AblationStore, target: Target, trials: ProbeTrials | None = None) -> list[ReadyRun]:
     """Prepare every run of an ablation; return them in order.
 
     Args:
@@ -224,12 +224,12 @@ def prepared(store: AblationStore, target: Target, trials: Trials | None = None)
         NothingMeasurableError: No run has anything to measure.
 
     """
-    record, begun, ready = store.record, set(run_names()), list[Ready]()
+    record, begun, ready = store.record, set(run_names()), list[ReadyRun]()
     for item in record.runs:
         if item.run is not None and item.run in begun:
-            ready.append(Ready(item, *bench.resume(item.run, target)))
+            ready.append(ReadyRun(item, *bench.resume(item.run, target)))
             continue
-        request = bench.Request(
+        request = bench.BenchRequest(
             item.variants,
             item.sweep,
             record.blocks,
@@ -241,9 +241,9 @@ def prepared(store: AblationStore, target: Target, trials: Trials | None = None)
             new = bench.prepare(request, target, record.command, trials)
         except NothingMeasurableError as error:
             skipped = {"skipped": True, "not_measurable": error.missing}
-            ready.append(Ready(item.model_copy(update=skipped), None))
+            ready.append(ReadyRun(item.model_copy(update=skipped), None))
         else:
-            ready.append(Ready(item.model_copy(update={"not_measurable": new.record.not_measurable}), new))
+            ready.append(ReadyRun(item.model_copy(update={"not_measurable": new.record.not_measurable}), new))
     if not any(run.prepared for run in ready):
         missing = [item for run in ready for item in run.planned.not_measurable]
         refused = (NotMeasured(variant=step.knob, what="refused", why="; ".join(step.why)) for step in record.steps)
@@ -252,11 +252,11 @@ def prepared(store: AblationStore, target: Target, trials: Trials | None = None)
     return ready
 
 
-def unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
+def find_unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
     """Return why a variant is not measurable here in a sweep; None if it is."""
     points = load_sweep(sweep)[1].expanded()
     try:
-        checked(load_variant(variant, manifests, fixtures_of(points)), target, points)
+        check_variant(load_variant(variant, manifests, fixtures_of(points)), target, points)
     except NotMeasurableError as error:
         return f"not measurable here: {error.what}"
     except UsageError as error:

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import Knob, load_knob
-from lab.model.variants.variants import Overlay, chain, load_overlay, variant_names
+from lab.model.variants.variants import Overlay, load_chain, load_overlay, variant_names
 from lab.records.ablation import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedKnob:
     """A knob of the subject on its root, and the overlays of the subject that list it."""
 
     knob: Knob
@@ -41,7 +41,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class Cumulative:
+class CumulativeVariant:
     """A variant with several knobs on its root, and the sweep of the last knob."""
 
     name: str
@@ -52,14 +52,14 @@ class Cumulative:
 
 Refusal = Callable[[str, str], str | None]
 """The type of functions that return why a variant is impossible or not measurable in a sweep, or None."""
-FirstRefused = Callable[[Sequence[Cumulative]], tuple[str, str] | None]
+FirstRefused = Callable[[Sequence[CumulativeVariant]], tuple[str, str] | None]
 """The type of functions that return the first variant that is impossible or not measurable, and why; None for none.
 
 Such a function writes the overlays of the variants that have no folder.
 """
 
 
-def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[Owned]:
+def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[OwnedKnob]:
     """Return every knob in the chains of these variants once per root, in the order of the chains.
 
     Args:
@@ -71,23 +71,23 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
         UsageError: The variants have no knobs.
 
     """
-    knobs: dict[tuple[str, str], Owned] = {}
+    knobs: dict[tuple[str, str], OwnedKnob] = {}
     subjects = list(names)
     for name in subjects:
-        overlays = chain(name, manifests)
+        overlays = load_chain(name, manifests)
         for overlay in overlays:
             for knob in overlay.own_knobs:
                 key = (overlays[0].name, knob)
-                owned = knobs.get(key) or Owned(load_knob(knob, manifests), overlays[0].name)
+                owned = knobs.get(key) or OwnedKnob(load_knob(knob, manifests), overlays[0].name)
                 owners = {owner.name: owner for owner in (*owned.owners, overlay)}
                 for_comparison = study and owned.knob.study is None
-                knobs[key] = Owned(owned.knob, owned.root, tuple(owners.values()), beside=for_comparison)
+                knobs[key] = OwnedKnob(owned.knob, owned.root, tuple(owners.values()), beside=for_comparison)
     if not knobs:
         raise UsageError("ablate", f"no knobs: {', '.join(subjects)}", "name a variant that has some: `just list`")
     return list(knobs.values())
 
 
-def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
+def find_solo_overlay(owned: OwnedKnob, overlays: Sequence[Overlay]) -> Overlay | None:
     """Return the overlay that adds this knob and no other; None where the knob must be put on the root.
 
     The first such overlay of the subject counts, or else the one nearest to the root.
@@ -113,7 +113,7 @@ def alone_in(owned: Owned, overlays: Sequence[Overlay]) -> Overlay | None:
 
 
 def plan_steps(
-    knobs: Sequence[Owned],
+    knobs: Sequence[OwnedKnob],
     overlays: Sequence[Overlay],
     refusal: Refusal,
     unmeasurable: Refusal,
@@ -133,7 +133,7 @@ def plan_steps(
     steps: list[Step] = []
     for owned in knobs:
         knob, root, reasons = owned.knob, owned.root, list[str]()
-        overlay = alone_in(owned, overlays)
+        overlay = find_solo_overlay(owned, overlays)
         alone = overlay.name if overlay else f"{root}+{knob.name}"
         refused = refusal(alone, knob.sweep)
         if refused:
@@ -176,12 +176,12 @@ def _add_cumulative(
     }
     while True:
         grown: dict[str, tuple[str, ...]] = {}
-        planned: dict[tuple[str, str], Cumulative] = {}
+        planned: dict[tuple[str, str], CumulativeVariant] = {}
         for step in (step for step in steps if (step.root, step.knob) not in out):
             knobs = grown[step.root] = (*grown.get(step.root, ()), step.knob)
             alone = step.alone if step.alone and step.against == step.root else f"{step.root}+{step.knob}"
             name = f"{step.root}-upto-{step.knob}" if len(knobs) > 1 else alone
-            planned[step.root, step.knob] = Cumulative(name, step.root, knobs, step.sweep)
+            planned[step.root, step.knob] = CumulativeVariant(name, step.root, knobs, step.sweep)
         refused = first_refused(list(planned.values()))
         if refused is None:
             break
@@ -216,7 +216,7 @@ def overlays_of(manifests: Path) -> list[Overlay]:
     return [load_overlay(name, manifests) for name in variant_names(manifests)]
 
 
-def _find_clashes(knobs: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
+def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
     """Return the knobs that set the same thing to another value, by root and knob.
 
     Knobs that a knob is compared with do not clash with it.
@@ -225,7 +225,7 @@ def _find_clashes(knobs: Sequence[Owned], overlays: Sequence[Overlay]) -> dict[t
     clashes: dict[tuple[str, str], list[str]] = {}
     for owned in knobs:
         values = {check.subject: check.value for check in owned.knob.readback}
-        alone = alone_in(owned, overlays)
+        alone = find_solo_overlay(owned, overlays)
         parent = by_name.get(alone.baseline) if alone and alone.baseline else None
         compared = parent.own_knobs if parent else ()
         for rival in knobs:

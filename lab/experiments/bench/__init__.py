@@ -14,36 +14,36 @@ from typing import cast
 from lab.base.errors import UsageError
 from lab.base.files import check_writable
 from lab.experiments.bench.design import SAMPLE_BYTES, design_run, with_design
-from lab.experiments.bench.measurable import choose, generator_record, measurable, refuse_loads
-from lab.experiments.bench.probing import Trials, probed
-from lab.experiments.bench.request import Request, fixtures_of, load
+from lab.experiments.bench.measurable import choose_generator, find_measurable, generator_record, refuse_loads
+from lab.experiments.bench.probing import ProbeTrials, probe_points
+from lab.experiments.bench.request import BenchRequest, fixtures_of, load_request
 from lab.generators.k6 import Out
-from lab.measure.loop import stale_blocks
+from lab.measure.loop import find_stale_samples
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
 from lab.model.design import Design
 from lab.model.plan import Plan
 from lab.model.run import RunRecord
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
 from lab.records.store import RunStore
 from lab.targets.base import Target
-from lab.targets.survey import checked, facts_of
+from lab.targets.survey import check_variant, collect_facts
 
 CLUSTER = "cluster"
 """The fact that identifies a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """A run that is ready to be measured: run.json as it begins, with its design."""
 
     record: RunRecord
     plan: Plan
     variants: Mapping[str, Variant]
     chosen: Mapping[str, ChosenGenerator]
-    to_probe: tuple[Point, ...] = ()
+    to_probe: tuple[LoadPoint, ...] = ()
     """The points that a probe must try before the first sample, to see if the target carries them on two sides."""
 
     @property
@@ -52,7 +52,9 @@ class Prepared:
         return self.record.designed
 
 
-def prepare(request: Request, target: Target, command: Sequence[str], trials: Trials | None = None) -> Prepared:
+def prepare(
+    request: BenchRequest, target: Target, command: Sequence[str], trials: ProbeTrials | None = None
+) -> PreparedRun:
     """Load and check everything for a run; start and write nothing, except through `trials`.
 
     Variants that are not measurable here are left out and recorded.
@@ -62,26 +64,26 @@ def prepare(request: Request, target: Target, command: Sequence[str], trials: Tr
         target: The target.
         command: The command line for the record.
         trials: The function that probes what the target can carry on two sides at once; None for no probe, in which
-            case `Prepared.to_probe` names the points.
+            case `PreparedRun.to_probe` names the points.
 
     Raises:
         NothingMeasurableError: No requested variant is measurable here.
         UsageError: Something does not work; the error is the first fault.
 
     """
-    loaded = load(request)
-    run = measurable(loaded, target, command)
+    loaded = load_request(request)
+    run = find_measurable(loaded, target, command)
     to_probe = run.to_probe
     if to_probe and trials is not None:
         base = next(iter(loaded.baselines.values()))
-        run, to_probe = probed(run, target, base, request.k6_out, trials), ()
+        run, to_probe = probe_points(run, target, base, request.k6_out, trials), ()
     record, chosen = design_run(loaded, run, target)
-    return Prepared(record, record.plan(), run.variants, chosen, to_probe)
+    return PreparedRun(record, record.plan(), run.variants, chosen, to_probe)
 
 
 def resume(
-    name: str, target: Target, choose_for_search: Callable[[Point, Target], ChosenGenerator] | None = None
-) -> tuple[Prepared, RunStore]:
+    name: str, target: Target, choose_for_search: Callable[[LoadPoint, Target], ChosenGenerator] | None = None
+) -> tuple[PreparedRun, RunStore]:
     """Return an interrupted run of this target, ready to continue on the same cluster, manifests and generators.
 
     Samples of two clusters, manifests or generators are never pooled.
@@ -113,7 +115,7 @@ def resume(
     chosen = {
         point.name: choose_for_search(point, target)
         if choose_for_search
-        else choose(point, target, cast("Out | None", record.k6_out(point.name)))
+        else choose_generator(point, target, cast("Out | None", record.k6_out(point.name)))
         for point in record.points
     }
     for variant in variants.values():
@@ -125,17 +127,17 @@ def resume(
         if used != first_used:
             fault = f"it measured {point} with {first_used['name']} {first_used['version']}, now there is {used['name']} {used['version']}"
             raise UsageError(record.id, fault, "start a new run, or restore the generator")
-    endpoints = {name: checked(variant, target, record.points) for name, variant in variants.items()}
+    endpoints = {name: check_variant(variant, target, record.points) for name, variant in variants.items()}
     if choose_for_search is None:
         refuse_loads(record.points, chosen, endpoints)
     check_writable(run.folder, SAMPLE_BYTES)
-    return Prepared(with_design(record, target.bring_up_s), record.plan(), variants, chosen), run
+    return PreparedRun(with_design(record, target.bring_up_s), record.plan(), variants, chosen), run
 
 
-def go_on(run: RunStore, target: Target) -> None:
+def note_resumed(run: RunStore, target: Target) -> None:
     """Record in a locked run's folder that it continues, and mark blocks that paused too long to start again."""
-    current, commit = facts_of(target), facts.git_commit()
+    current, commit = collect_facts(target), facts.read_git_commit()
     run.clear_partial()
-    run.mark_interrupted(stale_blocks(run, current))
+    run.mark_interrupted(find_stale_samples(run, current))
     lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
     run.note_resumed(current | lab)

@@ -16,22 +16,31 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from lab.analysis import levels, rerun
-from lab.analysis.judge.decision import SURE_P
+from lab.analysis.judge.decision import ALPHA
 from lab.analysis.noise import BASELINE, Noise
-from lab.analysis.past import POOLED, Past, Schemes, elsewhere, forecast, judged_at, past_runs, together
+from lab.analysis.past import (
+    POOLED,
+    Past,
+    Schemes,
+    find_past_runs,
+    forecast,
+    pool_pasts,
+    select_committed_noise,
+    select_judged_noise,
+)
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
-from lab.experiments.bench.measurable import MeasurableRun, choose, generator_record, refuse_loads
+from lab.experiments.bench.measurable import MeasurableRun, choose_generator, generator_record, refuse_loads
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import GUARD, PlannedFor, Promise, scheme_of
-from lab.model.metrics import RATIOS, about
+from lab.model.design import NOISE_FLOOR_BLOCKS, PlannedFor, Promise, choose_scheme
+from lab.model.metrics import RATIOS, find_metric
 from lab.model.names import DEFAULT_TARGET
 from lab.model.pairs import SIDES
 from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm
 from lab.model.run import RunRecord
-from lab.model.sweeps import Point
-from lab.records.levels import Known
+from lab.model.sweeps import LoadPoint
+from lab.records.levels import SystemComponents
 from lab.stats import power
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
@@ -40,12 +49,12 @@ from lab.targets.base import Target
 METRIC = "cpu_per_request"
 """The metric that both closed loops (interleaved) and offered rates (concurrent) show."""
 POWER = 0.9
-LEAST_S = 280.0
+MIN_PAIRS_S = 280.0
 """The seconds that a variant's pairs and their A/A pairs may always take where worker generations vary.
 
 They may take them however short the sweep is: with the arms of `quick` alone this makes six minutes.
 """
-MOST = 50
+MAX_PLANNED = 50
 """The maximum number of blocks, and of generations per block, in a plan with several generations."""
 LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 """The minimum seconds of load and warm-up on a generation, when the time of a point is divided among several."""
@@ -74,7 +83,7 @@ def design_run(
         shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in names}
         solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
     points, blocks, fixed = _choose_generations(loaded, run, target, bool(solo))
-    chosen = {point.name: choose(point, target, request.k6_out) for point in points}
+    chosen = {point.name: choose_generator(point, target, request.k6_out) for point in points}
     if request.k6_out and target.name != DEFAULT_TARGET:
         fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
         raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
@@ -106,7 +115,7 @@ def design_run(
 
 
 def with_design(
-    record: RunRecord, bring_up_s: float, choice: Choice | None = None, fixed_workers: tuple[str, ...] = ()
+    record: RunRecord, bring_up_s: float, choice: BlockChoice | None = None, fixed_workers: tuple[str, ...] = ()
 ) -> RunRecord:
     """Complete the design of a run that is about to start or continue: slots, duration, detectable effects.
 
@@ -138,8 +147,8 @@ def with_design(
         else:
             variant_of = {arm.name: arm.variant for arm in record.arms}
             bases = dict.fromkeys(variant_of[arm.baseline] for arm in record.arms if arm.baseline)
-            noises = elsewhere(record.target, bases, record.points)
-        promised = promises(record.model_copy(update={"design": design}), noises)
+            noises = select_committed_noise(record.target, bases, record.points)
+        promised = find_promises(record.model_copy(update={"design": design}), noises)
     changes = {
         "fixed_workers": fixed_workers,
         "fresh": expected.fresh,
@@ -151,12 +160,12 @@ def with_design(
     return record.model_copy(update={"design": design.model_copy(update=changes)})
 
 
-def promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
+def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
     """Return the minimum detectable effects of a run, in the metrics that its variants are judged by.
 
     These metrics are the one that the run was planned for, or else the variants' primary metrics. The effects are
     detected at 90 % power although the noise is only known from earlier runs. They hold at the first step of Holm's
-    method over all of them, and at the upper limit of the standard deviation (`power.planned_sd`).
+    method over all of them, and at the upper limit of the standard deviation (`power.compute_planned_sd`).
 
     Args:
         record: The record of the run, with its design.
@@ -178,17 +187,19 @@ def promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
         metric = requested or (variant.primary_metric if arm in tried else None)
         shared, foreign = arm.role == "variant" and variant.shared_cost, arm.name in design.systems
         sides = SIDES if record.pairs else SIDES[:1]
-        schemes: Schemes = {name: scheme_of(shared, point, sides, foreign) for name, point in points.items()}
+        schemes: Schemes = {name: choose_scheme(shared, point, sides, foreign) for name, point in points.items()}
         noise = [item for item in noises if item.variant == variant_of[arm.baseline or ""]]
-        judged += [(arm, item) for item in judged_at(noise, record.points, metric, requested is not None, schemes)]
-    level = SURE_P / max(1, len(judged))
+        judged += [
+            (arm, item) for item in select_judged_noise(noise, record.points, metric, requested is not None, schemes)
+        ]
+    level = ALPHA / max(1, len(judged))
     largest: dict[tuple[str, str], Promise] = {}
     for arm, noise in judged:
-        sd, place = power.planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
+        sd, place = power.compute_planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
         planned = design.place(arm.name, noise.point, noise.scheme is not None)
         blocks = len(planned.blocks) if planned else 0
         values = points[noise.point].counting(blocks) if noise.scheme else blocks
-        effect = power.resolvable(sd, values, level)
+        effect = power.compute_mde(sd, values, level)
         if effect is not None and (place not in largest or largest[place].effect < effect):
             largest[place] = Promise(metric=noise.metric, point=noise.point, sd=sd, effect=effect)
     return tuple(largest.values())
@@ -198,7 +209,7 @@ def promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BlockChoice:
     """The number of blocks that the most demanding variant and point need.
 
     Attributes:
@@ -217,7 +228,7 @@ class Choice:
 
 def _choose_blocks(
     resolve: Resolve, loaded: LoadedRequest, record: RunRecord, names: Sequence[str], target: Target
-) -> Choice:
+) -> BlockChoice:
     """Return the number of blocks that detects the requested effect.
 
     Args:
@@ -256,18 +267,19 @@ def _choose_blocks(
         base, shared = loaded.baselines[name], record.variants[name].shared_cost
         past = pasts[base] = pasts.get(base) or _past_of(base, loaded, record, target, load)
         schemes: Schemes = {
-            point_name: scheme_of(shared, point, target.sides, name in systems) for point_name, point in points.items()
+            point_name: choose_scheme(shared, point, target.sides, name in systems)
+            for point_name, point in points.items()
         }
-        noises = judged_at(past.of(base), record.points, metric, resolve.metric is not None, schemes)
+        noises = select_judged_noise(past.of(base), record.points, metric, resolve.metric is not None, schemes)
         if not noises:
             reasons = dict.fromkeys(
                 f"at {noise.point}: {noise.why}" for noise in past.of(base) if noise.metric == metric and noise.why
             )
             metrics = dict.fromkeys(noise.metric for noise in past.of(base) if not noise.why)
-            fault = f"{about(metric).title} was not judged in {past.id}: {'; '.join(reasons)}"
+            fault = f"{find_metric(metric).title} was not judged in {past.id}: {'; '.join(reasons)}"
             raise UsageError(RESOLVE, fault, f"name one that is: {', '.join(metrics)}")
         judged += [(noise, past) for noise in noises]
-    level = SURE_P / len(judged)  # the first step of Holm's method over all of them
+    level = ALPHA / len(judged)  # the first step of Holm's method over all of them
     choices = [_choose_for(resolve, noise, past, level, points[noise.point]) for noise, past in judged]
     largest = max(choices, key=lambda choice: choice.blocks)
     return replace(largest, once=max(choice.once for choice in choices))
@@ -280,13 +292,13 @@ def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target
         UsageError: Neither shows anything.
 
     """
-    covering = [past for past in past_runs(record) if past.covers({base: record.variants[base].manifests_sha256})]
+    covering = [past for past in find_past_runs(record) if past.covers({base: record.variants[base].manifests_sha256})]
     if covering:
-        return together(covering[:POOLED])
+        return pool_pasts(covering[:POOLED])
     bases = set(loaded.baselines.values())
-    committed = any(levels.known(target.name, {name}, "slices") for name in bases)
+    committed = any(levels.find_components(target.name, {name}, "slices") for name in bases)
     if committed and len(target.sides) == len(SIDES):
-        noises = tuple(elsewhere(target.name, bases, record.points))
+        noises = tuple(select_committed_noise(target.name, bases, record.points))
         past = Past(("data/pairs and data/levels",), None, noises, {})
         if past.of(base):
             return past
@@ -298,13 +310,13 @@ def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target
     raise UsageError(RESOLVE, fault, f"measure it: just aa {name}{load}{rerun.place(target.name)}")
 
 
-def _choose_for(resolve: Resolve, noise: Noise, past: Past, level: float, point: Point) -> Choice:
+def _choose_for(resolve: Resolve, noise: Noise, past: Past, level: float, point: LoadPoint) -> BlockChoice:
     assert noise.sd is not None, "what is judged has a spread"
     effect, metric = resolve.effect, noise.metric
-    values = power.blocks_for(noise.sd, noise.pilot_blocks, effect, level, POWER)
+    values = power.count_blocks_for_effect(noise.sd, noise.pilot_blocks, effect, level, POWER)
     if values is None:
-        smallest = power.resolvable_now(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, level, POWER) or 0.0
-        place = f"{about(metric).title} at {noise.point}"
+        smallest = power.compute_mde_from_pilot(noise.sd, noise.pilot_blocks, power.MAX_BLOCKS, level, POWER) or 0.0
+        place = f"{find_metric(metric).title} at {noise.point}"
         fault = f"not even {format_blocks(power.MAX_BLOCKS)} resolve {100 * effect:g} % in {place} ({past.source})"
         remedy = f"they resolve {100 * smallest:.2g} %: ask for more than that, or quieten the machine and measure `just aa` again"
         raise UsageError(RESOLVE, fault, remedy)
@@ -313,14 +325,14 @@ def _choose_for(resolve: Resolve, noise: Noise, past: Past, level: float, point:
     )
     values_per_block = point.counting(1) if noise.scheme else 1
     blocks = max(MIN_BLOCKS, ceil(values / values_per_block))
-    return Choice(blocks, planned, past, blocks if point.generations == 1 else MIN_BLOCKS)
+    return BlockChoice(blocks, planned, past, blocks if point.generations == 1 else MIN_BLOCKS)
 
 
 # -- the number of worker generations that a pair is measured on --------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class BlockCosts:
     """The time that the parts of a block take.
 
     Attributes:
@@ -337,28 +349,33 @@ class Costs:
     others_s: float
     reload_s: float
     blocks: int
-    loads: tuple[Point, ...]
-    most: int = MOST
+    loads: tuple[LoadPoint, ...]
+    most: int = MAX_PLANNED
 
     def load_s(self, generations: int) -> float:
         """Return the seconds of load on one of so many generations, at the shortest point."""
-        return min(shared(point, generations).duration_s for point in self.loads)
+        return min(divide_point(point, generations).duration_s for point in self.loads)
 
     def takes_s(self, blocks: int, generations: int) -> float:
         """Return the seconds of a variant's pairs in so many blocks and generations per block, with the A/A pairs.
 
         The A/A pairs are measured on one generation (`lab.model.design`).
         """
-        loads_s = sum(point.duration_s + point.warmup_s for point in (shared(load, generations) for load in self.loads))
+        loads_s = sum(
+            point.duration_s + point.warmup_s for point in (divide_point(load, generations) for load in self.loads)
+        )
         block_s = self.bring_up_s + generations * loads_s + (generations - 1) * self.reload_s
-        aa_blocks, other_blocks = min(blocks, GUARD), blocks if generations == 1 else min(blocks, self.blocks)
+        aa_blocks, other_blocks = (
+            min(blocks, NOISE_FLOOR_BLOCKS),
+            blocks if generations == 1 else min(blocks, self.blocks),
+        )
         pairs_s = blocks * block_s + aa_blocks * (self.bring_up_s + loads_s)
         return pairs_s + (other_blocks + aa_blocks) * self.others_s
 
 
 def _choose_generations(
     loaded: LoadedRequest, run: MeasurableRun, target: Target, solo: bool
-) -> tuple[tuple[Point, ...], int, tuple[str, ...]]:
+) -> tuple[tuple[LoadPoint, ...], int, tuple[str, ...]]:
     """Choose the number of worker generations for the closed loops, and the number of blocks that goes with it.
 
     The generations follow from the known variance components of the systems. The blocks go with them, unless the user
@@ -387,7 +404,7 @@ def _choose_generations(
     two_sides = len(target.sides) == len(SIDES)
     if excluded or not (steady and slices and two_sides) or blocks < MIN_BLOCKS:
         return record.points, blocks, ()
-    components = levels.known(target.name, set(loaded.baselines.values()), "slices")
+    components = levels.find_components(target.name, set(loaded.baselines.values()), "slices")
     if components is None:
         return record.points, blocks, ()
     single = [point for point in pairable if point not in slices]
@@ -395,12 +412,12 @@ def _choose_generations(
     overhead_s = SAMPLE_OVERHEAD_S * len(slices)
     reload_s = len(slices) * len(SIDES) * RELOAD_S + overhead_s  # every point has reloads for its generations alone
     unpaired = {name for name, variant in record.variants.items() if variant.unpaired}
-    max_blocks = sweep_blocks if solo or unpaired or len(pairable) < len(record.points) else MOST
-    costs = Costs(target.bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
-    planned, generations = plan_of(components, costs)
+    max_blocks = sweep_blocks if solo or unpaired or len(pairable) < len(record.points) else MAX_PLANNED
+    costs = BlockCosts(target.bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
+    planned, generations = choose_blocks_and_generations(components, costs)
     if resolve is not None:
         judged = len(run.asked) * len(pairable)
-        generations = cheapest(components, costs, resolve.effect, SURE_P / max(1, judged))
+        generations = choose_cheapest_generations(components, costs, resolve.effect, ALPHA / max(1, judged))
     if generations > 1:
         arms = {arm.name: arm for arm in record.arms}
         pairs = [(arm.variant, arms[arm.baseline].variant) for arm in record.arms if arm.baseline is not None]
@@ -408,10 +425,10 @@ def _choose_generations(
         fixed = tuple(name for name in paired if not target.makes_new_workers(run.variants[name]))
         if fixed:
             return record.points, blocks, fixed
-    return on_generations(record.points, generations, components), request.blocks or planned, ()
+    return set_generations(record.points, generations, components), request.blocks or planned, ()
 
 
-def plan_of(components: Known, costs: Costs) -> tuple[int, int]:
+def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
     """Return the number of blocks, and of generations per block, with the smallest detectable effect in the time.
 
     The time is that of the planned blocks, at least LEAST_S. The method is that of Kalibera & Jones 2013, §9: repeat
@@ -427,21 +444,23 @@ def plan_of(components: Known, costs: Costs) -> tuple[int, int]:
     if (components.generation or 0.0) <= levels.WORTHWHILE * levels.repeat_sd(components, costs.load_s(1)):
         return costs.blocks, 1
     block_s = costs.bring_up_s + sum(load.duration_s + load.warmup_s for load in costs.loads) + costs.others_s
-    allowed_s = max(LEAST_S, (costs.blocks + min(GUARD, costs.blocks)) * block_s)
+    allowed_s = max(MIN_PAIRS_S, (costs.blocks + min(NOISE_FLOOR_BLOCKS, costs.blocks)) * block_s)
     choices = [
         (blocks, generations)
         for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)
-        for generations in range(1, MOST + 1)
+        for generations in range(1, MAX_PLANNED + 1)
         if (
             blocks <= max(MIN_BLOCKS, costs.blocks)
             if generations == 1
             else costs.takes_s(blocks, generations) <= allowed_s
         )
     ]
-    return min(choices, key=lambda choice: (resolvable(components, *choice, costs.load_s(choice[1])), -choice[0]))
+    return min(
+        choices, key=lambda choice: (detectable_effect(components, *choice, costs.load_s(choice[1])), -choice[0])
+    )
 
 
-def resolvable(components: Known, blocks: int, generations: int, load_s: float) -> float:
+def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
     """Return the minimum detectable effect of so many blocks with so many generations, as far as it is known.
 
     Args:
@@ -455,48 +474,50 @@ def resolvable(components: Known, blocks: int, generations: int, load_s: float) 
 
     """
     singly = levels.counts_singly(components, generations, load_s)
-    sd, pilot = levels.scatter(components, generations, load_s, singly)
-    return power.resolvable_now(sd, pilot, blocks * (generations if singly else 1)) or inf
+    sd, pilot = levels.compute_sd(components, generations, load_s, singly)
+    return power.compute_mde_from_pilot(sd, pilot, blocks * (generations if singly else 1)) or inf
 
 
-def cheapest(components: Known, costs: Costs, effect: float, level: float) -> int:
+def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts, effect: float, level: float) -> int:
     """Return the number of generations per bring-up that detects the effect in the shortest time.
 
     Args:
         components: The variance components of the system.
         costs: The time that the parts of a block take.
         effect: The effect as a fraction.
-        level: The significance level (see `power.blocks_for`).
+        level: The significance level (see `power.count_blocks_for_effect`).
 
     """
 
     def takes_s(count: int) -> float:
         load_s = costs.load_s(count)
         singly = levels.counts_singly(components, count, load_s)
-        values = power.blocks_for(*levels.scatter(components, count, load_s, singly), effect, level)
+        values = power.count_blocks_for_effect(*levels.compute_sd(components, count, load_s, singly), effect, level)
         blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
         return inf if blocks is None else costs.takes_s(blocks, count)
 
-    return min(range(1, MOST + 1), key=takes_s)
+    return min(range(1, MAX_PLANNED + 1), key=takes_s)
 
 
-def on_generations(points: Sequence[Point], generations: int, components: Known) -> tuple[Point, ...]:
+def set_generations(
+    points: Sequence[LoadPoint], generations: int, components: SystemComponents
+) -> tuple[LoadPoint, ...]:
     """Return the points, with so many worker generations where a pair is measured as the components were.
 
     Points that support no pairing, that are paired in another way, or that set generations themselves stay unchanged.
     """
-    result: list[Point] = []
+    result: list[LoadPoint] = []
     for point in points:
         if point.scheme != components.scheme or point.why_alone or point.generations > 1:
             result.append(point)
             continue
-        short = shared(point, generations)
+        short = divide_point(point, generations)
         singly = generations > 1 and levels.counts_singly(components, generations, short.duration_s)
         result.append(short.model_copy(update={"singly": singly}))
     return tuple(result)
 
 
-def shared(point: Point, generations: int) -> Point:
+def divide_point(point: LoadPoint, generations: int) -> LoadPoint:
     """Return the point as it is measured on each of so many generations: its time is divided among them.
 
     Divided durations are whole seconds, because some generators accept no others.

@@ -8,8 +8,8 @@ from typing import Any
 
 from lab import generators
 from lab.analysis import rerun
-from lab.analysis.knee.report import differs, report_of
-from lab.analysis.noise import PRIMARY, aa_arms
+from lab.analysis.knee.report import build_report, describe_difference
+from lab.analysis.noise import PRIMARY, make_aa_arms
 from lab.base.errors import UsageError
 from lab.base.files import runs_folder
 from lab.experiments.bench.request import LoadedRequest
@@ -18,15 +18,15 @@ from lab.measure.measurement import ChosenGenerator
 from lab.model.endpoint import Endpoint
 from lab.model.metrics import RATIOS
 from lab.model.pairs import SIDES
-from lab.model.plan import arms_for
+from lab.model.plan import list_arms
 from lab.model.run import K6_OUT, AtKnee, NotMeasured, RunRecord, VariantRecord
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore, new_record
 from lab.targets.base import Target
-from lab.targets.survey import survey
+from lab.targets.survey import survey_target
 
-K6_WROTE = "k6 wrote rows of its own beside, which cost it CPU"
+K6_ROWS_NOTE = "k6 wrote rows of its own beside, which cost it CPU"
 CARRIED_RPS_PER_CPU = 1000.0
 """The requests per second and CPU, of both sides together, that machines divided by the lab carry without a probe.
 
@@ -66,11 +66,11 @@ class MeasurableRun:
     """The variants of the arms."""
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     """The endpoint of the load, by variant and point."""
-    to_probe: tuple[Point, ...] = ()
+    to_probe: tuple[LoadPoint, ...] = ()
     """The points with an offered rate and pairs, for which it is unknown whether the target can carry two sides."""
 
 
-def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
+def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
     """Return the part of a request that is measurable on a target.
 
     A variant whose baseline is not measurable is left out, too.
@@ -81,10 +81,12 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
 
     """
     request, against = loaded.request, loaded.against
-    surveyed = survey(target, loaded.variants.values(), loaded.points)
+    surveyed = survey_target(target, loaded.variants.values(), loaded.points)
     points, at_knee = surveyed.points, None
     if request.knee is not None or any(point.of_knee is not None for point in points):
-        points, at_knee = placed(points, request.knee, list(dict.fromkeys(loaded.baselines.values())), target.name)
+        points, at_knee = place_at_knee(
+            points, request.knee, list(dict.fromkeys(loaded.baselines.values())), target.name
+        )
     missing = dict(surveyed.missing)
     for name in loaded.variants:
         base = missing.get(against.get(name) or "")
@@ -96,9 +98,9 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
         raise NothingMeasurableError([missing[name] for name in loaded.asked])
     reference = None if loaded.reference in missing else loaded.reference
     if request.nulls is not None:
-        arms = aa_arms(next(iter(requested)), request.nulls, reference)
+        arms = make_aa_arms(next(iter(requested)), request.nulls, reference)
     else:
-        arms = arms_for([(name, against[name]) for name in requested], reference)
+        arms = list_arms([(name, against[name]) for name in requested], reference)
     variants = {arm.variant: loaded.variants[arm.variant] for arm in arms}
     record = new_record(
         request.label or "-".join(request.variants),
@@ -117,7 +119,7 @@ def measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) ->
         "at_knee": at_knee,
         "worth": request.worth,
     }
-    paired, to_probe = record.variants.get(next(iter(loaded.baselines.values()))), tuple[Point, ...]()
+    paired, to_probe = record.variants.get(next(iter(loaded.baselines.values()))), tuple[LoadPoint, ...]()
     if len(target.sides) == len(SIDES) and paired is not None and not paired.unpaired:
         pinned = len(frozenset[int]().union(*target.cpus().values()))
         carried_rps = CARRIED_RPS_PER_CPU * pinned / len(SIDES)
@@ -165,9 +167,9 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
 # -- the knee at which a sweep's loads are placed, from an earlier search (`just knee`) or a given rate --------------
 
 
-def placed(
-    points: Sequence[Point], knee: str | None, baselines: Sequence[str], target: str
-) -> tuple[tuple[Point, ...], AtKnee]:
+def place_at_knee(
+    points: Sequence[LoadPoint], knee: str | None, baselines: Sequence[str], target: str
+) -> tuple[tuple[LoadPoint, ...], AtKnee]:
     """Return the points with their rates, and the knee that the rates are fractions of.
 
     All arms of a run are measured at the same absolute rates, which follow from the knee of their baseline: the
@@ -202,15 +204,17 @@ def placed(
     return tuple(point.at_rate(at_knee.rate_rps) for point in points), at_knee
 
 
-def _read_knee(run: RunStore, relative: Sequence[Point], baselines: Sequence[str], target: str, search: str) -> AtKnee:
+def _read_knee(
+    run: RunStore, relative: Sequence[LoadPoint], baselines: Sequence[str], target: str, search: str
+) -> AtKnee:
     record = run.record
     if record.knee is None:
         raise UsageError("--knee", f"run {record.id} is no search for a knee", search)
     if record.target != target:
         raise UsageError("--knee", f"the knee of {record.id} is of target '{record.target}', not '{target}'", search)
-    if difference := differs(record.points[0], relative):
+    if difference := describe_difference(record.points[0], relative):
         raise UsageError("--knee", f"the knee of {record.id} is of another load: {difference}", search)
-    knees = {knee.variant: knee for knee in report_of(run).knees}
+    knees = {knee.variant: knee for knee in build_report(run).knees}
     variant = next((name for name in (*baselines, *(knees if len(knees) == 1 else ())) if name in knees), None)
     if variant is None:
         fault = f"run {record.id} has no knee of {', '.join(baselines)}, only of {', '.join(knees)}"
@@ -221,7 +225,7 @@ def _read_knee(run: RunStore, relative: Sequence[Point], baselines: Sequence[str
     return AtKnee(rate_rps=result.rate_rps, run=record.id, variant=variant, at_least=result.at_least)
 
 
-def _format_options(point: Point) -> str:
+def _format_options(point: LoadPoint) -> str:
     """Return the options of `just knee` for a search with this load, as far as it has options for it."""
     options = f" --connections {point.connections}" if point.connections != 100 else ""
     options += f" --page {point.page}" if point.page != "1kB.bin" else ""
@@ -233,7 +237,7 @@ def _format_options(point: Point) -> str:
 # -- the generator of each point's load, and its limits on every variant ----------------------------------------
 
 
-def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
+def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """Return the point's generator as installed on the target, or its substitute.
 
     The system is not up yet, so only what the point defines is known of it; `all` routes count as more than one.
@@ -248,19 +252,19 @@ def choose(point: Point, target: Target, k6_out: Out | None = None) -> ChosenGen
     hosts = tuple(f"r{number}.lab.test" for number in range(routes))
     secure = "http" if point.tls in ("none", "routed") else "https"
     placeholder = Endpoint(f"{secure}://{hosts[0]}", hosts[0], hosts, "none" if point.tls == "routed" else point.tls)
-    load = generators.load_of(point, placeholder)
+    load = generators.make_load(point, placeholder)
     used, installed, reason = generators.choose(point.generator, load, target.installed)
     notes = () if reason is None else (reason,)
     keep: tuple[str, ...] = ()
     if isinstance(used, K6) and k6_out:
         used = replace(used, out=k6_out)
         keep = used.left
-        notes += (f"{K6_WROTE} ({k6_out})",) if k6_out != "summary" else ()
+        notes += (f"{K6_ROWS_NOTE} ({k6_out})",) if k6_out != "summary" else ()
     return ChosenGenerator(used, installed.path, installed.version, point.generator if reason else None, notes, keep)
 
 
 def refuse_loads(
-    points: Sequence[Point], chosen: Mapping[str, ChosenGenerator], endpoints: Mapping[str, Mapping[str, Endpoint]]
+    points: Sequence[LoadPoint], chosen: Mapping[str, ChosenGenerator], endpoints: Mapping[str, Mapping[str, Endpoint]]
 ) -> None:
     """Refuse a load that its generator cannot make on a variant, because of the variant's hosts or TLS.
 
@@ -276,7 +280,7 @@ def refuse_loads(
     for variant, by_point in endpoints.items():
         for point in points:
             used = chosen[point.name].generator
-            if refusal := generators.refusal_of(used, point, by_point[point.name]):
+            if refusal := generators.refuse_point(used, point, by_point[point.name]):
                 fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
                 raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 

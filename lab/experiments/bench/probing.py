@@ -14,24 +14,24 @@ from dataclasses import replace
 
 from lab.base.errors import LabError, LostError
 from lab.base.files import StoreError
-from lab.experiments.bench.measurable import MeasurableRun, choose
+from lab.experiments.bench.measurable import MeasurableRun, choose_generator
 from lab.generators.k6 import Out
 from lab.measure.measurement import SampleRun
 from lab.measure.pair import PairRun
 from lab.measure.validity import MIN_ACHIEVED
 from lab.model.bottleneck import BUSY
-from lab.model.facts import lasting
+from lab.model.facts import select_lasting
 from lab.model.pairs import SIDES, Layout
 from lab.model.plan import Arm, Slot
 from lab.model.run import Probe, ProbeTrial
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
 from lab.records import store
 from lab.records.store import RunStore
 from lab.targets.base import Target
 
-MOST_TRIALS = 3
+MAX_TRIALS = 3
 SPARE = 0.75
 """The share of an overloaded pair's achieved rate that is tried next, where it is below half of the offered rate."""
 LEAST_RPS = 100.0
@@ -41,12 +41,14 @@ LOAD_S, WARM_UP_S = 3.0, 1.0
 RECENT = 20
 """The number of newest runs that are searched for a probe of the same load under the same facts."""
 
-TrialOf = Callable[[Point], ProbeTrial]
-Trials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]]
+TrialOf = Callable[[LoadPoint], ProbeTrial]
+ProbeTrials = Callable[[Target, Variant, Out | None], AbstractContextManager[TrialOf]]
 """The type of functions that bring up two systems of a variant on a target, and yield a function that tries loads."""
 
 
-def probed(run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: Trials) -> MeasurableRun:
+def probe_points(
+    run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: ProbeTrials
+) -> MeasurableRun:
     """Probe the points of a run, and return it with rates that the target carries, or with solo points.
 
     A recent run's probe of the same load is used again. Points whose probe fails are planned with the requested rate.
@@ -78,7 +80,7 @@ def probed(run: MeasurableRun, target: Target, baseline: str, out: Out | None, t
     return _apply_probes(run, {point.name: probes[point.name] for point in points})
 
 
-def probe_of(point: Point, trial_of: TrialOf) -> Probe:
+def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
     """Try a point's load at falling rates until both sides achieve the rate, at most MOST_TRIALS times."""
     assert point.rate_rps is not None, "only given rates are probed"
     trials: list[ProbeTrial] = []
@@ -93,12 +95,12 @@ def probe_of(point: Point, trial_of: TrialOf) -> Probe:
         half = rate / 2
         lower = half if trial.achieved_rps is None else min(half, SPARE * trial.achieved_rps)
         lower = max(LEAST_RPS, float(f"{lower:.2g}"))
-        if len(trials) == MOST_TRIALS or lower >= rate:
+        if len(trials) == MAX_TRIALS or lower >= rate:
             return Probe(point=point.name, rate_rps=point.rate_rps, decided="solo", trials=tuple(trials))
         rate = lower
 
 
-def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
+def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
     """Return the trial that a pair's two samples show; it is carried if both sides achieved the rate.
 
     No request may be dropped, and no generator may be nearly full.
@@ -121,7 +123,7 @@ def trial_of_samples(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 
 
 @contextmanager
-def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
+def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
     """Bring up two systems of a variant, and yield a function that loads both at once, as a concurrent pair does.
 
     Nothing is stored.
@@ -138,16 +140,16 @@ def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, ou
     with ExitStack() as stack:
         systems = [stack.enter_context(target.up(variant, side=side)) for side in SIDES]
 
-        def trial_of(point: Point) -> ProbeTrial:
+        def trial_of(point: LoadPoint) -> ProbeTrial:
             short = {"duration_s": min(LOAD_S, point.duration_s), "warmup_s": min(WARM_UP_S, point.warmup_s)}
             point = point.model_copy(update=short)
-            chosen, slot = choose(point, target, out), Slot(1, 1, left_arm, point, right_arm, Layout())
+            chosen, slot = choose_generator(point, target, out), Slot(1, 1, left_arm, point, right_arm, Layout())
             left, right = (
                 SampleRun(target, system, side, chosen, 0, 0.0, (), variant.manifests)
                 for system, side in zip(systems, slot.sides, strict=True)
             )
             results = PairRun((left, right)).measure(1)
-            return trial_of_samples(point.rate_rps or 0.0, [result.sample for result in results])
+            return judge_trial(point.rate_rps or 0.0, [result.sample for result in results])
 
         yield trial_of
 
@@ -155,7 +157,7 @@ def pair_trials(say: Callable[[str], None], target: Target, variant: Variant, ou
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
     """Return the run with the decision of each probe; a lowered rate also replaces the rate in a point's name."""
     names = {point.name for point in run.record.points}
-    points: list[Point] = []
+    points: list[LoadPoint] = []
     renamed: dict[str, str] = {}
     for point in run.record.points:
         probe = probes.get(point.name)
@@ -182,7 +184,7 @@ def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> Measurable
     return replace(run, record=run.record.model_copy(update=updates), endpoints=endpoints)
 
 
-def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: Point) -> Probe | None:
+def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: LoadPoint) -> Probe | None:
     """Return a recent run's probe of the same load on the same variant, target and facts; None if there is none."""
     for name in list(reversed(store.run_names()))[:RECENT]:
         try:
@@ -191,7 +193,7 @@ def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: Poi
             continue  # a damaged run is no guide; it is reported when it is used
         recorded = record.variants.get(variant.name)
         same = recorded is not None and recorded.manifests_sha256 == variant.manifests_sha256
-        if same and record.target == target.name and lasting(record.facts) == lasting(run.record.facts):
+        if same and record.target == target.name and select_lasting(record.facts) == select_lasting(run.record.facts):
             for probe in record.probes:
                 if (probe.point, probe.rate_rps) == (point.name, point.rate_rps) and probe.trials:
                     return probe.model_copy(update={"from_run": record.id})

@@ -13,8 +13,8 @@ from pathlib import Path
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.generators.k6 import Out
 from lab.model.metrics import RATIOS
-from lab.model.names import WORTH
-from lab.model.sweeps import DEFAULT_SWEEP, Point, Sweep, control_of
+from lab.model.names import EQUIVALENCE_MARGIN
+from lab.model.sweeps import DEFAULT_SWEEP, LoadPoint, Sweep, find_control
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
@@ -58,7 +58,7 @@ def parse_resolve(text: str) -> Resolve:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BenchRequest:
     """The request of the command line."""
 
     variants: tuple[str, ...]
@@ -84,7 +84,7 @@ class Request:
     """The variants to compare with: one for all, or one for each; empty for the variants' baselines."""
     primary: str | None = None
     """The primary metric with `against`; None for the variants' own, or CPU per request where they have none."""
-    worth: float = WORTH
+    worth: float = EQUIVALENCE_MARGIN
     """The equivalence margin, as a fraction."""
     sustained: bool = False
     """The choice of samples long enough to show what runs out over minutes.
@@ -101,12 +101,12 @@ class Request:
 class LoadedRequest:
     """A request whose files have been read."""
 
-    request: Request
+    request: BenchRequest
     """The request with the present names of all variants."""
     manifests: Path
     sweep_name: str
     sweep: Sweep
-    points: tuple[Point, ...]
+    points: tuple[LoadPoint, ...]
     asked: Mapping[str, Variant]
     """The requested variants by name, in the order of the request."""
     against: Mapping[str, str | None]
@@ -123,7 +123,7 @@ class LoadedRequest:
         return {name: name if itself else base or name for name, base in self.against.items()}
 
 
-def load(request: Request) -> LoadedRequest:
+def load_request(request: BenchRequest) -> LoadedRequest:
     """Read the sweep and render the variants.
 
     Raises:
@@ -137,7 +137,7 @@ def load(request: Request) -> LoadedRequest:
     for only in request.only:
         refuse_unknown(only, [point.name for point in points], "--points", f"the sweep has no point '{only}'")
     controls = {
-        control.name for point in points if point.name in request.only and (control := control_of(points, point))
+        control.name for point in points if point.name in request.only and (control := find_control(points, point))
     }
     points = tuple(point for point in points if not request.only or point.name in {*request.only, *controls})
     if request.sustained:
@@ -175,7 +175,7 @@ def load(request: Request) -> LoadedRequest:
     return LoadedRequest(request, manifests, name, sweep, points, requested, compared, variants, reference)
 
 
-def fixtures_of(points: Sequence[Point]) -> tuple[str, ...]:
+def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
     """Return the fixtures that the points' disruptions add to every variant."""
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     return tuple(dict.fromkeys(fixtures))

@@ -129,7 +129,7 @@ class Timer:
 
 
 @dataclass(slots=True)
-class Connection:
+class ServerConnection:
     """An accepted connection: its number, its socket, and the bytes of the request that is still incomplete."""
 
     number: int
@@ -154,8 +154,10 @@ class Server:
     def __init__(self, behaviour: Behaviour) -> None:
         self.planner, self.timer, self.rows = Planner(behaviour), Timer(), array("q")
         self.accepted = self.broken = self.unstamped = self._request_count = 0
-        self._waiting: list[tuple[int, int, int, Connection]] = []  # a heap: planned, number of the request, arrived
-        self._connections: dict[int, Connection] = {}
+        self._waiting: list[
+            tuple[int, int, int, ServerConnection]
+        ] = []  # a heap: planned, number of the request, arrived
+        self._connections: dict[int, ServerConnection] = {}
         self._listener = socket.create_server(("", 0), backlog=4096)
         self._listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # the kernel begins to stamp now, not later
         self._listener.setblocking(False)
@@ -196,10 +198,10 @@ class Server:
         accepted.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.accepted += 1
-        self._connections[accepted.fileno()] = Connection(self.accepted, accepted)
+        self._connections[accepted.fileno()] = ServerConnection(self.accepted, accepted)
         self._epoll.register(accepted.fileno(), select.EPOLLIN)
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: ServerConnection) -> None:
         """Read from a connection, and plan the answer if a request is complete; close the connection at its end."""
         try:
             data, ancillary, _, _ = connection.socket.recvmsg(65536, 64)
@@ -225,7 +227,7 @@ class Server:
             self._waiting, (self.planner.planned_ns(arrived_ns), self._request_count, arrived_ns, connection)
         )
 
-    def _answer(self, planned_ns: int, _number: int, arrived_ns: int, connection: Connection) -> None:
+    def _answer(self, planned_ns: int, _number: int, arrived_ns: int, connection: ServerConnection) -> None:
         """Answer a request and add its row.
 
         The time is taken before the call that hands the bytes over: the generator may run and read them before that call returns.
@@ -244,7 +246,7 @@ class Server:
             self.broken += 1
             self._close(connection)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: ServerConnection) -> None:
         self._connections.pop(connection.socket.fileno(), None)
         connection.socket.close()  # this also removes it from epoll
 

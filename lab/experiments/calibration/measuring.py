@@ -26,21 +26,21 @@ import numpy.typing as npt
 
 from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import COLUMNS, SECOND, Behaviour
-from lab.generators import GENERATORS, Generator, Installed, command
+from lab.generators import GENERATORS, Generator, Installed, build_command
 from lab.measure import validity
 from lab.model import facts
 from lab.model.facts import ROOT
-from lab.model.load import Load, OutputError
+from lab.model.load import GeneratorLoad, OutputError
 from lab.model.metrics import QUANTILES
-from lab.model.run import now
-from lab.records.calibration import OVER_S, TOLD, CalibrationRecord, Known, Latencies, Measured, Reported, Truth
+from lab.model.run import format_now
+from lab.records.calibration import OVER_S, PERCENTILES, CalibrationRecord, Known, Latencies, Measured, Reported, Truth
 from lab.records.store import new_id
 from lab.records.tables import join_raw
-from lab.stats.histogram import Histogram, bucket_edges_s
+from lab.stats.histogram import Histogram, compute_bucket_edges_s
 from lab.targets.base import System, Target
 from lab.targets.common.process import GRACE_S, run_generator
-from lab.targets.common.scratch import scratch
-from lab.targets.survey import facts_of
+from lab.targets.common.scratch import make_scratch_folder
+from lab.targets.survey import collect_facts
 
 PAGE = "1kB.bin"
 RATE_RPS = 1000.0
@@ -99,7 +99,7 @@ SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CalibrationCell:
     """A generator in a scenario.
 
     Attributes:
@@ -114,13 +114,13 @@ class Cell:
 
     generator: str
     scenario: str
-    load: Load
+    load: GeneratorLoad
     calibration_s: float
     behaviour: Behaviour | None
     refusal: str = ""
 
 
-def cell(generator: Generator, scenario: Scenario, duration_s: float) -> Cell:
+def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> CalibrationCell:
     """Return the load that a generator makes in a scenario.
 
     It is an open loop where the generator has one, but for the ceiling a closed loop where it has one. The load lasts `duration_s` beyond
@@ -130,7 +130,7 @@ def cell(generator: Generator, scenario: Scenario, duration_s: float) -> Cell:
     is_ceiling = scenario.behaviour is None
     models = ("closed", "open") if is_ceiling else ("open", "closed")
     is_open = next(model for model in models if model in generator.models) == "open"
-    load = Load(
+    load = GeneratorLoad(
         url=f"http://192.0.2.1/{PAGE}",
         host="known.lab.test",
         connections=scenario.open if is_open else scenario.closed,
@@ -146,7 +146,7 @@ def cell(generator: Generator, scenario: Scenario, duration_s: float) -> Cell:
         behaviour = replace(
             behaviour, pause_at_s=calibration_s + (load.duration_s - calibration_s - behaviour.pause_s) / 2
         )
-    return Cell(generator.name, scenario.name, load, calibration_s, behaviour, generator.refusal(load) or "")
+    return CalibrationCell(generator.name, scenario.name, load, calibration_s, behaviour, generator.refusal(load) or "")
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
@@ -165,10 +165,10 @@ def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
     return max(0.0, pause_s + delay_s - OVER_S) / recorded_s
 
 
-def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, Cell]]:
+def plan_slots(cells: Sequence[CalibrationCell], repeats: int, seed: int) -> list[tuple[int, CalibrationCell]]:
     """Return (repeat from 1, cell) in the order of measuring: each repeat has all measurable cells, newly shuffled."""
     order = random.Random(seed)
-    slots: list[tuple[int, Cell]] = []
+    slots: list[tuple[int, CalibrationCell]] = []
     for repeat in range(1, repeats + 1):
         measurable = [candidate for candidate in cells if not candidate.refusal]
         order.shuffle(measurable)
@@ -176,13 +176,13 @@ def planned(cells: Sequence[Cell], repeats: int, seed: int) -> list[tuple[int, C
     return slots
 
 
-def takes_s(slots: Sequence[tuple[int, Cell]]) -> float:
+def estimate_s(slots: Sequence[tuple[int, CalibrationCell]]) -> float:
     """Estimate the seconds that these measurements take: each load, and a second to start server and generator."""
     return sum(planned_cell.load.duration_s + 1.0 for _, planned_cell in slots)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PlannedCalibration:
     """A planned calibration.
 
     Attributes:
@@ -193,7 +193,7 @@ class Ready:
     """
 
     record: CalibrationRecord
-    slots: Sequence[tuple[int, Cell]]
+    slots: Sequence[tuple[int, CalibrationCell]]
     installed: Mapping[str, Installed]
 
 
@@ -205,7 +205,7 @@ def prepare(
     repeats: int,
     seed: int,
     arguments: Sequence[str],
-) -> Ready:
+) -> PlannedCalibration:
     """Plan a calibration of these generators in these scenarios.
 
     A generator that is not installed, or cannot make a load, is in the record with the reason.
@@ -222,8 +222,10 @@ def prepare(
     """
     table = GENERATORS
     installations = {name: installed for name in names if (installed := target.installed(table[name]))}
-    cells = [cell(table[name], SCENARIOS[scenario], duration_s) for name in installations for scenario in scenarios]
-    slots = planned(cells, repeats, seed)
+    cells = [
+        plan_cell(table[name], SCENARIOS[scenario], duration_s) for name in installations for scenario in scenarios
+    ]
+    slots = plan_slots(cells, repeats, seed)
     generators = (
         Known(
             name=name,
@@ -240,7 +242,7 @@ def prepare(
     )
     record = CalibrationRecord(
         id=new_id("calibration"),
-        created_at=now(),
+        created_at=format_now(),
         command=tuple(arguments),
         target=target.name,
         seed=seed,
@@ -249,17 +251,17 @@ def prepare(
         scenarios={name: SCENARIOS[name].says for name in scenarios},
         generators=tuple(generators),
         planned=len(slots),
-        facts=facts_of(target),
-        git_commit=facts.git_commit(),
+        facts=collect_facts(target),
+        git_commit=facts.read_git_commit(),
     )
-    return Ready(record, slots, installations)
+    return PlannedCalibration(record, slots, installations)
 
 
 # -- one measurement ------------------------------------------------------------------------------------------
 
 
 def measure_once(
-    system: System, generator: Generator, installed: Installed, cell: Cell, repeat: int
+    system: System, generator: Generator, installed: Installed, cell: CalibrationCell, repeat: int
 ) -> tuple[Measured, str, dict[str, Histogram]]:
     """Measure a cell while the reference system (the backend alone) is up; a failure of the generator is a result.
 
@@ -270,14 +272,14 @@ def measure_once(
         MeasuringError: The server does not start, or leaves no record.
 
     """
-    started_at = now()
-    with scratch() as folder:
+    started_at = format_now()
+    with make_scratch_folder() as folder:
         with _run_server(system, cell.behaviour, folder / "record") as (url, host):
             load = replace(cell.load, url=f"{url}/{PAGE}", host=host or cell.load.host)
             with system.watch() as watch:
                 ended = run_generator(system, generator, installed.path, load, folder)
             observation = watch.observation()
-        server_record = read((folder / "record").read_bytes()) if cell.behaviour else None
+        server_record = parse_record((folder / "record").read_bytes()) if cell.behaviour else None
     result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""
     if not ended.hung:
         try:
@@ -292,7 +294,7 @@ def measure_once(
         recorded_s=result.recorded_s,
         errors={str(kind): count for kind, count in result.errors.items() if count},
         dropped=result.dropped,
-        latency=latencies(result.latency),
+        latency=summarise_latencies(result.latency),
         notes=result.notes,
     )
     backend, truth = observation.usage.get("backend"), None
@@ -309,7 +311,7 @@ def measure_once(
             connections=server_record.connections,
             broken=server_record.broken,
             unstamped=server_record.unstamped,
-            service=latencies(windowed.service()),
+            service=summarise_latencies(windowed.service()),
             late_s=_list_quantiles(windowed.late()),
             share_over=true_share_over(behaviour.pause_s, behaviour.delay_s, result.recorded_s)
             if behaviour.pause_s and result
@@ -324,12 +326,12 @@ def measure_once(
         connections=load.connections,
         offered_rps=load.rate_rps,
         duration_s=load.duration_s,
-        argv=tuple(command(generator, installed.path, load)),
+        argv=tuple(build_command(generator, installed.path, load)),
         started_at=started_at,
         reported=reported,
         truth=truth,
         failure=failure,
-        noise=tuple(f"{reason}: {detail}" for reason, detail in validity.machine_faults(observation)),
+        noise=tuple(f"{reason}: {detail}" for reason, detail in validity.find_machine_faults(observation)),
         cpu_s=ended.cpu_s,
         server_cpu_s=server_cpu_s,
         steal=observation.steal,
@@ -371,10 +373,10 @@ def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> It
         server.wait()
 
 
-def latencies(histogram: Histogram) -> Latencies:
+def summarise_latencies(histogram: Histogram) -> Latencies:
     """Summarise a histogram by its count, percentiles, maximum, and share of requests longer than OVER_S."""
     filled = np.flatnonzero(histogram.counts)
-    low, _ = bucket_edges_s(filled)
+    low, _ = compute_bucket_edges_s(filled)
     over = int(histogram.counts[filled[low > OVER_S]].sum()) if filled.size else 0
     return Latencies(
         kind=histogram.kind,
@@ -386,7 +388,7 @@ def latencies(histogram: Histogram) -> Latencies:
 
 
 def _list_quantiles(histogram: Histogram) -> dict[str, float | None]:
-    return {name: histogram.quantile_s(QUANTILES[name]) for name in TOLD}
+    return {name: histogram.quantile_s(QUANTILES[name]) for name in PERCENTILES}
 
 
 # -- the known server's own record, read back: how long each answer really took --------------------------------
@@ -429,7 +431,7 @@ class ServerRecord:
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
 
 
-def read(content: bytes) -> ServerRecord:
+def parse_record(content: bytes) -> ServerRecord:
     """Parse the content of the server's record file: a line of JSON, then an int64 row for every answered request."""
     line, _, rows = content.partition(b"\n")
     counts: dict[str, Any] = json.loads(line)

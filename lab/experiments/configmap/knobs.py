@@ -13,11 +13,11 @@ import yaml
 
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
-from lab.experiments.ablation.plan import Owned, Refusal
-from lab.experiments.configmap.split import TLS, WHOLE, Setting, Split
-from lab.model.metrics import about
+from lab.experiments.ablation.plan import OwnedKnob, Refusal
+from lab.experiments.configmap.split import TLS, WHOLE, KeySetting, Split
+from lab.model.metrics import find_metric
 from lab.model.variants import kustomize
-from lab.model.variants.knobs import Cost, knob_names, load_knob
+from lab.model.variants.knobs import CostPlace, knob_names, load_knob
 from lab.model.variants.variants import load_overlay
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.configmap import KEYS
@@ -27,7 +27,7 @@ PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what it changes in the load balancer: the ConfigMap's name, and the files of the key's component."""
 
 
-def written(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[Owned], list[str]]:
+def write_components(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[OwnedKnob], list[str]]:
     """Write the components of all settings.
 
     A key that is not measurable alone is left out of the settings of several keys.
@@ -53,7 +53,7 @@ def written(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[
     return [*together, *singles], [*parts.notes, *notes]
 
 
-def whole(parts: Split, manifests: Path) -> str:
+def write_whole_file(parts: Split, manifests: Path) -> str:
     """Write the component of the whole file, and return the variant with it.
 
     It is the variant on plain HTTP where there is one. If the file has only one key, the variant is that of the key.
@@ -63,11 +63,11 @@ def whole(parts: Split, manifests: Path) -> str:
     return _name_variant(_write_setting(item, manifests))
 
 
-def _name_variant(owned: Owned) -> str:
+def _name_variant(owned: OwnedKnob) -> str:
     return owned.owners[0].name if owned.owners else f"{owned.root}+{owned.knob.name}"
 
 
-def _write_setting(item: Setting, manifests: Path) -> Owned:
+def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
     """Write the component of a setting, unless a shipped one fits.
 
     A setting that needs further keys also gets an overlay that adds the setting to these keys alone.
@@ -75,15 +75,17 @@ def _write_setting(item: Setting, manifests: Path) -> Owned:
     name = _write_component(item, manifests)
     owners = ()
     if item.needs:
-        need = _write_component(Setting(item.needs, keys.checks({}, item.needs, item.root), {}, item.root), manifests)
+        need = _write_component(
+            KeySetting(item.needs, keys.derive_checks({}, item.needs, item.root), {}, item.root), manifests
+        )
         parent, overlay = f"{item.root}-with-{need}", f"{name}-beside-{need}"
         write_overlay(manifests, parent, f"{item.root} and {need}", item.root, [need])
         write_overlay(manifests, overlay, f"{parent} and {name}", parent, [name])
         owners = (load_overlay(overlay, manifests),)
-    return Owned(load_knob(name, manifests), item.root, owners, cumulative=False)
+    return OwnedKnob(load_knob(name, manifests), item.root, owners, cumulative=False)
 
 
-def _write_component(item: Setting, manifests: Path) -> str:
+def _write_component(item: KeySetting, manifests: Path) -> str:
     """Return the name of a shipped component that sets exactly these keys, or write a new component.
 
     A new component has a shared-resource cost if a shipped component that sets one of its keys has one. The cost of
@@ -97,7 +99,7 @@ def _write_component(item: Setting, manifests: Path) -> str:
     while name in shipped:
         name = f"my-{name}"
     similar = [knob for knob, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
-    cost: Cost = "shared" if any(load_knob(knob, manifests).cost == "shared" for knob in similar) else "process"
+    cost: CostPlace = "shared" if any(load_knob(knob, manifests).cost == "shared" for knob in similar) else "process"
     hypothesis, sweep, metric = _choose_hypothesis(item, shipped, manifests)
     short_values = {
         key: " ".join((value if len(value) <= 40 else f"{value[:40]}…").split()) for key, value in item.values.items()
@@ -111,7 +113,7 @@ def _write_component(item: Setting, manifests: Path) -> str:
     texts = {**objects, **{f"{key}.txt": value for key, value in item.values.items()}}
     # As files, so that no quote and no line of a snippet is lost.
     merged = {CONFIGMAP: [f"{key}={key}.txt" for key in item.values]}
-    if PROXY_PROTOCOL in item.values and keys.look(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
+    if PROXY_PROTOCOL in item.values and keys.inspect_key(PROXY_PROTOCOL, item.values[PROXY_PROTOCOL]).value == "true":
         balancer, files = BALANCER
         merged[balancer] = files
         texts[files[0]] = (manifests / "components" / PROXY_PROTOCOL / files[0]).read_text()
@@ -144,7 +146,7 @@ def _write_component(item: Setting, manifests: Path) -> str:
 
 
 def _choose_hypothesis(
-    item: Setting, shipped: Mapping[str, dict[str, str] | None], manifests: Path
+    item: KeySetting, shipped: Mapping[str, dict[str, str] | None], manifests: Path
 ) -> tuple[str, str, str]:
     """Return a setting's hypothesis, sweep and metric, as in a shipped component that sets its first key."""
     key, value = next(iter(item.values.items()))
@@ -158,7 +160,7 @@ def _choose_hypothesis(
         else (stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request")
     )
     subject = "defaults" if len(item.values) > 1 else key
-    return f"In sweep {sweep}, {about(metric).title} changes against the shipped {subject}.", sweep, metric
+    return f"In sweep {sweep}, {find_metric(metric).title} changes against the shipped {subject}.", sweep, metric
 
 
 def _read_literals(folder: Path) -> dict[str, str] | None:

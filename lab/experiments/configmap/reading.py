@@ -30,10 +30,18 @@ from functools import cache
 from pathlib import Path
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.searching import Named, Settings, find_named, find_settings
-from lab.experiments.configmap.yaml_text import NO_NAME, NotYamlError, Scalar, Value, documents, text_at, text_of
-from lab.systems.ingress_nginx.configmap import KEYS, WRITTEN, joined
-from lab.systems.ingress_nginx.counterparts import directives_led, hint
+from lab.experiments.configmap.searching import Named, SettingsMap, find_named, find_settings
+from lab.experiments.configmap.yaml_text import (
+    NO_NAME,
+    NotYamlError,
+    Scalar,
+    Value,
+    decode_text,
+    parse_documents,
+    text_at,
+)
+from lab.systems.ingress_nginx.configmap import KEYS, WRITTEN, join_words
+from lab.systems.ingress_nginx.counterparts import directives_led, explain_name
 
 KUBECTL = "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml"
 FORM = "a ConfigMap, Helm values with controller.config, or keys and values"
@@ -51,7 +59,7 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FileSettings:
     """The settings of a user's file.
 
     Attributes:
@@ -68,19 +76,19 @@ class Given:
     """The documents of the file, without exception."""
 
 
-def read(place: str, content: bytes, reader: str) -> Given:
+def read_settings(place: str, content: bytes, reader: str) -> FileSettings:
     """Return the keys and values of a file in any of these forms, as the controller gets them.
 
     Args:
         place: The place of the errors.
         content: The bytes of the file.
-        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.again`).
+        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.piped_command`).
 
     Raises:
         UsageError: The file has no settings, several maps of settings, too large values or another form.
 
     """
-    text = text_of(place, content, reader)
+    text = decode_text(place, content, reader)
     blocks = find_blocks(text)
     docs, skipped = _parse(place, blocks)
     likely = find_settings(docs)
@@ -105,7 +113,7 @@ def read(place: str, content: bytes, reader: str) -> Given:
         raise UsageError(place, fault, "make it shorter: the controller never gets this one")
     objects = {name: texts for doc in docs for name, texts in find_named(doc)}
     over = [f"a block of the page is passed over: {fault.fault}" for fault in skipped]
-    return Given(data, (*likely[0].notes, *over, *notes), objects, tuple(docs))
+    return FileSettings(data, (*likely[0].notes, *over, *notes), objects, tuple(docs))
 
 
 def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageError]]:
@@ -114,7 +122,7 @@ def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageErr
     faults: list[UsageError] = []
     for text in texts:
         try:
-            docs += documents(place, text)
+            docs += parse_documents(place, text)
         except NotYamlError as fault:
             faults.append(fault)
     return docs, faults
@@ -132,7 +140,7 @@ def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
     return UsageError(place, fault, f"expected {FORM}; the controller's: {KUBECTL} | {reader}")
 
 
-def _convert_values(settings: Settings, reader: str) -> tuple[dict[str, str], list[str]]:
+def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str], list[str]]:
     """Return the values as text, and notes about those that no ConfigMap can hold, which are left out."""
     data: dict[str, str] = {}
     notes: list[str] = []
@@ -141,7 +149,7 @@ def _convert_values(settings: Settings, reader: str) -> tuple[dict[str, str], li
         if key == "sops" and text_at(value, "mac"):  # metadata that SOPS adds to the values it encrypts
             continue
         if not _KEY.fullmatch(key):
-            suggestion = f": {hint(key)}" if key not in ("", NO_NAME) else ""
+            suggestion = f": {explain_name(key)}" if key not in ("", NO_NAME) else ""
             notes.append(f"{key!r} is no key of a ConfigMap: the API server refuses it{suggestion}")
         elif form := _find_value_form(value, KEYS[key].kind if key in KEYS else ""):
             waiting.setdefault(form, []).append(key)
@@ -190,7 +198,7 @@ def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
     """Return what becomes of a list, and how to write its items: in the way of the key's kind."""
     items = [item.text for item in value if isinstance(item, Scalar)]
     became = f"Helm prints this one as [{' '.join(items)}]" if helm else "the API server refuses it"
-    text = joined(KEYS[key].kind if key in KEYS else "list", items)
+    text = join_words(KEYS[key].kind if key in KEYS else "list", items)
     return f"{became}): write " + (f"the lines after `{key}: |`" if "\n" in text else f'"{text}"')
 
 
@@ -198,7 +206,7 @@ def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
 
 
 @cache
-def forms() -> list[dict[str, str]]:
+def load_forms() -> list[dict[str, str]]:
     """Return the rows of the table of forms, in their order; the command of each prints what the lab reads."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -215,7 +223,7 @@ def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
         The form's name, its command, and the number of the line in which its pattern matches.
 
     """
-    for form in forms():
+    for form in load_forms():
         if form["where"] in places and (match := re.search(form["pattern"], text, re.MULTILINE)):
             return form["name"], form["command"], text.count("\n", 0, match.start()) + 1
     return None

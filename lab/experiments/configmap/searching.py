@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at
+from lab.experiments.configmap.yaml_text import Scalar, Value, parse_documents, text_at
 from lab.systems.ingress_nginx.configmap import KEYS
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
@@ -38,7 +38,7 @@ _PARAMETER = re.compile(r"(?P<chart>(?:.*\.)?controller)\.config\.(?P<key>.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsMap:
     """A mapping that may be the settings.
 
     Attributes:
@@ -57,7 +57,7 @@ class Settings:
     notes: tuple[str, ...] = ()
 
 
-def find_settings(docs: Sequence[Value]) -> list[Settings]:
+def find_settings(docs: Sequence[Value]) -> list[SettingsMap]:
     """Return the mappings that may be the settings.
 
     These are mappings in known places that have keys of the controller. Failing that, they are any mappings with such
@@ -70,14 +70,14 @@ def find_settings(docs: Sequence[Value]) -> list[Settings]:
     if anywhere := [settings for doc, number in numbered for settings in _search_anywhere(doc, (), number, {})]:
         return anywhere
     return [settings for settings in candidates if settings.content] or [
-        Settings("the file", "", doc, helm=True)
+        SettingsMap("the file", "", doc, helm=True)
         for doc in docs
         if isinstance(doc, Mapping) and not {"kind", "apiVersion", "controller", "data"} & doc.keys()
         if any(isinstance(value, Scalar) for value in doc.values())
     ]
 
 
-def _join_parts(candidates: list[Settings]) -> list[Settings]:
+def _join_parts(candidates: list[SettingsMap]) -> list[SettingsMap]:
     """Merge the mappings that fields of one release set, in the order of Helm; return any others unchanged."""
     parts = [(match, settings) for settings in candidates if (match := _PART.fullmatch(settings.where))]
     releases = {(match["release"] or "", match["chart"]) for match, _ in parts}
@@ -90,7 +90,7 @@ def _join_parts(candidates: list[Settings]) -> list[Settings]:
         notes += [*settings.notes, *(f"{key}: {settings.where} is taken over what stands before it" for key in over)]
         content |= settings.content
     return [
-        Settings(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))
+        SettingsMap(next(iter(releases))[0].rstrip(".") or "the file", HELM, content, True, tuple(dict.fromkeys(notes)))
     ]
 
 
@@ -131,7 +131,7 @@ def _map_of(value: Value | None) -> Mapping[str, Value] | None:
 
 def _search(
     value: Value, path: Path, number: int | None, visited: dict[int, Value], missing: Sequence[str] = ()
-) -> Iterator[Settings]:
+) -> Iterator[SettingsMap]:
     """Yield every mapping that is a ConfigMap's data or a chart's controller.config.
 
     Args:
@@ -147,7 +147,7 @@ def _search(
     visited[id(value)] = value
     if isinstance(value, Scalar):
         with suppress(UsageError):
-            for doc in documents("", value.text) if _TEXTS.search(value.text) else ():
+            for doc in parse_documents("", value.text) if _TEXTS.search(value.text) else ():
                 if not isinstance(doc, Scalar):  # a scalar could be the text itself
                     yield from _search(doc, (*path, None), number, visited, missing)
         return
@@ -170,7 +170,7 @@ def _search(
         fields = [name for name in _CHART if controller.get(name) or value.get(name)]
         entries = config.get("entries")  # the chart of F5's controller has its keys one level deeper
         content = entries if isinstance(entries, Mapping) else config
-        yield Settings(
+        yield SettingsMap(
             _format_path(config_path), _extract(config_path, number), content, True, _note_fields([*missing, *fields])
         )
     for key, item in value.items():
@@ -188,7 +188,7 @@ def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 def _search_configmap(
     obj: Mapping[str, Value], data: Mapping[str, Value], path: Path, number: int | None, visited: dict[int, Value]
-) -> Iterator[Settings]:
+) -> Iterator[SettingsMap]:
     meta = obj.get("metadata")
     name, namespace = text_at(meta, "name"), text_at(meta, "namespace")
     inner = (
@@ -203,12 +203,12 @@ def _search_configmap(
     where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
     command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name} -o yaml"
     command = command if name else _extract(path, number)
-    yield from inner or [Settings(where, command, data, False, tuple(notes))]
+    yield from inner or [SettingsMap(where, command, data, False, tuple(notes))]
 
 
 def _search_parameters(
     value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
-) -> Iterator[Settings]:
+) -> Iterator[SettingsMap]:
     """Yield the settings that are set one by one, a mapping per chart.
 
     Such a parameter is `{name: controller.config.x, value: 1}` or `controller.config.x: 1`.
@@ -223,10 +223,12 @@ def _search_parameters(
         if match := _PARAMETER.fullmatch(name):
             charts.setdefault(match["chart"], {})[match["key"].replace("\\", "")] = item
     for chart, content in charts.items():
-        yield Settings(_format_path((*path, *chart.split("."), "config")), HELM, content, True, _note_fields(missing))
+        yield SettingsMap(
+            _format_path((*path, *chart.split("."), "config")), HELM, content, True, _note_fields(missing)
+        )
 
 
-def _search_anywhere(value: Value, path: Path, number: int | None, visited: dict[int, Value]) -> Iterator[Settings]:
+def _search_anywhere(value: Value, path: Path, number: int | None, visited: dict[int, Value]) -> Iterator[SettingsMap]:
     """Yield every mapping that has a key of the controller, whatever the mapping is called."""
     if id(value) in visited or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
         return
@@ -235,7 +237,7 @@ def _search_anywhere(value: Value, path: Path, number: int | None, visited: dict
     if content and any(key in KEYS and isinstance(item, Scalar) for key, item in content.items()):
         where = _format_path(path)
         notes = (f"read from {where}: what makes a ConfigMap of it is not known",) if where else ()
-        yield Settings(where or "the file", _extract(path, number), content, True, notes)
+        yield SettingsMap(where or "the file", _extract(path, number), content, True, notes)
         return
     for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
         yield from _search_anywhere(item, (*path, key), number, visited)

@@ -19,16 +19,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.reading import FileSettings
 from lab.model.variants.knobs import Check
 from lab.systems import checker
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.configmap import KEYS
-from lab.systems.ingress_nginx.counterparts import f5_text, hint, is_f5
+from lab.systems.ingress_nginx.counterparts import explain_name, f5_text, is_f5
 
-BASELINE, OVER_TLS, BEHIND, OVER_TLS_BEHIND = "ingress-nginx", "tls", "balancer", "balancer-tls"
-TLS = (OVER_TLS, OVER_TLS_BEHIND)
-_ROOTS = {(False, False): BASELINE, (True, False): OVER_TLS, (False, True): BEHIND, (True, True): OVER_TLS_BEHIND}
+BASELINE, OVER_TLS, BEHIND_BALANCER, OVER_TLS_BEHIND_BALANCER = "ingress-nginx", "tls", "balancer", "balancer-tls"
+TLS = (OVER_TLS, OVER_TLS_BEHIND_BALANCER)
+_ROOTS = {
+    (False, False): BASELINE,
+    (True, False): OVER_TLS,
+    (False, True): BEHIND_BALANCER,
+    (True, True): OVER_TLS_BEHIND_BALANCER,
+}
 """The variant that keys are set on, by whether it uses TLS and whether it is behind a load balancer."""
 NAMESPACE = "ingress-lab"
 WHOLE = "your-configuration"
@@ -42,7 +47,7 @@ _UNDEFINED = re.compile(r"unknown (?!directive)|is unknown|zero size|host not fo
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KeySetting:
     """Keys that are set together on a root, and the checks of what they change.
 
     `needs` are further keys that must be set; the setting is compared with them alone.
@@ -73,14 +78,14 @@ class Setting:
 class Split:
     """The settings of single keys, from which the settings of several keys are made (`together`)."""
 
-    singles: tuple[Setting, ...]
+    singles: tuple[KeySetting, ...]
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx accepts together with the others."""
     notes: tuple[str, ...]
     beside: tuple[str, ...] = ()
     """The objects that its values name, as JSON."""
 
-    def together(self, without: Sequence[str] = ()) -> list[Setting]:
+    def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings of several keys: the whole file, and smaller groups of related keys.
 
         The whole file has a setting over TLS as well where a key needs TLS. `without` lists keys to leave out.
@@ -96,7 +101,7 @@ class Split:
         return [item for item in settings if item.checks]
 
 
-def refuse_f5(place: str, given: Given) -> None:
+def refuse_f5(place: str, given: FileSettings) -> None:
     """Refuse the ConfigMap of F5's controller; the remedy has the counterparts of its keys.
 
     Raises:
@@ -113,7 +118,7 @@ def refuse_f5(place: str, given: Given) -> None:
         )
 
 
-def split(place: str, given: Given, elsewhere: bool = False) -> Split:
+def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
     """Return what is measured of the settings of a file.
 
     Args:
@@ -132,14 +137,14 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     objects_named: dict[str, None] = {}
     for key, value in given.data.items():
         if key not in KEYS:
-            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {hint(key, value)}")
+            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {explain_name(key, value)}")
             continue
-        look = keys.look(key, value)
+        look = keys.inspect_key(key, value)
         if look.idle or look.told:
             notes.append(f"{key}: {look.idle or look.told}")
         if look.idle:
             continue
-        (of_controller if keys.is_controllers(key, value) else of_nginx)[key] = value
+        (of_controller if keys.needs_controller(key, value) else of_nginx)[key] = value
         if elsewhere and (kind := KEYS[key].names):
             if (reference := _build_object(kind, value, given)) is None:
                 notes.append(
@@ -163,7 +168,7 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
         f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
         for key, it in answering.items()
     ]
-    singles: list[Setting] = []
+    singles: list[KeySetting] = []
     objects = tuple(objects_named)
     for key in measurable:
         root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
@@ -196,7 +201,7 @@ def split(place: str, given: Given, elsewhere: bool = False) -> Split:
     )
 
 
-def _build_object(kind: str, value: str, given: Given) -> tuple[str, str] | None:
+def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str] | None:
     """Return an object of the file that a key names, under a name of the lab; None where the file does not have it.
 
     Returns:
@@ -240,9 +245,9 @@ def _explain(
 def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the keys with which no request reaches a backend, each with nginx's answer; and the other keys."""
     left, answers = dict(settings), dict[str, str]()
-    for key in list(settings) if keys.answered({}, settings, tried) else ():
+    for key in list(settings) if keys.find_answering_directive({}, settings, tried) else ():
         fewer = {name: text for name, text in left.items() if name != key}
-        answer = keys.answered(fewer, left, tried)
+        answer = keys.find_answering_directive(fewer, left, tried)
         if answer and not keys.refusal(fewer, tried):
             left, answers[key] = fewer, answer
     return answers, left
@@ -256,10 +261,12 @@ def _choose_root(values: Mapping[str, str], root: str) -> str:
     """
 
     def is_true(key: str) -> bool:
-        return key in values and keys.look(key, values[key]).value == "true"
+        return key in values and keys.inspect_key(key, values[key]).value == "true"
 
     redirects = is_true("force-ssl-redirect") and any(KEYS[key].sweep != "redirects" for key in values)
-    return _ROOTS[root in TLS or redirects, root in (BEHIND, OVER_TLS_BEHIND) or is_true("use-proxy-protocol")]
+    return _ROOTS[
+        root in TLS or redirects, root in (BEHIND_BALANCER, OVER_TLS_BEHIND_BALANCER) or is_true("use-proxy-protocol")
+    ]
 
 
 def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]:
@@ -308,14 +315,16 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
 
 def _build_setting(
     values: Mapping[str, str], needs: Mapping[str, str], root: str, objects: tuple[str, ...], is_whole: bool = False
-) -> Setting:
+) -> KeySetting:
     objects_named = tuple(
         text for text in objects if any(json.loads(text)["metadata"]["name"] in value for value in values.values())
     )
-    return Setting(values, keys.checks(needs, {**needs, **values}, root), needs, root, is_whole, objects_named)
+    return KeySetting(
+        values, keys.derive_checks(needs, {**needs, **values}, root), needs, root, is_whole, objects_named
+    )
 
 
-def _group_keys(singles: Sequence[Setting]) -> Iterator[tuple[set[str], str]]:
+def _group_keys(singles: Sequence[KeySetting]) -> Iterator[tuple[set[str], str]]:
     """Yield groups of keys that need each other, or decide one directive together, each with its root."""
     groups: list[tuple[set[str], set[object], str]] = []
     for item in singles:

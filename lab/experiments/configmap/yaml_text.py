@@ -20,7 +20,7 @@ import yaml
 from yaml.resolver import Resolver
 
 from lab.base.errors import UsageError
-from lab.systems.ingress_nginx.configmap import decoded
+from lab.systems.ingress_nginx.configmap import decode
 
 Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
 
@@ -70,13 +70,13 @@ def text_at(value: Value | None, key: str) -> str:
     return item.text if isinstance(item, Scalar) else ""
 
 
-def text_of(place: str, content: bytes, reader: str) -> str:
+def decode_text(place: str, content: bytes, reader: str) -> str:
     """Decode a file that is UTF-8, or UTF-16 with a byte order mark, and end its lines with a newline alone.
 
     Args:
         place: The place of the errors.
         content: The bytes of the file.
-        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.again`).
+        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.piped_command`).
 
     Raises:
         UsageError: The file is packed or encrypted, or has another encoding.
@@ -95,7 +95,7 @@ def text_of(place: str, content: bytes, reader: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def documents(place: str, text: str) -> list[Value]:
+def parse_documents(place: str, text: str) -> list[Value]:
     """Return every document that is not empty.
 
     Raises:
@@ -174,7 +174,7 @@ def _convert_word(text: str) -> tuple[str | None, bool]:
     if text in {text.lower(), text.capitalize(), text.upper()} and text.lower() in _WORDS:
         return _WORDS[text.lower()], True
     plain = text.replace("_", "")
-    if re.match(r"[-+]?[0-9]", plain) and not (integer := decoded("int", plain, "")).kept:
+    if re.match(r"[-+]?[0-9]", plain) and not (integer := decode("int", plain, "")).kept:
         return integer.value, True
     if _FLOAT.fullmatch(plain):
         number = float(plain)

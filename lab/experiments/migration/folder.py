@@ -24,26 +24,26 @@ import yaml
 
 from lab.analysis.migration.mapping import Line, Migration
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.base.files import writing, written_to
-from lab.experiments.ablation.folder import refusal_in
+from lab.base.files import as_option_error, writing
+from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import knobs
-from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.reading import FileSettings
 from lab.experiments.configmap.split import BASELINE, split
-from lab.experiments.migration.plan import Plan
+from lab.experiments.migration.plan import MigrationPlan
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.targets.base import Target
-from lab.targets.survey import checked
+from lab.targets.survey import check_variant
 
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
-WORD = 4
+MIN_VALUE_LETTERS = 4
 """The minimum number of letters by which a value is recognized in the message of a proxy."""
 
 
-def written(migration: Migration) -> list[Line]:
+def writable_lines(migration: Migration) -> list[Line]:
     """Return the settings that manifests can hold; those of the user's file come last, so that they win."""
     lines = [*migration.extras, *migration.defaults, *migration.settings]
     return [
@@ -56,7 +56,7 @@ def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
     return (manifests / "overlays" / system / _FILE).exists()
 
 
-def add(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
+def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
     """Write an overlay of the system with these settings, and return its name.
 
     Args:
@@ -68,7 +68,7 @@ def add(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
     system = migration.system
     base, name = manifests / "base" / system, f"{system}-{YOURS}"
     content = kustomize.read_yaml(base / _FILE, str(base))
-    rendered = kustomize.objects(kustomize.render([base]))
+    rendered = kustomize.parse_objects(kustomize.render([base]))
     kustomization: dict[str, Any] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": _KIND,
@@ -112,7 +112,7 @@ def add(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
     return name
 
 
-def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
+def export_manifests(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
     """Write both forms of each successor, with everything they need, into a new or empty folder.
 
     The folder appears complete or not at all.
@@ -129,7 +129,7 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
         UsageError: The folder is not empty, or cannot be written.
 
     """
-    with written_to("--out", folder):
+    with as_option_error("--out", folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(str(folder), "is there already, and not empty", "name another by --out")
         partial = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}.partial")
@@ -141,7 +141,7 @@ def take_away(folder: Path, migrations: Iterable[Migration], manifests: Path = M
                     notes.append(f"{migration.system}: the lab has no manifests of it yet: its mapping only")
                     continue
                 _copy_tree(manifests / "overlays" / migration.system, manifests, partial)
-                name = add(partial, migration, written(migration))
+                name = write_overlay_with(partial, migration, writable_lines(migration))
                 kustomize.render([partial / "overlays" / name])
             partial.rename(folder)
         finally:
@@ -232,7 +232,7 @@ Refusal = Callable[[str], "str | None"]
 """The type of functions that return the message by which an overlay is refused; None if it is measurable."""
 
 
-def as_far_as_taken(manifests: Path, migration: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
+def write_accepted(manifests: Path, migration: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
     """Write the overlay with every setting that is accepted; refused settings are left out one after the other.
 
     Args:
@@ -244,9 +244,9 @@ def as_far_as_taken(manifests: Path, migration: Migration, refusal: Refusal) -> 
         The name of the overlay, or None if it is refused without any setting to blame; and notes.
 
     """
-    lines, notes = written(migration), list[str]()
+    lines, notes = writable_lines(migration), list[str]()
     while True:
-        name = add(manifests, migration, lines)
+        name = write_overlay_with(manifests, migration, lines)
         message = refusal(name)
         if message is None:
             return name, notes
@@ -254,7 +254,7 @@ def as_far_as_taken(manifests: Path, migration: Migration, refusal: Refusal) -> 
             line
             for line in lines
             if _normalize(line.setting.rpartition(".")[2]) in _normalize(message)
-            or (len(line.to) >= WORD and line.to in message)
+            or (len(line.to) >= MIN_VALUE_LETTERS and line.to in message)
         ]
         if not suspects:
             return None, [*notes, f"{name}: {message}"]
@@ -266,7 +266,7 @@ def as_far_as_taken(manifests: Path, migration: Migration, refusal: Refusal) -> 
 # -- the variants that are measured of a plan ----------------------------------------------------------------
 
 
-def variants(plan: Plan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
+def add_variants(plan: MigrationPlan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
     """Add the overlays of a plan to a copy of the manifests, and return the variants to measure.
 
     Args:
@@ -283,11 +283,11 @@ def variants(plan: Plan, manifests: Path, target: Target) -> tuple[str, list[str
 
     """
     try:
-        parts = split(plan.place, Given(plan.given, plan.notes))
-        baseline, notes = knobs.whole(parts, manifests), list(parts.notes)
+        parts = split(plan.place, FileSettings(plan.given, plan.notes))
+        baseline, notes = knobs.write_whole_file(parts, manifests), list(parts.notes)
     except UsageError as error:
         baseline, notes = BASELINE, [f"{plan.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
-    refusal = partial(refusal_in, manifests, target)
+    refusal = partial(find_refusal, manifests, target)
     overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
     stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
     names: list[str] = []
@@ -299,14 +299,14 @@ def variants(plan: Plan, manifests: Path, target: Target) -> tuple[str, list[str
             notes.append(f"{item.system}: not measured here: {refused}")
             continue
         try:
-            checked(load_variant(item.system, manifests), target, [])
+            check_variant(load_variant(item.system, manifests), target, [])
         except NotMeasurableError as error:
             if stand_in := stand_ins.get(item.system):
                 names.append(stand_in)
                 reason = f"{error.fault} ({error.remedy})"
                 notes.append(f"{item.system}: {reason}; {stand_in} stands in for it, which takes none of its settings")
                 continue
-        yours, refused = as_far_as_taken(manifests, item, refusal)
+        yours, refused = write_accepted(manifests, item, refusal)
         names += [item.system, *([yours] if yours else [])]
         notes += refused
     if not names:

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.analysis.migration import table
-from lab.analysis.migration.mapping import Annotation, Migration, Unknown, keys_of, migration
+from lab.analysis.migration.mapping import Annotation, Migration, Unknown, migrate, read_keys
 from lab.base.errors import UsageError
-from lab.base.handing import again
+from lab.base.handing import piped_command
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
-from lab.experiments.configmap.yaml_text import Scalar, Value, documents, text_at, text_of
+from lab.experiments.configmap.yaml_text import Scalar, Value, decode_text, parse_documents, text_at
 from lab.systems.manifests.routes import PREFIX
 
-INTO, INGRESS_INTO = again("migrate"), again("migrate --configmap FILE", "--ingress")
+READER, INGRESS_READER = piped_command("migrate"), piped_command("migrate --configmap FILE", "--ingress")
 _CLASSES = ("kubernetes.io/", "kubectl.kubernetes.io/")
 """The prefixes of annotations that are settings of no controller."""
 _PORT = re.compile(r"\d+")
@@ -27,7 +27,7 @@ _BY_HAND = "TCP and UDP are routes of their own there (TCPRoute, UDPRoute or its
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """The plan of a migration.
 
     Attributes:
@@ -46,7 +46,9 @@ class Plan:
     migrations: tuple[Migration, ...]
 
 
-def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()) -> Plan:
+def plan_migration(
+    place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()
+) -> MigrationPlan:
     """Plan the migration to all successors, or to those named.
 
     Args:
@@ -59,8 +61,8 @@ def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = ()
         UsageError: `bench --configmap` would refuse the file, a file of Ingresses has none, or nothing is set.
 
     """
-    tables = [table.load(system) for system in dict.fromkeys(to or table.systems())]
-    given = reading.read(place, content, INTO)
+    tables = [table.load_table(system) for system in dict.fromkeys(to or table.list_successors())]
+    given = reading.read_settings(place, content, READER)
     refuse_f5(place, given)
     notes_inside, notes_of_files = list[str](), list[str]()
     annotations = [item for value in given.documents for item in _find_annotations(place, value, notes_inside)]
@@ -74,10 +76,10 @@ def plan(place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = ()
     ]
     if not given.data and not annotations:
         raise UsageError(place, "nothing to migrate", "\n  ".join(notes) or "it holds no settings")
-    keys, unknown = keys_of(given.data, given.beside)
+    keys, unknown = read_keys(given.data, given.beside)
     order = [name for name in given.data if name in keys]
-    migrations = (migration(system_table, table.subjects(), keys, order, annotations) for system_table in tables)
-    return Plan(place, given.data, unknown, tuple(notes), tuple(migrations))
+    migrations = (migrate(system_table, table.load_subjects(), keys, order, annotations) for system_table in tables)
+    return MigrationPlan(place, given.data, unknown, tuple(notes), tuple(migrations))
 
 
 def _read_ingresses(place: str, content: bytes, notes: list[str]) -> list[Annotation]:
@@ -88,7 +90,7 @@ def _read_ingresses(place: str, content: bytes, notes: list[str]) -> list[Annota
 
     """
     annotations, has_ingress = list[Annotation](), False
-    for value in documents(place, text_of(place, content, INGRESS_INTO)):
+    for value in parse_documents(place, decode_text(place, content, INGRESS_READER)):
         for kind, name, _ in _find_objects(value):
             has_ingress = has_ingress or kind == "Ingress"
             if kind != "Ingress":

@@ -17,20 +17,20 @@ from scipy import special
 from lab.analysis.aggregate.cells import HistogramOf
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.known_costs import KnownCosts, known_costs
+from lab.analysis.known_costs import KnownCosts, compare_known_costs
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import UsageError
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.records.store import RunStore
 from lab.stats.paired import Estimate
-from lab.stats.power import resolvable
+from lab.stats.power import compute_mde
 from lab.stats.units import format_interval, format_percent
 
 TEN = 10
 SWEEP = "known-costs"
-SURELY = 20.0
+MAX_EXPECTED = 20.0
 """The standard errors from which on an effect is missed less than once in 1e12 times.
 
 For a far larger number scipy's distribution is NaN.
@@ -80,10 +80,10 @@ def power(effect: float, sd: float, blocks: int) -> float:
     if not sd:
         return float(effect != 0)
     critical_t, expected = special.stdtrit(blocks - 1, 0.975), abs(effect) / sd * sqrt(blocks)
-    return float(1 - special.nctdtr(blocks - 1, min(expected, SURELY), critical_t))
+    return float(1 - special.nctdtr(blocks - 1, min(expected, MAX_EXPECTED), critical_t))
 
 
-def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
+def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
     """Return what pairs show of known costs in a run, and the judged primary metric of every variant in its tens.
 
     Returns:
@@ -102,7 +102,8 @@ def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
     summary = summarise_run(record, samples, lambda sample: histograms[sample.id])
     firsts = range(1, record.blocks - TEN + 2, TEN)
     tens = [
-        _list_effects(part(record, samples, lambda sample: histograms[sample.id], first), "variant") for first in firsts
+        _list_effects(summarise_ten(record, samples, lambda sample: histograms[sample.id], first), "variant")
+        for first in firsts
     ]
     noise = {key[1:]: effect.estimate for key, effect in _list_effects(summary, "again").items()}
     injected: list[Injected] = []
@@ -114,7 +115,7 @@ def read(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
             sd = again.sd if again is not None and again.has_interval else None
             claimed = sum(ten_effect.claimed for ten_effect in judged)
             injected.append(Injected(key[0], key[1], effect.metric, effect.estimate, sd, claimed, len(judged)))
-    return known_costs(record, summary), injected
+    return compare_known_costs(record, summary), injected
 
 
 def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
@@ -127,7 +128,7 @@ def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str]
     }
 
 
-def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
+def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
     """Summarise ten blocks, from block `first` on, as if they were a run.
 
     Block 0 belongs to every ten: runs of earlier labs have the direct reference there.
@@ -145,7 +146,7 @@ def part(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf
     )
 
 
-def verdict(costs: KnownCosts | None) -> str:
+def find_faults(costs: KnownCosts | None) -> str:
     """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is wrong."""
     if costs is None:
         return ""
@@ -154,13 +155,13 @@ def verdict(costs: KnownCosts | None) -> str:
     return f"{'; '.join(faults)}: do not trust such effects, and report this" if faults else ""
 
 
-def line(injected: Injected) -> str:
+def format_injected(injected: Injected) -> str:
     """Return a line for people: a variant's effect, how many tens claimed it, and the promised share of tens."""
     interval = format_interval(*(injected.estimate.interval or (None, None)))
-    resolution = None if injected.sd is None else resolvable(injected.sd, TEN)
+    resolution = None if injected.sd is None else compute_mde(injected.sd, TEN)
     promised = "no A/A interval, so nothing was promised"
     if injected.promised is not None and resolution is not None:
         promised = f"promised {injected.promised:.0%} of tens (ten blocks resolve {resolution:.1%} with 90 %)"
-    name = f"{injected.variant} {about(injected.metric).title} at {injected.point}"
+    name = f"{injected.variant} {find_metric(injected.metric).title} at {injected.point}"
     blocks = f"over {injected.estimate.n} blocks; claimed in {injected.claimed} of {injected.tens} tens"
     return f"{name}: {format_percent(injected.estimate.effect)} %{interval} {blocks}, {promised}"

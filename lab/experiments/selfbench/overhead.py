@@ -14,17 +14,17 @@ import time
 from collections.abc import Sequence
 
 from lab.base.errors import MeasuringError
-from lab.model.samples import Sample, bring_ups_s, cell, planned_cells, settled
+from lab.model.samples import Sample, is_settled, key_of_measurement, list_bring_ups_s, planned_cells
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.stats.units import format_seconds
-from lab.targets.common.scratch import scratch
+from lab.targets.common.scratch import make_scratch_folder
 
 BLOCKS = 3
 SWEEP = "quick"
 
 
-def takes_s(sweep: str) -> float:
+def estimate_s(sweep: str) -> float:
     """Estimate the seconds of the run: every load twice in each block (the baseline and its A/A arm), and once more.
 
     Raises:
@@ -48,7 +48,7 @@ def measure_overhead(sweep: str) -> list[str]:
         "selfbench: lab bench",
         ["bench", f"--sweep={sweep}", f"--blocks={BLOCKS}", "--json", "ingress-nginx"],
     )
-    with scratch() as folder:
+    with make_scratch_folder() as folder:
         began = time.monotonic()
         try:
             ended = subprocess.run(
@@ -58,7 +58,7 @@ def measure_overhead(sweep: str) -> list[str]:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=3600 + 4 * takes_s(sweep),
+                timeout=3600 + 4 * estimate_s(sweep),
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,12 +71,12 @@ def measure_overhead(sweep: str) -> list[str]:
             raise MeasuringError(place, message)
         run = RunStore.open(str(folder / names[-1]))
         planned, samples = planned_cells(run.record.plan().slots), run.samples()
-        if remaining := planned - {cell(sample) for sample in samples if settled(sample)}:
+        if remaining := planned - {key_of_measurement(sample) for sample in samples if is_settled(sample)}:
             raise MeasuringError(place, f"stopped with {len(remaining)} of its {len(planned)} cells to go: {message}")
-        return account(samples, wall_s)
+        return split_wall_time(samples, wall_s)
 
 
-def account(samples: Sequence[Sample], wall_s: float) -> list[str]:
+def split_wall_time(samples: Sequence[Sample], wall_s: float) -> list[str]:
     """Divide the wall time of a run into bring-ups, measuring and the lab's own time; return the result as lines.
 
     Raises:
@@ -87,7 +87,7 @@ def account(samples: Sequence[Sample], wall_s: float) -> list[str]:
     if not measured:
         reason = "; ".join(dict.fromkeys(sample.detail for sample in samples))[:300]
         raise MeasuringError("selfbench: lab bench", f"no sample was measured: {reason or 'there is none'}")
-    bring_up_s, measuring_s = sum(bring_ups_s(samples)), sum(sample.point.duration_s for sample in measured)
+    bring_up_s, measuring_s = sum(list_bring_ups_s(samples)), sum(sample.point.duration_s for sample in measured)
     warmups_s = [
         sample.point.warmup_s for sample in measured if sample.point.warmup_s and sample.warmed_up is not False
     ]

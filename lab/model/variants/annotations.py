@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.config import JsonDict
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.base.validation import faults
+from lab.base.validation import format_faults
 from lab.model.variants import kustomize
 
 NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
@@ -35,7 +35,7 @@ LISTS = {
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def folders(parent: Path) -> list[str]:
+def list_folders(parent: Path) -> list[str]:
     """Return the names of the folders in `parent`, without hidden ones."""
     if not parent.is_dir():
         return []
@@ -43,7 +43,7 @@ def folders(parent: Path) -> list[str]:
         return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
 
 
-def place(folder: Path) -> str:
+def describe_file(folder: Path) -> str:
     """Return the name of a folder's file in messages: `manifests/components/somaxconn-128/kustomization.yaml`."""
     return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
 
@@ -63,7 +63,7 @@ def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str
         UsageError: The file is of another kind, has an unknown key, or an annotation is missing or no text.
 
     """
-    location = place(folder)
+    location = describe_file(folder)
     kind = "Component" if folder.parent.name == COMPONENTS else "Kustomization"
     content = kustomize.read_yaml(folder / "kustomization.yaml", location)
     if not isinstance(content, dict):
@@ -77,7 +77,7 @@ def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str
             raise UsageError(location, f"{name}: expected a list, got {value!r}", FORM)
     metadata = content.get("metadata")
     annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
-    fields = {key(field): field for field in _fields(model)}
+    fields = {annotation_key(field): field for field in _fields(model)}
     if not isinstance(annotations, dict):
         raise UsageError(location, "metadata.annotations: is no mapping", f"known keys: {', '.join(fields)}")
     for name, value in annotations.items():
@@ -100,13 +100,13 @@ def _parse_list(field: str, text: str, location: str) -> list[Any]:
     try:
         items = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise UsageError(location, f"{key(field)}: not YAML: {' '.join(str(error).split())}", form) from None
+        raise UsageError(location, f"{annotation_key(field)}: not YAML: {' '.join(str(error).split())}", form) from None
     if not isinstance(items, list) or not items:
-        raise UsageError(location, f"{key(field)}: expected a list of {elements}, got {items!r}", form)
+        raise UsageError(location, f"{annotation_key(field)}: expected a list of {elements}, got {items!r}", form)
     return items
 
 
-def validated(model: type[Model], values: dict[str, Any], location: str, *inner: type[BaseModel]) -> Model:
+def validate_annotations(model: type[Model], values: dict[str, Any], location: str, *inner: type[BaseModel]) -> Model:
     """Validate the values of annotations and return them as an instance of the model.
 
     Args:
@@ -122,11 +122,14 @@ def validated(model: type[Model], values: dict[str, Any], location: str, *inner:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        messages = [key(fault.partition(":")[0]) + ":" + fault.partition(":")[2] for fault in faults(error, *inner)]
+        messages = [
+            annotation_key(fault.partition(":")[0]) + ":" + fault.partition(":")[2]
+            for fault in format_faults(error, *inner)
+        ]
         raise UsageError(location, "; ".join(messages), "lab/schema/annotations.json lists every key") from None
 
 
-def schema(model: type[BaseModel]) -> dict[str, Any]:
+def make_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of the annotations that this model is read from: all of them text."""
     keywords = {"description", "pattern", "enum", "minLength"}
     fields = model.model_json_schema()["properties"]
@@ -136,21 +139,21 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
         merged = {
             name: value for part in [*fields[field].get("anyOf", []), fields[field]] for name, value in part.items()
         }
-        properties[key(field)] = {"type": "string"} | {
+        properties[annotation_key(field)] = {"type": "string"} | {
             name: value for name, value in merged.items() if name in keywords
         }
         if merged.get("type") == "boolean":
-            properties[key(field)]["enum"] = ["true", "false"]
+            properties[annotation_key(field)]["enum"] = ["true", "false"]
     return {
         "type": "object",
         "description": (model.__doc__ or "").partition("\n")[0],
         "properties": properties,
-        "required": [key(field) for field in _fields(model) if model.model_fields[field].is_required()],
+        "required": [annotation_key(field) for field in _fields(model) if model.model_fields[field].is_required()],
         "additionalProperties": False,
     }
 
 
-def key(field: str) -> str:
+def annotation_key(field: str) -> str:
     """Return the annotation of a field: `lab/primary-metric` for `primary_metric`.
 
     For a path such as `readback.0.value` only the first part changes.

@@ -11,19 +11,21 @@ from typing import Any, cast
 
 import yaml
 
-Object = Mapping[str, Any]
-Change = tuple[Any, Any]
+KubernetesObject = Mapping[str, Any]
+ValueChange = tuple[Any, Any]
 
 ABSENT = "(absent)"
 """The text for a value that one side does not have."""
 
 
-def label(obj: Object) -> str:
+def label(obj: KubernetesObject) -> str:
     """Return kind and name of an object, `Deployment/proxy`; the lab's objects are in one namespace."""
     return f"{obj.get('kind')}/{obj.get('metadata', {}).get('name')}"
 
 
-def changes(before: Iterable[Object], after: Iterable[Object]) -> dict[tuple[str, str], Change]:
+def changes(
+    before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]
+) -> dict[tuple[str, str], ValueChange]:
     """Return the old and new value of every leaf that differs, by object and path; `ABSENT` where a side has none.
 
     >>> changes([], [{"kind": "A", "metadata": {"name": "b"}}])[("A/b", "kind")]
@@ -37,7 +39,7 @@ def changes(before: Iterable[Object], after: Iterable[Object]) -> dict[tuple[str
     return {key: change for key, change in pairs.items() if change[0] != change[1]}
 
 
-def unified(before: Iterable[Object], after: Iterable[Object], names: tuple[str, str]) -> str:
+def unified(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject], names: tuple[str, str]) -> str:
     """Return a unified diff, object by object; empty when nothing differs.
 
     Args:
@@ -54,7 +56,7 @@ def unified(before: Iterable[Object], after: Iterable[Object], names: tuple[str,
     return "".join(parts)
 
 
-def patches(before: Iterable[Object], after: Iterable[Object]) -> list[dict[str, Any]]:
+def patches(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]) -> list[dict[str, Any]]:
     """Return the strategic merge patches (complete objects for new ones) that turn `before` into `after`.
 
     A removed key is null in them. Removed objects and removed elements of lists cannot be expressed.

@@ -13,13 +13,13 @@ from typing import Any, cast
 from lab.base.errors import UsageError
 from lab.model.endpoint import Endpoint, Tls
 from lab.model.load import Shard
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 
 DEFAULT_HOST = "bench.lab.test"
 """The host of a proxy that no Ingress describes (a convention of the manifests)."""
 
 
-def routed(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
+def find_hosts(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
     """Return where TLS ends for each host, in the manifests' order; `DEFAULT_HOST` where no route names a host."""
     objects = list(manifests)
     return dict(pair for obj in objects for pair in (*_hosts(obj), *_hosts_of_gateways(obj, objects))) or {
@@ -27,7 +27,7 @@ def routed(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
     }
 
 
-def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tuple[str, ...], Tls]:
+def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> tuple[tuple[str, ...], Tls]:
     """Return the point's hosts, and where TLS ends for all of them.
 
     Args:
@@ -57,8 +57,8 @@ def chosen(routed: Mapping[str, Tls], proxied: bool, point: Point) -> tuple[tupl
     return hosts[:count], tls
 
 
-def expected(
-    routed: Mapping[str, Tls], proxied: bool, point: Point, routers: Mapping[str, str] | None = None
+def expect_endpoint(
+    routed: Mapping[str, Tls], proxied: bool, point: LoadPoint, routers: Mapping[str, str] | None = None
 ) -> Endpoint:
     """Return the address of the point's load, as far as it is known before the system has an address.
 
@@ -66,13 +66,13 @@ def expected(
         routed: Where TLS ends for each host.
         proxied: Whether a proxy looks at the host.
         point: The load point.
-        routers: The proxy that serves each host, where several share them (see `divided`).
+        routers: The proxy that serves each host, where several share them (see `divide_hosts`).
 
     Raises:
         UsageError: These routes cannot serve the point.
 
     """
-    names, tls = chosen(routed, proxied, point)
+    names, tls = choose_hosts(routed, proxied, point)
     scheme = "http" if tls == "none" else "https"
     shards = shards_of(names, routers or {}, lambda _router, first: f"{scheme}://{first}")
     return Endpoint(f"{scheme}://{names[0]}", names[0], names, tls, shards=shards)
@@ -82,7 +82,7 @@ ROUTE_LABELS = "ROUTE_LABELS"
 """The environment variable that selects the Routes of a router by their labels."""
 
 
-def routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def find_routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the Deployment of the proxy that serves each host's Route; empty unless several proxies share them."""
     objects = list(manifests)
     selectors = {
@@ -94,7 +94,7 @@ def routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if item["name"] == ROUTE_LABELS
     }
     labels = {obj["spec"]["host"]: obj["metadata"].get("labels") or {} for obj in objects if obj["kind"] == "Route"}
-    return divided(labels, selectors)
+    return divide_hosts(labels, selectors)
 
 
 def route_labels(text: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def route_labels(text: str) -> dict[str, str]:
     return {key: value for key, _, value in (item.partition("=") for item in text.split(",") if item)}
 
 
-def divided(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def divide_hosts(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the first router that serves each host, without hosts that none serves; empty below two routers.
 
     Args:

@@ -33,7 +33,7 @@ KEYS = {"resources", "configMapGenerator", "patches", "replacements", "transform
 """The keys that a component's kustomization.yaml may have in addition to apiVersion, kind and metadata."""
 
 
-Cost = Literal["process", "shared"]
+CostPlace = Literal["process", "shared"]
 """The place of a knob's cost: in the process, so that a pair shows it completely, or also in what a pair shares."""
 
 
@@ -147,7 +147,7 @@ class Knob(Record):
     )
     sweep: str = Field(description="the sweep in which an effect could show")
     primary_metric: Primary = Field(description="the one metric that may claim in the summary line")
-    cost: Cost = Field(
+    cost: CostPlace = Field(
         default="shared",
         description="where its cost can lie: in the process, so that a pair shows it whole; or also in what a pair shares or halves"
         " (connections' state in the kernel, ports, TIME-WAIT, queues, files, disk, memory), so that it is measured alone as well",
@@ -186,7 +186,7 @@ class Knob(Record):
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
     """Return the names of the components' folders."""
-    return annotated.folders(manifests / annotated.COMPONENTS)
+    return annotated.list_folders(manifests / annotated.COMPONENTS)
 
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
@@ -198,14 +198,14 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
     """
     refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
     folder = manifests / annotated.COMPONENTS / name
-    place = annotated.place(folder)
+    place = annotated.describe_file(folder)
     content, values = annotated.read(folder, Knob, KEYS)
-    values["openshift"] = openshift.checked(values.get("openshift", ()), f"{place}: lab/openshift")
-    knob = annotated.validated(Knob, {"name": name, **values}, place, Check)
+    values["openshift"] = openshift.check_patches(values.get("openshift", ()), f"{place}: lab/openshift")
+    knob = annotated.validate_annotations(Knob, {"name": name, **values}, place, Check)
     refuse_unknown(knob.sweep, sweeps.sweep_names(), place, f"lab/sweep: unknown sweep '{knob.sweep}'")
     if len({check.subject for check in knob.readback}) < len(knob.readback):
         raise UsageError(place, "lab/readback: two checks read the same thing", "keep one")
-    targets(content, place)
+    parse_patch_targets(content, place)
     for generator in content.get("configMapGenerator", []):
         if generator.get("behavior") != "merge":
             fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
@@ -215,7 +215,7 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PatchTarget:
     """The target of a patch: one object by kind and name, or all objects of a kind with certain labels.
 
     `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
@@ -240,7 +240,7 @@ class Target:
 _SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w.-]+(?:, ?[\w.-]+)*)\))?")
 
 
-def targets(content: dict[str, Any], place: str) -> list[Target]:
+def parse_patch_targets(content: dict[str, Any], place: str) -> list[PatchTarget]:
     """Return the target of every patch that has one.
 
     A target must be exact, because kustomize silently drops a patch that matches nothing.
@@ -253,7 +253,7 @@ def targets(content: dict[str, Any], place: str) -> list[Target]:
         UsageError: A target is neither an exact kind and name, nor a kind and a selector of labels.
 
     """
-    patch_targets: list[Target] = []
+    patch_targets: list[PatchTarget] = []
     for patch in content.get("patches", []):
         target = patch.get("target")
         if target is None:
@@ -268,5 +268,5 @@ def targets(content: dict[str, Any], place: str) -> list[Target]:
                 "as in {kind: Deployment, name: proxy}; for many objects, {kind: Route, labelSelector: KEY},"
                 " KEY=VALUE or KEY in (VALUE, VALUE)",
             )
-        patch_targets.append(Target(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
+        patch_targets.append(PatchTarget(target["kind"], target.get("name", ""), str(target.get("labelSelector", ""))))
     return patch_targets

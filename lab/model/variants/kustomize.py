@@ -94,7 +94,7 @@ class Renders:
             total -= size
 
 
-KEPT = Renders(Path(__file__).resolve().parents[3] / ".cache" / "renders")
+CACHE = Renders(Path(__file__).resolve().parents[3] / ".cache" / "renders")
 """The cache of renders."""
 
 
@@ -109,12 +109,12 @@ def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
     return _build(resource_paths, component_paths, _stamp((*resource_paths, *component_paths)))
 
 
-def objects(rendered: bytes) -> Objects:
+def parse_objects(rendered: bytes) -> Objects:
     """Return the objects of a rendered stream."""
     return tuple(item for item in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if item)
 
 
-def laid_over(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
+def apply_component(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
     """Return these objects with a component applied.
 
     Raises:
@@ -122,7 +122,7 @@ def laid_over(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects
 
     """
     text = yaml.dump_all(rendered, Dumper=yaml.CSafeDumper)
-    return objects(_apply_component(text, component, _stamp([component])))
+    return parse_objects(_apply_component(text, component, _stamp([component])))
 
 
 def read_yaml(path: Path, place: str) -> Any:
@@ -222,12 +222,12 @@ def _content(path: str, size: int, time_ns: int) -> str:
 @lru_cache(maxsize=512)
 def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp) -> bytes:
     key = _key(resources, components, stamp)
-    if key is not None and (cached := KEPT.get(key)) is not None:
+    if key is not None and (cached := CACHE.get(key)) is not None:
         return cached
     single = len(resources) == 1 and not components
     built = _kustomize(resources[0]) if single else _build_together(resources, components)
     if key is not None and _stamp((*resources, *components)) == stamp:  # else a file changed during the build
-        KEPT.put(key, built)
+        CACHE.put(key, built)
     return built
 
 

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from lab.base.validation import Record, read_toml, validated
-from lab.model.variants.annotations import folders
+from lab.base.validation import Record, read_toml, validate_table
+from lab.model.variants.annotations import list_folders
 from lab.model.variants.knobs import MANIFESTS, knob_names
 
 ALIASES = "aliases.toml"
 AT = "@"
 """The separator between a variant's name and the commit of its manifests, which are in the folder `at-COMMIT`."""
-ON, ON_TOP = "+", "++"
+COMPONENT_SEPARATOR, ON_TOP = "+", "++"
 """The separators before a variant's components: for a parent whose name is a single word, and for any other."""
 _ARM = re.compile(r"(?P<variant>.+?)(?P<more>-again|-null-\d+)?")
 
@@ -40,7 +40,7 @@ class Aliases(Record, strict=True):
 
 def overlay_names(manifests: Path = MANIFESTS) -> list[str]:
     """Return the names of the variants that have a folder."""
-    return folders(manifests / "overlays")
+    return list_folders(manifests / "overlays")
 
 
 def aliases(manifests: Path = MANIFESTS) -> Aliases:
@@ -60,18 +60,18 @@ def aliases(manifests: Path = MANIFESTS) -> Aliases:
 @lru_cache(maxsize=8)
 def _read(path: Path, time_ns: int) -> Aliases:
     place = f"manifests/{ALIASES}"
-    return validated(Aliases, read_toml(path, place, "git's"), place, place)
+    return validate_table(Aliases, read_toml(path, place, "git's"), place, place)
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
     """Split a name into the parent and the components on it; a name of one word is a parent without components."""
     if ON_TOP in name:
         parent, _, components = name.rpartition(ON_TOP)
-    elif ON in name:
-        parent, _, components = name.partition(ON)
+    elif COMPONENT_SEPARATOR in name:
+        parent, _, components = name.partition(COMPONENT_SEPARATOR)
     else:
         return name, ()
-    return parent, tuple(components.split(ON))
+    return parent, tuple(components.split(COMPONENT_SEPARATOR))
 
 
 def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:
@@ -80,7 +80,9 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
     short = components[0] if len(components) == 1 and grandparent == root_of(components[0], manifests) else ""
     if short and short not in overlay_names(manifests):
         parent = short
-    return f"{parent}{ON_TOP if ON in parent else ON}{ON.join(added)}"
+    return (
+        f"{parent}{ON_TOP if COMPONENT_SEPARATOR in parent else COMPONENT_SEPARATOR}{COMPONENT_SEPARATOR.join(added)}"
+    )
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
@@ -92,11 +94,11 @@ def root_of(component: str, manifests: Path = MANIFESTS) -> str:
     )
 
 
-def present_name(name: str, manifests: Path = MANIFESTS) -> str:
+def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
     """Return the present name of a variant from any of its names; an unknown name returns unchanged."""
     stem, at, ref = name.partition(AT)
     if at:
-        return f"{present_name(stem, manifests)}{AT}{ref}"
+        return f"{find_present_name(stem, manifests)}{AT}{ref}"
     former = aliases(manifests)
     if name in overlay_names(manifests):
         return name
@@ -105,9 +107,13 @@ def present_name(name: str, manifests: Path = MANIFESTS) -> str:
     parent, components = split_name(name)
     if components:
         components = tuple(former.components.get(component, component) for component in components)
-        return join_name(present_name(parent, manifests), components, manifests)
+        return join_name(find_present_name(parent, manifests), components, manifests)
     component = former.components.get(name, name)
-    return f"{root_of(component, manifests)}{ON}{component}" if component in knob_names(manifests) else name
+    return (
+        f"{root_of(component, manifests)}{COMPONENT_SEPARATOR}{component}"
+        if component in knob_names(manifests)
+        else name
+    )
 
 
 def present_arm(name: str) -> str:
@@ -118,10 +124,10 @@ def present_arm(name: str) -> str:
 
 def stored_name(name: str) -> str:
     """Return the present name of a variant of a stored run; it keeps its name where it did something else then."""
-    return name if name in aliases().gone else present_name(name)
+    return name if name in aliases().gone else find_present_name(name)
 
 
-def spellings(name: str) -> Iterator[str]:
+def list_spellings(name: str) -> Iterator[str]:
     """Yield a variant's present name, then every former one."""
     former = aliases()
     yield name
@@ -129,9 +135,9 @@ def spellings(name: str) -> Iterator[str]:
     parent, components = split_name(name)
     if components:
         before = {present: old for old, present in former.components.items()}
-        for parent_name in spellings(present_name(parent)):
+        for parent_name in list_spellings(find_present_name(parent)):
             for spelled in (components, tuple(before.get(component, component) for component in components)):
-                yield f"{parent_name}{ON_TOP if ON in parent_name else ON}{ON.join(spelled)}"
+                yield f"{parent_name}{ON_TOP if COMPONENT_SEPARATOR in parent_name else COMPONENT_SEPARATOR}{COMPONENT_SEPARATOR.join(spelled)}"
 
 
 def name_in(name: str, manifests: Path) -> str:
@@ -139,17 +145,17 @@ def name_in(name: str, manifests: Path) -> str:
 
     A variant that they do not have keeps its name.
     """
-    present = present_name(name, manifests)
+    present = find_present_name(name, manifests)
     return (
         present
         if is_variant(present, manifests)
-        else next((spelling for spelling in spellings(name) if is_variant(spelling, manifests)), name)
+        else next((spelling for spelling in list_spellings(name) if is_variant(spelling, manifests)), name)
     )
 
 
 def is_variant(name: str, manifests: Path = MANIFESTS) -> bool:
     """Return whether there is a variant of this name, present or former, with the components that it names."""
-    present = present_name(name, manifests)
+    present = find_present_name(name, manifests)
     if present in overlay_names(manifests):
         return True
     parent, components = split_name(present)

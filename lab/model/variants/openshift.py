@@ -28,7 +28,7 @@ PLACES = {
 FOOTNOTE = "for OpenShift, as its operator's API has it; not run on OpenShift by this project"
 
 
-def checked(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], ...]:
+def check_patches(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], ...]:
     """Return a component's patches after a check.
 
     Args:

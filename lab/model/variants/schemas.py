@@ -24,7 +24,7 @@ import kubernetes_validate
 from lab.base.errors import UsageError
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS
-from lab.model.variants.variants import chain, covering_names, objects_of
+from lab.model.variants.variants import covering_names, load_chain, objects_of
 
 KUBERNETES = "1.34"
 """The version of Kubernetes whose schemas are used."""
@@ -61,7 +61,7 @@ def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
     return "Valid", ""
 
 
-def refused(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
+def find_schema_fault(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
     """Return why an object is invalid, with the place in it; empty if it is valid, or its kind has no schema."""
     status, fault = _validate_object(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
     return fault if status == "Invalid" else ""
@@ -71,7 +71,9 @@ def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
     """Return the faults of a variant and a summary, as lines, and whether it is without fault."""
     folder = manifests / "overlays" / variant  # which people apply directly
     try:
-        items = kustomize.objects(kustomize.render([folder])) if folder.is_dir() else objects_of(variant, manifests)
+        items = (
+            kustomize.parse_objects(kustomize.render([folder])) if folder.is_dir() else objects_of(variant, manifests)
+        )
     except (kustomize.BuildError, UsageError) as error:
         return [f"{variant}: does not build: {error}"], False
     texts = (json.dumps(item, sort_keys=True, default=str) for item in items)
@@ -92,7 +94,7 @@ def main(names: Sequence[str]) -> int:
     It is 1 if a variant does not build or has an invalid object, and 2 for an unknown variant.
     """
     try:
-        variants = [chain(name)[-1].name for name in names]
+        variants = [load_chain(name)[-1].name for name in names]
     except UsageError as error:
         sys.stderr.write(f"validate: {error}\n")
         return 2

@@ -26,16 +26,16 @@ from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
-from lab.model.variants.knobs import MANIFESTS, Cost, Knob, knob_names, load_knob, targets
+from lab.model.variants.knobs import MANIFESTS, CostPlace, Knob, knob_names, load_knob, parse_patch_targets
 from lab.model.variants.knobs import Check as Check  # the type of a variant's read-backs, for importers
 from lab.model.variants.naming import (
     AT,
     aliases,
+    find_present_name,
     is_variant,
     join_name,
     name_in,
     overlay_names,
-    present_name,
     split_name,
 )
 
@@ -72,7 +72,7 @@ class Overlay(Record):
         default=None,
         description="of a root that is another system: the overlay it is compared with, for no baseline is its own",
     )
-    cost: Cost = Field(
+    cost: CostPlace = Field(
         default="process",
         description="of a root that is another system: where the cost of what tells it from others can lie, as a knob's",
     )
@@ -129,7 +129,7 @@ class Variant(Record):
     compare_with: str | None = Field(default=None, description="what a root says it is compared with")
     only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
-    root_cost: Cost = Field(default="process", description="what its root's lab/cost says")
+    root_cost: CostPlace = Field(default="process", description="what its root's lab/cost says")
     base: str = Field(default="", description="the folder in manifests/bases that its root stands on; empty = none")
     only_to_measure_by: str = Field(
         default="", description="why nobody should apply it, by itself and its own knobs; empty = they may"
@@ -206,7 +206,7 @@ def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, .
     for component in knob_names(manifests):
         _, values = annotated.read(manifests / annotated.COMPONENTS / component, Knob, KNOB_KEYS)
         parents: str = values.get("on", "")
-        names += [join_name(present_name(parent, manifests), [component], manifests) for parent in parents.split()]
+        names += [join_name(find_present_name(parent, manifests), [component], manifests) for parent in parents.split()]
     return tuple(names)
 
 
@@ -219,7 +219,7 @@ def covering_names(manifests: Path = MANIFESTS) -> list[str]:
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
     unused = [knob for knob in knob_names(manifests) if knob not in used]
-    return [*overlay_names(manifests), *(listed.get(knob, present_name(knob, manifests)) for knob in unused)]
+    return [*overlay_names(manifests), *(listed.get(knob, find_present_name(knob, manifests)) for knob in unused)]
 
 
 def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
@@ -229,7 +229,7 @@ def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
         UsageError: It does not build.
 
     """
-    return kustomize.objects(_render(load_overlay(name, manifests), manifests))
+    return kustomize.parse_objects(_render(load_overlay(name, manifests), manifests))
 
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
@@ -254,7 +254,7 @@ def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
         UsageError: There is no such variant, or a file is faulty.
 
     """
-    name = present_name(name, manifests) if manifests == MANIFESTS else name_in(name, manifests)
+    name = find_present_name(name, manifests) if manifests == MANIFESTS else name_in(name, manifests)
     if name in (folders := overlay_names(manifests)):
         return _read_overlay(manifests / "overlays" / name, manifests)
     parent, added = split_name(name)
@@ -282,7 +282,7 @@ def _suggest_name(name: str, manifests: Path) -> str:
     return hint if hint.startswith("did") else f"known: {', '.join(overlay_names(manifests))}; `just list` has all"
 
 
-def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
+def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
     """Return the overlay with all its baselines, root first.
 
     Raises:
@@ -292,7 +292,7 @@ def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
     overlays = [load_overlay(name, manifests)]
     while (parent := overlays[0].baseline) is not None:
         if parent in [overlay.name for overlay in overlays]:
-            place = annotated.place(manifests / "overlays" / parent)
+            place = annotated.describe_file(manifests / "overlays" / parent)
             raise UsageError(place, f"resources: a circle of baselines through '{parent}'", "let one of them be a root")
         overlays.insert(0, load_overlay(parent, manifests))
     owner: dict[str, str] = {}
@@ -305,7 +305,7 @@ def chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
     return tuple(overlays)
 
 
-def of_the_node(name: str) -> bool:
+def sets_node(name: str) -> bool:
     """Return whether a variant sets a property of the whole node, as only a cluster allows.
 
     The result is False for a variant that no longer exists.
@@ -313,7 +313,7 @@ def of_the_node(name: str) -> bool:
     try:
         return any(
             check.kind == "node"
-            for overlay in chain(name)
+            for overlay in load_chain(name)
             for knob in overlay.own_knobs
             for check in load_knob(knob).readback
         )
@@ -336,27 +336,27 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
     stem, at, ref = name.partition(AT)
     if at:
         return load_variant(stem, manifests / f"at-{ref}", fixtures).model_copy(update={"name": name})
-    overlays = chain(name, manifests)
+    overlays = load_chain(name, manifests)
     overlay = overlays[-1]
     added = [load_knob(knob, manifests) for knob in overlay.own_knobs]
     knobs = (*(load_knob(knob, manifests) for parent in overlays[:-1] for knob in parent.own_knobs), *added)
     _refuse_contradiction(overlay, added)
-    objects = kustomize.objects(_render(overlay, manifests))
+    objects = kustomize.parse_objects(_render(overlay, manifests))
     _refuse_idle_knobs(overlay, objects, manifests)
     if fixtures:
-        objects = kustomize.objects(_render(overlay, manifests, fixtures=fixtures))
+        objects = kustomize.parse_objects(_render(overlay, manifests, fixtures=fixtures))
     _refuse_incomplete(overlay, objects)
     return Variant(
-        name=present_name(overlay.name),  # of older manifests, too
+        name=find_present_name(overlay.name),  # of older manifests, too
         title=overlay.title,
         study=overlay.study,
         reference=overlay.reference,
-        baseline=overlay.baseline and present_name(overlay.baseline),
+        baseline=overlay.baseline and find_present_name(overlay.baseline),
         knobs=knobs,
         own_knobs=overlay.own_knobs,
         manifests=objects,
         stated_metric=overlay.primary_metric,
-        compare_with=overlay.compare_with and present_name(overlay.compare_with),
+        compare_with=overlay.compare_with and find_present_name(overlay.compare_with),
         only_on=_only_on(name, [overlays[0].only_on, *(knob.only_on for knob in knobs)]),
         family=overlays[0].family,
         root_cost=overlays[0].cost,
@@ -385,7 +385,7 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
     return common
 
 
-def without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
+def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
     """Return the variant without some of its `own_knobs`, but with their read-backs, which must then fail.
 
     This is the mutation testing of the read-backs.
@@ -396,10 +396,10 @@ def without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Varia
     """
     remaining = [knob for knob in variant.own_knobs if knob not in knobs]
     rendered = _render(load_overlay(variant.name, manifests), manifests, remaining)
-    return variant.model_copy(update={"manifests": kustomize.objects(rendered)})
+    return variant.model_copy(update={"manifests": kustomize.parse_objects(rendered)})
 
 
-def diff(variant: Variant, manifests: Path = MANIFESTS) -> str:
+def diff_against_baseline(variant: Variant, manifests: Path = MANIFESTS) -> str:
     """Return a unified diff of the rendered objects against the baseline's; empty for a root."""
     if variant.baseline is None:
         return ""
@@ -423,7 +423,7 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
         return commands
     objects = variant.manifests
     if commands:
-        objects = kustomize.objects(_render(load_overlay(variant.name, manifests), manifests, patched))
+        objects = kustomize.parse_objects(_render(load_overlay(variant.name, manifests), manifests, patched))
     user_names = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
     parts = [commands] if commands else []
     for patch in differences.patches(objects_of(variant.baseline, manifests), objects):
@@ -447,15 +447,15 @@ def annotation_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "metadata.annotations of manifests/components (component) and manifests/overlays (overlay); check: one of the list in lab/readback",
         "$defs": {
-            "component": annotated.schema(Knob),
-            "overlay": annotated.schema(Overlay),
+            "component": annotated.make_schema(Knob),
+            "overlay": annotated.make_schema(Overlay),
             "check": Check.model_json_schema(),
         },
     }
 
 
 def _read_overlay(folder: Path, manifests: Path) -> Overlay:
-    place = annotated.place(folder)
+    place = annotated.describe_file(folder)
     content, values = annotated.read(folder, Overlay, KEYS)
     root = manifests.resolve()
     resources, components = (
@@ -473,7 +473,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
     ):
         for path in paths:
             if path.parent not in parent_folders or not path.is_dir():
-                names = [name for parent_folder in parent_folders for name in annotated.folders(parent_folder)]
+                names = [name for parent_folder in parent_folders for name in annotated.list_folders(parent_folder)]
                 raise UsageError(place, f"{key}: there is no {kind} '{path.name}'", did_you_mean(path.name, names))
     parents = [path.name for path in resources if path.parent == root / "overlays"]
     parent = parents[0] if parents else None
@@ -513,10 +513,12 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         if rival is not None and (rival == folder.name or not is_variant(rival, manifests)):
             rivals = [name for name in overlay_names(manifests) if name != folder.name]
             fault = f"there is no other variant '{rival}'"
-            raise UsageError(f"{place}: metadata.annotations: {annotated.key(key)}", fault, did_you_mean(rival, rivals))
+            raise UsageError(
+                f"{place}: metadata.annotations: {annotated.annotation_key(key)}", fault, did_you_mean(rival, rivals)
+            )
     render_paths = [folder.resolve()] if object_files else resources
     lists = {"baseline": parent, "resources": render_paths, "own_knobs": [path.name for path in components]}
-    return annotated.validated(Overlay, {"name": folder.name, **values, **lists}, place, Check)
+    return annotated.validate_annotations(Overlay, {"name": folder.name, **values, **lists}, place, Check)
 
 
 def _render(
@@ -571,14 +573,14 @@ def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: 
     knobs = overlay.own_knobs
     with ThreadPoolExecutor() as pool:
         renders = list(pool.map(lambda count: _render(overlay, manifests, knobs[:count]), range(len(knobs))))
-    stages = [*map(kustomize.objects, renders), objects]
+    stages = [*map(kustomize.parse_objects, renders), objects]
     for knob, before, after in zip(knobs, stages, stages[1:], strict=False):
         folder = manifests / "components" / knob
-        place = annotated.place(folder)
+        place = annotated.describe_file(folder)
         old_labels = {differences.label(obj) for obj in before}  # a patch may delete its target
         all_objects = (*before, *(obj for obj in after if differences.label(obj) not in old_labels))
         content, _ = annotated.read(folder, Knob, KNOB_KEYS)
-        for target in targets(content, place):
+        for target in parse_patch_targets(content, place):
             count = sum(map(target.means, all_objects))
             if count == 0 or (target.name and count > 1):
                 fault = f"patches.target: there is no {target} in '{overlay.name}'"

@@ -19,11 +19,11 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.report.export.tables import SERIES
-from lab.stats.histogram import UNIT_S, Histogram, bucket_edges_s
+from lab.stats.histogram import UNIT_S, Histogram, compute_bucket_edges_s
 
 BOUNDS_S = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -86,7 +86,9 @@ GAUGES = (
 )  # fmt: skip
 
 
-def exposition(record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]) -> bytes:
+def render_openmetrics(
+    record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]
+) -> bytes:
     """Return the text of a run in the OpenMetrics format.
 
     Args:
@@ -106,7 +108,7 @@ def exposition(record: RunRecord, samples: Sequence[Sample], histogram: Callable
     return generate_latest(SimpleNamespace(collect=lambda: families))
 
 
-def cumulative(histogram: Histogram) -> tuple[list[int], float]:
+def accumulate(histogram: Histogram) -> tuple[list[int], float]:
     """Return the number of requests at or below each of `BOUNDS_S`, and the sum of all latencies in seconds.
 
     A request counts by the upper end of its fine bucket (at most 0.1 % too high), so never too early. The generators print no sum: it is
@@ -114,7 +116,7 @@ def cumulative(histogram: Histogram) -> tuple[list[int], float]:
     """
     filled = histogram.counts.nonzero()[0]
     counts = histogram.counts[filled]
-    low, high = bucket_edges_s(filled)
+    low, high = compute_bucket_edges_s(filled)
     high_us, bounds_us = np.rint(high / UNIT_S), np.rint(np.asarray(BOUNDS_S) / UNIT_S)
     counts_up_to = [int(counts[high_us <= bound].sum()) for bound in bounds_us]
     return counts_up_to, float((counts * (low + high) / 2).sum())
@@ -151,7 +153,7 @@ def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
         metric = f"lab_outcome_{stem}_{unit}" if unit else f"lab_outcome_{stem}"
         yield Family(
             metric,
-            f"of a disturbance: {about(name).title}",
+            f"of a disturbance: {find_metric(name).title}",
             lambda sample, name=name: sample.outcome.get(name),
             unit,
         )
@@ -170,7 +172,7 @@ def _make_histogram(
     metric = HistogramMetricFamily(name, text, labels=LABELS, unit="seconds")
     for sample in samples:
         if (of_sample := histogram(sample, series)) is not None:
-            counts, sum_s = cumulative(of_sample)
+            counts, sum_s = accumulate(of_sample)
             buckets = [(str(bound), count) for bound, count in zip(BOUNDS_S, counts, strict=True)]
             metric.add_metric(_list_label_values(record, sample), [*buckets, ("+Inf", of_sample.total)], sum_s)
     return metric

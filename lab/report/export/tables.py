@@ -19,15 +19,15 @@ from typing import IO, Any, Literal, get_args
 import polars as pl
 from pydantic import BaseModel
 
-from lab.analysis.aggregate.generations import levels
+from lab.analysis.aggregate.generations import compute_variance_components
 from lab.base.errors import UsageError
 from lab.model.load import ErrorKind
 from lab.model.metrics import QUANTILES
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
-from lab.records.levels import Known
+from lab.model.sweeps import LoadPoint
+from lab.records.levels import SystemComponents
 from lab.records.store import RunStore
-from lab.stats.histogram import Histogram, bucket_edges_s
+from lab.stats.histogram import Histogram, compute_bucket_edges_s
 
 Format = Literal["csv", "json", "parquet"]
 SERIES: tuple[Literal["latency", "service"], ...] = ("latency", "service")
@@ -49,7 +49,7 @@ LABELS = {
 
 The table `samples` has them among its other columns.
 """
-NONE_THERE = {
+EMPTY_TABLES = {
     "histograms": ("no sample has recorded a latency", "`--what samples` tells why each does not count"),
     "requests": ("no load of it was logged", "only beside a disturbance every request is: `just bench … --sweep kill`"),
     "events": ("nothing was done to the system", "only disturbances have events: `just bench … --sweep kill`"),
@@ -59,7 +59,7 @@ ERRORS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 LATENCIES = (*(f"latency_{label.replace('.', '_')}_s" for label in QUANTILES), "latency_max_s")
 
 
-def tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterator[pl.DataFrame]:
+def yield_tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterator[pl.DataFrame]:
     """Yield the frames of one table, to be written one after the other; all have the same columns.
 
     Args:
@@ -72,8 +72,10 @@ def tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterator[pl.
 
     """
     if table in ("samples", "levels"):
-        rows = [sample_row(run.record.id, sample, run.histogram(sample)) for sample in samples if table == "samples"]
-        yield samples_frame(rows) if table == "samples" else _make_levels_frame(run, samples)
+        rows = [
+            flatten_sample(run.record.id, sample, run.histogram(sample)) for sample in samples if table == "samples"
+        ]
+        yield make_samples_frame(rows) if table == "samples" else _make_levels_frame(run, samples)
         return
     any_frame = False
     for sample in samples:
@@ -84,7 +86,7 @@ def tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterator[pl.
             labels |= {"run": run.record.id, "sample": sample.id, "point": sample.point.name}
             yield frame.select(*(pl.lit(labels[name], kind).alias(name) for name, kind in LABELS.items()), pl.all())
     if not any_frame:
-        fault, remedy = NONE_THERE[table]
+        fault, remedy = EMPTY_TABLES[table]
         raise UsageError(f"run {run.record.id}", f"has no {table}: {fault}", remedy)
 
 
@@ -119,7 +121,7 @@ def _make_histogram_frame(run: RunStore, sample: Sample) -> pl.DataFrame | None:
     for series in SERIES:
         if (histogram := run.histogram(sample, series)) is not None:
             filled = histogram.counts.nonzero()[0]
-            low, high = bucket_edges_s(filled)  # the upper one is included
+            low, high = compute_bucket_edges_s(filled)  # the upper one is included
             labels = {"series": [series] * len(filled), "kind": [histogram.kind] * len(filled)}
             rows = labels | {"lower_s": low.round(6), "upper_s": high.round(6), "count": histogram.counts[filled]}
             frames.append(pl.DataFrame(rows, schema=columns))
@@ -134,7 +136,7 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
 
     """
     rows = [
-        Known(
+        SystemComponents(
             run=run.record.id,
             target=run.record.target,
             variant=of_variant.arm.variant,
@@ -148,7 +150,7 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
             load_s=of_variant.point.duration_s,
             bring_up_at_most=of_variant.bring_up_at_most,
         )
-        for of_variant in levels(run.record, samples)
+        for of_variant in compute_variance_components(run.record, samples)
         if of_variant.found is not None
     ]
     if not rows:
@@ -170,8 +172,8 @@ def write(frames: Iterable[pl.DataFrame], form: Format, out: IO[bytes]) -> None:
 # -- a sample as one flat row ---------------------------------------------------------------------------------
 
 
-def samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Return rows of `sample_row` as a table.
+def make_samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
+    """Return rows of `flatten_sample` as a table.
 
     It always has the fields of the record and the kinds of errors, whatever was measured.
     """
@@ -180,7 +182,7 @@ def samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame([_make_column(name, [row.get(name) for row in rows], kinds.get(name)) for name in names])
 
 
-def sample_row(run: str, sample: Sample, latency: Histogram | None) -> Row:
+def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
     """Return a sample as a flat row by column.
 
     `cpu_per_request_s`, `goodput_rps` and `latency_*_s` are computed as for the lab's own tables.
@@ -192,7 +194,7 @@ def sample_row(run: str, sample: Sample, latency: Histogram | None) -> Row:
 
     """
     row: Row = {"run": run, "sample": sample.id, "point": sample.point.name, "valid": sample.valid}
-    row |= {f"point_{name}": getattr(sample.point, name) for name in Point.model_fields if name != "name"}
+    row |= {f"point_{name}": getattr(sample.point, name) for name in LoadPoint.model_fields if name != "name"}
     point, disruption = sample.point, sample.point.disturbance
     row |= {"point_routes": str(point.routes), "point_subject": "; ".join(point.subject)}
     row |= {
@@ -240,7 +242,7 @@ def _list_columns() -> dict[str, Kind | None]:
         if name == "point":
             fields = {
                 key: _choose_kind(key, point_field.annotation)
-                for key, point_field in Point.model_fields.items()
+                for key, point_field in LoadPoint.model_fields.items()
                 if key != "name"
             }
             kinds |= {"point": None} | {f"point_{key}": kind for key, kind in fields.items()}

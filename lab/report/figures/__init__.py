@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from lab.report.figures.costs import generations, ladder
 from lab.report.figures.events import delays, probing, processes, timeline, transfers
-from lab.report.figures.intervals import beside, intervals, scaling
+from lab.report.figures.intervals import compare_published, intervals, scaling
 from lab.report.figures.percentiles import percentiles
 
 __all__ = [
-    "beside",
+    "compare_published",
     "delays",
     "generations",
     "intervals",

@@ -16,11 +16,11 @@ from lab.report.figures.style import (
     FAINT,
     INK,
     NOTHING,
+    add_note,
     axis,
     colours,
-    drawn,
-    noted,
-    reaching,
+    error_bars,
+    make_figure,
     rows_axis,
     small,
 )
@@ -62,7 +62,7 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class GenerationDot:
     """One generation of workers.
 
     Attributes:
@@ -104,11 +104,11 @@ def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figur
         y=places,
         mode="markers",
         marker={"color": INK, "size": 1},
-        error_x=reaching(ends, 1e-6, color=INK, thickness=1.5, width=5),
+        error_x=error_bars(ends, 1e-6, color=INK, thickness=1.5, width=5),
         hoverinfo="skip",
         showlegend=False,
     )
-    figure = drawn(
+    figure = make_figure(
         [bars, intervals] if rungs else [],
         title,
         150 + 46 * len(rungs),
@@ -118,10 +118,10 @@ def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figur
         reason,
     )
     explanation = "violet: no pair's, but what one target alone counts, and what two targets' medians differ by; nothing is pooled"
-    return noted(figure, explanation) if any(rung.apart for rung in rungs) else figure
+    return add_note(figure, explanation) if any(rung.apart for rung in rungs) else figure
 
 
-def generations(dots: Sequence[Dot], title: str) -> go.Figure:
+def generations(dots: Sequence[GenerationDot], title: str) -> go.Figure:
     """Return the figure of generations of workers, with the variants next to each other and their bring-ups in order.
 
     Thin lines reach from the smallest to the largest of a generation's repeats.
@@ -144,14 +144,14 @@ def generations(dots: Sequence[Dot], title: str) -> go.Figure:
                 ],
                 y=[dot.change for dot in of_group],
                 customdata=[(dot.bring_up, dot.generation) for dot in of_group],
-                error_y=reaching(ends, thickness=1, width=0),
+                error_y=error_bars(ends, thickness=1, width=0),
                 mode="markers",
                 marker={"color": colour, "size": 9},
                 name=group,
                 hovertemplate="bring-up %{customdata[0]}, generation %{customdata[1]}: <b>%{y:+.1f} %</b><extra></extra>",
             )
         )
-    figure = drawn(
+    figure = make_figure(
         marks,
         title,
         420,

@@ -23,15 +23,15 @@ from lab.report.figures.style import (
     MARKS,
     NOTHING,
     axis,
+    choose_scale,
     colours,
-    drawn,
-    gap,
     log_axis,
-    scaled,
-    stacked,
+    make_empty_figure,
+    make_figure,
+    make_stacked_figure,
 )
 
-NEAR_S, MOST = 0.25, 12
+NEAR_S, MOST_HOVER_LINES = 0.25, 12
 """The seconds within which marks share a hover text, and the largest number of its lines."""
 SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "triangle-down", "pentagon")
 
@@ -52,14 +52,14 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
 
     """
     if bins.is_empty():
-        return gap(title, "no request was logged")
+        return make_empty_figure(title, "no request was logged")
     subtitle = f"per {BIN_S * 1000:.0f} ms; answers when they arrive, failures and latency when the request fell due"
     rates = _make_rates(bins)
     if band is not None and not band.is_empty():
         subtitle += "; grey: least and most of any block"
         rates = [_make_band(band), *rates]
     greatest = bins["max_s"].max()
-    scale, unit = scaled("s", float(greatest)) if isinstance(greatest, float) else (1e-3, "ms")
+    scale, unit = choose_scale("s", float(greatest)) if isinstance(greatest, float) else (1e-3, "ms")
     failures = _make_failures(bins)
     present = [row for row in ROWS if row in set(marks["row"])]
     panels = [
@@ -69,7 +69,7 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
         _make_latencies(bins, scale, unit),
     ]
     kinds = {"categoryorder": "array", "categoryarray": list(reversed(present))}
-    figure = stacked(
+    figure = make_stacked_figure(
         [(number, trace) for number, traces in enumerate(panels, 1) for trace in traces],
         title,
         640,
@@ -115,8 +115,8 @@ def _make_marks(marks: pl.DataFrame, row: str) -> go.Scatter:
     hovers: list[str] = []
     for t_s, _ in texts:
         near = [text for near_s, text in texts if abs(near_s - t_s) <= NEAR_S]
-        omitted = [f"… and {len(near) - MOST} more"] if len(near) > MOST else []
-        hovers.append("<br>".join(near[:MOST] + omitted))
+        omitted = [f"… and {len(near) - MOST_HOVER_LINES} more"] if len(near) > MOST_HOVER_LINES else []
+        hovers.append("<br>".join(near[:MOST_HOVER_LINES] + omitted))
     return go.Scatter(
         x=marks["t_s"].to_list(),
         y=[row] * marks.height,
@@ -219,7 +219,7 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
         for visible in (True, False)
         if not (selected := present[name].filter(pl.col("delay_s").is_not_null() == visible)).is_empty()
     ]
-    return drawn(
+    return make_figure(
         traces,
         title,
         400,
@@ -263,7 +263,7 @@ def transfers(bodies: pl.DataFrame, title: str) -> go.Figure:
         hoverinfo="skip",
         name="first byte of the answer",
     )
-    return drawn(
+    return make_figure(
         [*bars, first_bytes] if bars else [],
         title,
         min(700, 200 + 8 * lines.height),
@@ -276,7 +276,7 @@ def transfers(bodies: pl.DataFrame, title: str) -> go.Figure:
 def _describe_transfer(
     way: str, size_bytes: int, took_s: float, first_s: float | None, status: int, rate: float
 ) -> str:
-    (rate_scale, rate_unit), (size_scale, size_unit) = scaled("bytes/s", rate), scaled("bytes", size_bytes)
+    (rate_scale, rate_unit), (size_scale, size_unit) = choose_scale("bytes/s", rate), choose_scale("bytes", size_bytes)
     first = "no answer began" if first_s is None else f"first byte after {first_s:.4f} s"
     summary = f"{way} of {size_bytes / size_scale:.3g} {size_unit}: {took_s:.3f} s, {rate / rate_scale:.3g} {rate_unit}"
     return f"{summary}<br>{first}, status {status}"
@@ -311,7 +311,7 @@ def probing(
     subtitle = "a dot per probe" if timeouts_s is not None else "a dot per probe; the timeouts are unknown"
     took = axis("probe took", "s", type="log", dtick=1, exponentformat="none")
     untimed = "no single probe was recorded (clusters count them, they do not time them)"
-    figure = drawn(traces, title, 400, subtitle, axis("since the load began", "s"), took, untimed)
+    figure = make_figure(traces, title, 400, subtitle, axis("since the load began", "s"), took, untimed)
     if not traces:
         return figure
     for timeout_s in sorted(set((timeouts_s or {}).values())):
@@ -333,16 +333,16 @@ def processes(looks: Mapping[str, pl.DataFrame], title: str, reloads: pl.DataFra
     """Return the figure of how many of the proxy's processes are alive, and their total memory, while it reloads.
 
     Args:
-        looks: The observations of one sample of each arm, by arm (`lab.records.incidents.looks`).
+        looks: The observations of one sample of each arm, by arm (`lab.records.incidents.summarise_processes`).
         title: The title of the figure.
         reloads: The marks of reloads, shown as lines; None for a figure of several arms.
 
     """
     present = {name: frame for name, frame in looks.items() if not frame.is_empty()}
     if not present:
-        return gap(title, NOTHING)
+        return make_empty_figure(title, NOTHING)
     largest = max(float(frame.select(pl.max("rss_bytes")).item()) for frame in present.values())
-    scale, unit = scaled("bytes", largest)
+    scale, unit = choose_scale("bytes", largest)
     traces: list[tuple[int, go.Scatter]] = []
     for name, colour in colours(list(present)).items():
         frame = present[name]
@@ -363,7 +363,9 @@ def processes(looks: Mapping[str, pl.DataFrame], title: str, reloads: pl.DataFra
         axis("memory", unit, rangemode="tozero"),
     ]
     subtitle = "proxy's processes second by second; memory is the sum of their resident sizes"
-    figure = stacked(traces, title, 460, subtitle, axis("since the load began", "s"), ys, vertical_spacing=0.08)
+    figure = make_stacked_figure(
+        traces, title, 460, subtitle, axis("since the load began", "s"), ys, vertical_spacing=0.08
+    )
     for t_s in reloads.filter(pl.col("kind") == "Reload")["t_s"] if reloads is not None else ():
         figure.add_vline(x=t_s, line={"color": INK, "width": 0.7, "dash": "dot"})
     return figure

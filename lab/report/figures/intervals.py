@@ -1,6 +1,6 @@
 """The figures of numbers with their intervals, next to published numbers where there are any.
 
-`intervals` has a row per arm with the value of every block. `beside` has rows of ratios, each relative to its own machine, on one
+`intervals` has a row per arm with the value of every block. `compare_published` has rows of ratios, each relative to its own machine, on one
 logarithmic axis. `scaling` has a number over a size (routes, requests at once, a page), per arm, metric or target.
 """
 
@@ -12,14 +12,25 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from lab.report.figures.style import COLOURS, FAINT, INK, axis, colours, drawn, log_axis, reaching, rows_axis, scaled
+from lab.report.figures.style import (
+    COLOURS,
+    FAINT,
+    INK,
+    axis,
+    choose_scale,
+    colours,
+    error_bars,
+    log_axis,
+    make_figure,
+    rows_axis,
+)
 
 PUBLISHED = {"size": 10, "symbol": "diamond-open", "line": {"width": 2}}
 """The marker of published numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MeasuredNumber:
     """One measured number, a row or point of a figure, in the figure's unit.
 
     Attributes:
@@ -47,7 +58,7 @@ class Told:
         return self.value or 0.0, self.low, self.high
 
 
-Sizes = Sequence[tuple[float, Told]]
+Sizes = Sequence[tuple[float, MeasuredNumber]]
 """A sequence of (size, number) in any order."""
 
 
@@ -65,7 +76,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RatioRow:
     """One row of ratios: the published ratio and the measured one.
 
     Where nothing was measured, `measured` is None and `why` has the reason.
@@ -73,11 +84,11 @@ class Pair:
 
     label: str
     published: float | None
-    measured: Told | None
+    measured: MeasuredNumber | None
     why: str = ""
 
 
-def medians(rows: Sequence[Told]) -> str:
+def describe_values(rows: Sequence[MeasuredNumber]) -> str:
     """Return what the values of a figure are, for the line under its title."""
     enough = [row.low is not None for row in rows]
     if not any(enough):
@@ -85,7 +96,9 @@ def medians(rows: Sequence[Told]) -> str:
     return "median of the blocks with its 95 % interval" + ("" if all(enough) else ", where they are enough for one")
 
 
-def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published: float | None = None) -> go.Figure:
+def intervals(
+    rows: Sequence[MeasuredNumber], title: str, name: str, unit: str, published: float | None = None
+) -> go.Figure:
     """Return the figure of numbers with their intervals and blocks, the first row at the top.
 
     Args:
@@ -98,7 +111,7 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
     """
     with_value = [row for row in rows if row.value is not None]
     all_values = [value for row in with_value for value in (row.value, row.high, *row.blocks) if value is not None]
-    scale, written = scaled(unit, max(*all_values, published or 0.0, 0.0))
+    scale, written = choose_scale(unit, max(*all_values, published or 0.0, 0.0))
     points = [(value / scale, row.label, number) for row in with_value for number, value in enumerate(row.blocks, 1)]
     rings = go.Scatter(
         x=[value for value, _, _ in points],
@@ -124,18 +137,18 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
                 y=[row.label for row in of_group],
                 mode="markers",
                 marker={"color": colour, "size": 11, "symbol": "diamond"},
-                error_x=reaching([row.ends for row in of_group], scale, color=colour, thickness=2, width=6),
+                error_x=error_bars([row.ends for row in of_group], scale, color=colour, thickness=2, width=6),
                 customdata=list(zip(ends, (row.note for row in of_group), strict=True)),
                 hovertemplate=f"%{{y}}: <b>%{{x:.4g}} {written}</b> %{{customdata[0]}}<br>%{{customdata[1]}}<extra></extra>",
                 showlegend=False,
             )
         )
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(with_value)]}
-    figure = drawn(
+    figure = make_figure(
         traces if with_value else [],
         title,
         150 + 34 * len(with_value),
-        f"diamond: {medians(with_value)}; rings: single blocks",
+        f"diamond: {describe_values(with_value)}; rings: single blocks",
         axis(name, written, rangemode="tozero"),
         {**order, "automargin": True, "ticks": ""},
     )
@@ -146,7 +159,7 @@ def intervals(rows: Sequence[Told], title: str, name: str, unit: str, published:
     return figure
 
 
-def beside(rows: Sequence[Pair], title: str, name: str, unit: str) -> go.Figure:
+def compare_published(rows: Sequence[RatioRow], title: str, name: str, unit: str) -> go.Figure:
     """Return the figure of measured ratios next to published ones, the first row at the top.
 
     A row without either ratio is left out. The two marks of a row stand above and below its middle.
@@ -170,7 +183,7 @@ def beside(rows: Sequence[Pair], title: str, name: str, unit: str) -> go.Figure:
         customdata=[(ratio.label, ratio.note) for _, ratio in measured_ratios],
         mode="markers",
         marker={"color": COLOURS[0], "size": 10, "symbol": "diamond"},
-        error_x=reaching([ratio.ends for _, ratio in measured_ratios], color=COLOURS[0], thickness=2, width=5),
+        error_x=error_bars([ratio.ends for _, ratio in measured_ratios], color=COLOURS[0], thickness=2, width=5),
         hovertemplate=f"%{{customdata[0]}}: <b>%{{x:.4g}} {unit}</b><br>%{{customdata[1]}}<extra>here</extra>",
         name="here",
     )
@@ -179,7 +192,7 @@ def beside(rows: Sequence[Pair], title: str, name: str, unit: str) -> go.Figure:
     sizes = [base * 10.0**power for power in range(-4, 5) for base in (1, 2, 5)]
     ticks = [size for size in sizes if marks and min(marks) / 2 <= size <= max(marks) * 2]
     labels = [_fold_label(label) for label in places]
-    figure = drawn(
+    figure = make_figure(
         [published, *([measured] if measured_ratios else [])] if with_ratio else [],
         title,
         180 + (42 if any("<br>" in label for label in labels) else 34) * len(with_ratio),
@@ -234,7 +247,7 @@ def scaling(
     )
     all_numbers = [number for items in (*present.values(), *present_published.values()) for _, number in items]
     greatest = [*(number.high or number.value or 0.0 for number in all_numbers), *(bound.value for bound in bounds)]
-    scale, written = scaled(unit, max(greatest, default=0.0))
+    scale, written = choose_scale(unit, max(greatest, default=0.0))
     painted = colours(list(dict.fromkeys([*present, *present_published])))
     measured = [
         go.Scatter(
@@ -243,7 +256,7 @@ def scaling(
             mode="lines+markers",
             line={"color": painted[line], "width": 1.5},
             marker={"size": 8},
-            error_y=reaching([number.ends for _, number in items], scale, color=painted[line]),
+            error_y=error_bars([number.ends for _, number in items], scale, color=painted[line]),
             customdata=[(number.label, number.note) for _, number in items],
             hovertemplate=f"%{{customdata[0]}}: <b>%{{y:.4g}} {written}</b><br>%{{customdata[1]}}<extra>{line}</extra>",
             name=line,
@@ -274,7 +287,9 @@ def scaling(
         )
         for bound in bounds
     ]
-    kinds = [f"line: {medians([number for items in present.values() for _, number in items])}"] if present else []
+    kinds = (
+        [f"line: {describe_values([number for items in present.values() for _, number in items])}"] if present else []
+    )
     kinds += ["open: published"] if present_published else []
     kinds += ["dashed: as claimed"] if bounds else []
     measured_sizes = {size for items in (*present.values(), *present_published.values()) for size, _ in items}
@@ -282,7 +297,7 @@ def scaling(
     texts = [(ticks or {}).get(size, f"{size:g}") for size in sizes]
     values = [*(number.value for number in all_numbers), *(bound.value for bound in bounds)]
     height: dict[str, Any] = log_axis(values) if log_y else {"rangemode": "tozero"}
-    return drawn(
+    return make_figure(
         [*measured, *published_marks, *claimed],
         title,
         380,
@@ -292,6 +307,6 @@ def scaling(
     )
 
 
-def _sort_with_value(items: Sizes) -> list[tuple[float, Told]]:
+def _sort_with_value(items: Sizes) -> list[tuple[float, MeasuredNumber]]:
     """Return the items that have a value, sorted by size."""
     return sorted((item for item in items if item[1].value is not None), key=lambda item: item[0])

@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from lab.report.figures.style import INK, axis_title, dressed, gap, log_axis
+from lab.report.figures.style import INK, add_frame, axis_title, log_axis, make_empty_figure
 
 ORDERED = (
     "#5b6fd6", "#2b83ba", "#2f9296", "#3a9a5b", "#6f9430", "#a1862b", "#c2762a", "#d9603a", "#d64545", "#c2477f",
@@ -31,7 +31,7 @@ MARGIN = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Corner:
+class PercentilePoint:
     """One percentile of a line.
 
     Attributes:
@@ -51,7 +51,7 @@ class Corner:
     @property
     def tail(self) -> float:
         """The place on the horizontal axis: 1/(1-p)."""
-        return tail(self.place)
+        return reciprocal_tail(self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Curve:
     """
 
     connections: int
-    corners: Sequence[Corner]
+    corners: Sequence[PercentilePoint]
     note: str = ""
 
     @property
@@ -71,9 +71,9 @@ class Curve:
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
 
     @property
-    def parts(self) -> list[list[Corner]]:
+    def parts(self) -> list[list[PercentilePoint]]:
         """The corners in groups of consecutive places."""
-        parts: list[list[Corner]] = []
+        parts: list[list[PercentilePoint]] = []
         for corner in self.corners:
             if not parts or corner.place != parts[-1][-1].place + 1:
                 parts.append([])
@@ -90,7 +90,7 @@ class Panel:
     why: str = "nothing of this was recorded"
 
 
-def tail(place: int) -> float:
+def reciprocal_tail(place: int) -> float:
     """Return 1/(1-p) of a percentile that wrk2 prints, by its number.
 
     The numbers are HdrHistogram's percentile ticks, five per half distance.
@@ -120,7 +120,7 @@ def percentiles(
 
     """
     if not any(panel.curves for panel in panels):
-        return gap(title, "<br>".join(dict.fromkeys(panel.why for panel in panels)) or "nothing to show")
+        return make_empty_figure(title, "<br>".join(dict.fromkeys(panel.why for panel in panels)) or "nothing to show")
     scale, written = (1e-3, "ms") if unit == "s" else (1.0, unit)
     first = next(column for column, panel in enumerate(panels, 1) if panel.curves)  # an empty one has no axis to label
     figure = make_subplots(
@@ -131,7 +131,7 @@ def percentiles(
         horizontal_spacing=0.05 if shared_y and first == 1 else 0.09,
     )
     figure.update_annotations(font_size=12)
-    dressed(figure, title, 500, subtitle)
+    add_frame(figure, title, 500, subtitle)
     figure.update_layout(margin={"t": 128 if subtitle else 106})
     listed = set[int]()
     for column, panel in enumerate(panels, 1):

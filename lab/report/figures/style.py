@@ -33,11 +33,11 @@ MARKS = {
     "connections": "#d7722c",
 }
 NOTHING = "nothing of this was recorded"
-LINE = 22
+LINE_HEIGHT = 22
 """The height in pixels of a line below a title: plotly gives small text the line spacing of the title."""
 
 
-def dressed(figure: go.Figure, title: str, height: int = 380, subtitle: str = "") -> go.Figure:
+def add_frame(figure: go.Figure, title: str, height: int = 380, subtitle: str = "") -> go.Figure:
     """Return the figure with the lab's frame: title, subtitle about what is shown, and legend under the plot."""
     second_line = f"<br>{small(subtitle)}" if subtitle else ""
     figure.update_layout(
@@ -74,7 +74,7 @@ def dressed(figure: go.Figure, title: str, height: int = 380, subtitle: str = ""
     return figure
 
 
-def drawn(
+def make_figure(
     traces: Sequence[Any],
     title: str,
     height: int,
@@ -96,12 +96,12 @@ def drawn(
 
     """
     if not traces:
-        return gap(title, reason)
-    figure = dressed(go.Figure(traces), title, height, subtitle)
+        return make_empty_figure(title, reason)
+    figure = add_frame(go.Figure(traces), title, height, subtitle)
     return figure.update_xaxes(x).update_yaxes(y)
 
 
-def stacked(
+def make_stacked_figure(
     traces: Sequence[tuple[int, Any]],
     title: str,
     height: int,
@@ -125,7 +125,7 @@ def stacked(
     figure = make_subplots(rows=len(ys), cols=1, shared_xaxes=True, **spacing)
     for panel, trace in traces:
         figure.add_trace(trace, row=panel, col=1)
-    dressed(figure, title, height, subtitle)
+    add_frame(figure, title, height, subtitle)
     for panel, y in enumerate(ys, 1):
         figure.update_yaxes(y, row=panel, col=1)
     return figure.update_xaxes(x, row=len(ys), col=1)
@@ -136,7 +136,7 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
-def reaching(
+def error_bars(
     ends: Sequence[tuple[float, float | None, float | None]], scale: float = 1.0, **settings: Any
 ) -> dict[str, Any]:
     """Return the settings of error bars from each value to the ends of its interval.
@@ -164,11 +164,11 @@ def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
     return {"range": [len(labels) - 0.5, -0.5], **rows}
 
 
-def gap(title: str, reason: str) -> go.Figure:
+def make_empty_figure(title: str, reason: str) -> go.Figure:
     """Return the empty figure that stands where there is nothing to show, with the reason in its middle."""
     figure = go.Figure()
     figure.add_annotation(text=reason, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14})
-    dressed(figure, title, 220)
+    add_frame(figure, title, 220)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_shape(
@@ -177,7 +177,7 @@ def gap(title: str, reason: str) -> go.Figure:
     return figure
 
 
-def noted(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
+def add_note(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
     """Return the figure with a text below its title; in an empty figure the text is in the middle.
 
     Args:
@@ -191,7 +191,7 @@ def noted(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
         layout.annotations[0].text += f"<br>{text}"
     elif text:
         layout.title.text += f"<br>{small(text)}"
-        added_height = LINE * (1 + text.count("<br>"))
+        added_height = LINE_HEIGHT * (1 + text.count("<br>"))
         figure.update_layout(
             height=layout.height + added_height, margin_t=layout.margin.t + added_height, meta={"gaps": list(gaps)}
         )
@@ -203,7 +203,7 @@ def small(text: str) -> str:
     return f"<span style='font-size:12px'>{text}</span>"
 
 
-def scaled(unit: str, greatest: float) -> tuple[float, str]:
+def choose_scale(unit: str, greatest: float) -> tuple[float, str]:
     """Return the divisor and the unit to write for values up to `greatest`.
 
     Seconds, bytes and bytes/s are scaled; any other `unit` stays.

@@ -22,7 +22,7 @@ TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
-def rendered(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
+def fill_template(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
     """Return a filled template.
 
     Args:
@@ -41,12 +41,12 @@ def rendered(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
     return templates.get_template(name).render(values)
 
 
-def kind_of(decision: str) -> str:
+def css_class_of(decision: str) -> str:
     """Return a decision as a class name of CSS."""
     return decision.replace(" ", "-").replace("/", "")
 
 
-def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
+def render_html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
     """Return Markdown as HTML.
 
     Args:
@@ -66,6 +66,6 @@ def html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
     return page
 
 
-def gaps(text: str) -> tuple[str, ...]:
+def find_gaps(text: str) -> tuple[str, ...]:
     """Return the reasons that a text gives in place of tables, or of rows of tables."""
     return tuple(GAP.findall(text))

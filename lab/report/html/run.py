@@ -14,15 +14,15 @@ from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.explain.run import Verdict, effect_text, noise_line, verdicts
+from lab.analysis.explain.run import Verdict, describe_noise, format_effect, make_verdicts
 from lab.analysis.judge.rows import Summary
-from lab.base.files import replace, written_to
-from lab.model.metrics import about
+from lab.base.files import as_option_error, replace_file
+from lab.model.metrics import find_metric
 from lab.report.grid import Part
-from lab.report.html.rendering import html, kind_of, rendered
-from lab.report.loads import point_text
-from lab.report.markdown import markdown
-from lab.report.result import Result
+from lab.report.html.rendering import css_class_of, fill_template, render_html
+from lab.report.loads import describe_point
+from lab.report.markdown import render_markdown
+from lab.report.result import RunResult
 
 FILE = "report.html"
 LEAST_SPAN = 2.5
@@ -32,7 +32,7 @@ APART = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EffectLine:
     """One effect in the figure.
 
     Attributes:
@@ -56,7 +56,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class EffectFigure:
     """Effects on one axis.
 
     Attributes:
@@ -66,12 +66,12 @@ class Figure:
 
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[EffectLine, ...]
     worth: tuple[float, float]
     ticks: tuple[tuple[float, str], ...]
 
 
-def write(result: Result, folder: Path, further_tables: Sequence[Sequence[Part]] = ()) -> Path:
+def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequence[Part]] = ()) -> Path:
     """Write the page of a run into a folder and return its path; an older page is replaced, completely or not at all.
 
     Args:
@@ -89,28 +89,29 @@ def write(result: Result, folder: Path, further_tables: Sequence[Sequence[Part]]
     title = f"{', '.join(names)} against {', '.join(bases)}"
     if not tried:
         title = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
-    text = rendered(
+    text = fill_template(
         "run.html",
         record=record,
         title=title,
         verdicts=[
             verdict
             for summary in result.told
-            for verdict in verdicts(summary) or [Verdict("", "unresolved", noise_line(summary))][: len(summary.rows)]
+            for verdict in make_verdicts(summary)
+            or [Verdict("", "unresolved", describe_noise(summary))][: len(summary.rows)]
         ],
-        figure=figure_of(result.told),
-        tables=[html(markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
-        loads=[(point.name, point_text(point)) for point in record.points],
-        again=rerun.measure(record, " ".join(names) or "ingress-nginx"),
+        figure=make_figure(result.told),
+        tables=[render_html(render_markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
+        loads=[(point.name, describe_point(point)) for point in record.points],
+        again=rerun.measure_command(record, " ".join(names) or "ingress-nginx"),
         folder=result.run.folder,
     )
-    with written_to("--output", path):
+    with as_option_error("--output", path):
         folder.mkdir(parents=True, exist_ok=True)
-        replace(path, text.encode())
+        replace_file(path, text.encode())
     return path
 
 
-def figure_of(summaries: Sequence[Summary]) -> Figure | None:
+def make_figure(summaries: Sequence[Summary]) -> EffectFigure | None:
     """Return the figure of all shown effects that are ratios with an interval; None where there are none.
 
     The effects have the order of the table.
@@ -120,7 +121,7 @@ def figure_of(summaries: Sequence[Summary]) -> Figure | None:
         for summary in summaries
         for row in summary.rows
         for effect in row.shown
-        if effect.estimate and effect.estimate.interval and about(effect.metric).ratio
+        if effect.estimate and effect.estimate.interval and find_metric(effect.metric).ratio
     ]
     if not ratios:
         return None
@@ -130,10 +131,10 @@ def figure_of(summaries: Sequence[Summary]) -> Figure | None:
     def place(log_ratio: float) -> float:
         return round(50 + 50 * log_ratio / span, 2)
 
-    lines: list[Line] = []
+    lines: list[EffectLine] = []
     for row, effect, middle, ends in ratios:
-        text, places = effect_text(effect), map(place, (middle, *ends))
-        lines.append(Line(row.arm.name, row.point.name, text, kind_of(effect.decision.value), *places))
+        text, places = format_effect(effect), map(place, (middle, *ends))
+        lines.append(EffectLine(row.arm.name, row.point.name, text, css_class_of(effect.decision.value), *places))
     ticks = [(50.0, "0")]  # no change, and on either side the ticks that fit, the largest first
     for sign in (1, -1):
         last = 100 + APART / 2
@@ -142,4 +143,4 @@ def figure_of(summaries: Sequence[Summary]) -> Figure | None:
             if distance < min(95, last - APART) and distance > 50 + APART:
                 ticks.append((distance if sign > 0 else 100 - distance, f"{'+' if sign > 0 else '−'}{100 * share:g} %"))
                 last = distance
-    return Figure(tuple(lines), (place(-worth), place(worth)), tuple(ticks))
+    return EffectFigure(tuple(lines), (place(-worth), place(worth)), tuple(ticks))

@@ -8,21 +8,21 @@ from typing import Any, Literal
 import polars as pl
 
 from lab.analysis import pidstat
-from lab.analysis.capacity.answer import Answer, Cost, Size, Wanted
+from lab.analysis.capacity.answer import Answer, ProxySize, RequestCost, Wanted
 from lab.analysis.judge.effects import Effect
 from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
 from lab.model.design import PlannedFor, Promise
 from lab.model.metrics import DIFFERENCES
 from lab.model.run import NotMeasured, RunRecord
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.ablation import AblationRecord
 from lab.report.json.runs import DIFFERENCE, RATIO, VERSION_2
-from lab.report.json.shape import Key, Printed, Shape, each, either
+from lab.report.json.shape import JsonKey, JsonShape, Printed, list_type, optional_type
 from lab.report.tables.ablation import Ranked
 
-VERSION_1 = Key("schema_version", lambda _: 1, Literal[1])
+VERSION_1 = JsonKey("schema_version", lambda _: 1, Literal[1])
 
 # -- plans ------------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ VERSION_1 = Key("schema_version", lambda _: 1, Literal[1])
 class PlannedLoad:
     """One load of a plan, its generator, and the reason why it does not support pairing."""
 
-    point: Point
+    point: LoadPoint
     generator: dict[str, str | None]
     why_alone: str
 
@@ -45,40 +45,40 @@ def _list_loads(record: RunRecord) -> list[PlannedLoad]:
     ]
 
 
-RUN_PLAN = Shape(
+RUN_PLAN = JsonShape(
     "RunPlan",
     RunRecord,
     "run=id target sweep",
-    Key(
+    JsonKey(
         "cpus",
         lambda run: {key.removeprefix("cpus_"): cpus for key, cpus in run.facts.items() if key.startswith("cpus_")},
         dict[str, str],
     ),
     "arms",
-    Key("loads", _list_loads, tuple[PlannedLoad, ...]),
-    Key("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
+    JsonKey("loads", _list_loads, tuple[PlannedLoad, ...]),
+    JsonKey("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
     "not_measurable at_knee knee blocks seed",
-    Key("pairs", "pairs", int, len),
-    Key("alone", lambda run: len(run.slots) - len(run.pairs), int),
-    Key("done", None, int),
-    Key("planned_for", None, PlannedFor | None),
+    JsonKey("pairs", "pairs", int, len),
+    JsonKey("alone", lambda run: len(run.slots) - len(run.pairs), int),
+    JsonKey("done", None, int),
+    JsonKey("planned_for", None, PlannedFor | None),
     "worth",
-    Key("promised", None, tuple[Promise, ...]),
-    Key("promised_by", None, str),
-    Key("fresh_bring_ups", None, int),
-    Key("duration_s", None, float),
-    parts=[Shape("Load", PlannedLoad)],
+    JsonKey("promised", None, tuple[Promise, ...]),
+    JsonKey("promised_by", None, str),
+    JsonKey("fresh_bring_ups", None, int),
+    JsonKey("duration_s", None, float),
+    parts=[JsonShape("Load", PlannedLoad)],
 )
-PLAN = Shape(
+PLAN = JsonShape(
     "Plan",
     None,
     VERSION_1,
-    Key("ablation", None, AblationRecord | None),
-    Key("runs", None, tuple[RunRecord, ...]),
-    Key("left_out", None, tuple[NotMeasured, ...]),
-    Key("beside", None, tuple[dict[Literal["question", "command"], str], ...]),
-    Key("duration_s", None, float),
-    parts=[Shape("AblationPlan", AblationRecord, "id subject steps notes"), RUN_PLAN],
+    JsonKey("ablation", None, AblationRecord | None),
+    JsonKey("runs", None, tuple[RunRecord, ...]),
+    JsonKey("left_out", None, tuple[NotMeasured, ...]),
+    JsonKey("beside", None, tuple[dict[Literal["question", "command"], str], ...]),
+    JsonKey("duration_s", None, float),
+    parts=[JsonShape("AblationPlan", AblationRecord, "id subject steps notes"), RUN_PLAN],
     title="What `--plan --json` prints; seconds, bytes, requests per second, shares",
 )
 
@@ -111,64 +111,64 @@ def _convert_effect(effect: Effect) -> Printed:
     return (DIFFERENCE if effect.metric in DIFFERENCES else RATIO).model.model_validate(effect)
 
 
-KNOB = Shape(
+KNOB = JsonShape(
     "Knob",
     Ranked,
     "knob=step.knob title=step.title sweep=step.sweep metric=step.metric root=step.root against=step.against",
     "alone=step.alone cumulative=step.cumulative why=step.why point",
-    Key("one_at_a_time", "alone", either(RATIO, DIFFERENCE), _convert_effect),
-    Key("cumulatively", "cumulative", either(RATIO, DIFFERENCE), _convert_effect),
+    JsonKey("one_at_a_time", "alone", optional_type(RATIO, DIFFERENCE), _convert_effect),
+    JsonKey("cumulatively", "cumulative", optional_type(RATIO, DIFFERENCE), _convert_effect),
     "verdict snippet notes",
 )
-ABLATION = Shape(
+ABLATION = JsonShape(
     "Ablation",
     AblationRecord,
     VERSION_1,
     "id subject target",
-    Key("complete", None, bool),
+    JsonKey("complete", None, bool),
     "runs notes",
-    Key("knobs", None, tuple[Ranked, ...]),
+    JsonKey("knobs", None, tuple[Ranked, ...]),
     parts=[KNOB],
     title="What `ablate --json` prints; effects of steady loads are ratios, of disturbed ones differences",
 )
-LINE = Shape("Line", Line, "key ingress text value standing how setting to default weight what note source")
-SYSTEM = Shape(
+LINE = JsonShape("Line", Line, "key ingress text value standing how setting to default weight what note source")
+SYSTEM = JsonShape(
     "System",
     Migration,
     "system standings settings annotations traps all_keys=defaults",
-    parts=[LINE, Shape("Trap", Trap, parts=[LINE])],
+    parts=[LINE, JsonShape("Trap", Trap, parts=[LINE])],
 )
-MIGRATION = Shape(
+MIGRATION = JsonShape(
     "Migration",
     None,
     VERSION_1,
-    Key("configmap", "place", str),
-    Key("given", "given", dict[str, str]),
-    Key("unknown", "unknown", tuple[Unknown, ...]),
-    Key("notes", "notes", tuple[str, ...]),
-    Key("systems", "migrations", tuple[Migration, ...]),
-    parts=[Shape("Unknown", Unknown), SYSTEM],
+    JsonKey("configmap", "place", str),
+    JsonKey("given", "given", dict[str, str]),
+    JsonKey("unknown", "unknown", tuple[Unknown, ...]),
+    JsonKey("notes", "notes", tuple[str, ...]),
+    JsonKey("systems", "migrations", tuple[Migration, ...]),
+    parts=[JsonShape("Unknown", Unknown), SYSTEM],
     title="What `migrate --plan --json` prints",
 )
 """The shape of a migration's plan; its source type is in `lab.experiments`, which this package must not import."""
-CAPACITY = Shape(
+CAPACITY = JsonShape(
     "Capacity",
     Answer,
     VERSION_2,
     "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
-    Key("advised", lambda answer: answer, Answer),
+    JsonKey("advised", lambda answer: answer, Answer),
     "assumptions",
     parts=[
-        Shape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
-        Shape(
+        JsonShape("Wanted", Wanted, "rate_rps tls keepalive page_bytes utilisation"),
+        JsonShape(
             "Cost",
-            Cost,
+            RequestCost,
             "cpu_per_request_s=value_s interval_s blocks",
-            Key("how", lambda _: "measured", Literal["measured"]),
+            JsonKey("how", lambda _: "measured", Literal["measured"]),
             "bound basis",
         ),
-        Shape("Size", Size, "cores serves_rps serves_interval_rps proxies proxies_interval advised"),
-        Shape("Advised", Answer, "cores=advised.cores proxies=advised.advised snippet"),
+        JsonShape("Size", ProxySize, "cores serves_rps serves_interval_rps proxies proxies_interval advised"),
+        JsonShape("Advised", Answer, "cores=advised.cores proxies=advised.advised snippet"),
     ],
     title="What `capacity --json` prints; seconds, requests per second, fractions",
 )
@@ -191,24 +191,24 @@ def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) ->
 
 def _make_usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, pl.DataFrame]:
     return {
-        "cpu": pidstat.cpu_table(usage),
+        "cpu": pidstat.build_cpu_table(usage),
         "memory": pidstat.memory_table(usage, memory_bytes),
         "average": pidstat.summary(usage, memory_bytes),
     }
 
 
-def _make_row_shape(name: str, table: pl.DataFrame) -> Shape:
+def _make_row_shape(name: str, table: pl.DataFrame) -> JsonShape:
     """Return the shape of the rows of a usage table, where any value may be unknown."""
     kinds = table.schema.to_python()
-    return Shape(name.title(), None, *(Key(column, None, kind | None) for column, kind in kinds.items()))
+    return JsonShape(name.title(), None, *(JsonKey(column, None, kind | None) for column, kind in kinds.items()))
 
 
-USAGE = Shape(
+USAGE = JsonShape(
     "Usage",
     Sample,
     "sample=id arm point=point.name block",
     *(
-        Key(name, None, each(_make_row_shape(name, table)))
+        JsonKey(name, None, list_type(_make_row_shape(name, table)))
         for name, table in _make_usage_tables(pl.DataFrame(schema=USAGE_SCHEMA), None).items()
     ),
 )

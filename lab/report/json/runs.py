@@ -7,42 +7,42 @@ from math import exp
 from typing import Any, Literal
 
 from lab.analysis.aggregate.absolute import Absolute, Cluster
-from lab.analysis.aggregate.generations import Generation, Levels
-from lab.analysis.explain.comparison import Advice, advices
-from lab.analysis.explain.gate import conclusion
-from lab.analysis.explain.run import Verdict, noise_line, verdicts
-from lab.analysis.judge.comparison import Compared, Comparison
+from lab.analysis.aggregate.generations import Generation, VarianceComponents
+from lab.analysis.explain.comparison import Advice, advise
+from lab.analysis.explain.gate import conclude
+from lab.analysis.explain.run import Verdict, describe_noise, make_verdicts
+from lab.analysis.judge.comparison import ComparedRow, Comparison
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.gate import Gate, Gated, worse_by
+from lab.analysis.judge.gate import Gate, GatedRow, compute_loss
 from lab.analysis.judge.meeting import CellStats
-from lab.analysis.judge.rows import Row, Summary
-from lab.analysis.noise import Noise, counted
-from lab.analysis.summary import null_arms
+from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.noise import Noise, count_claims
+from lab.analysis.summary import list_null_arms
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, Metric
 from lab.model.run import RunRecord
-from lab.report.json.shape import Key, Shape
-from lab.report.loads import load_text
+from lab.report.json.shape import JsonKey, JsonShape
+from lab.report.loads import describe_load
 from lab.report.tables.noise import EFFECTS, Report
 from lab.stats.components import Component
 from lab.stats.paired import Estimate, Level
 
-VERSION_2 = Key("schema_version", lambda _: 2, Literal[2])
+VERSION_2 = JsonKey("schema_version", lambda _: 2, Literal[2])
 Numbers = dict[str, float | int | None]
 
 # -- an effect of an arm against its baseline -------------------------------------------------------------------
 
-BLOCKS = Key("blocks", lambda effect: effect.estimate.n if effect.estimate else 0, int)
-P_VALUE = Key(
+BLOCKS = JsonKey("blocks", lambda effect: effect.estimate.n if effect.estimate else 0, int)
+P_VALUE = JsonKey(
     "p_value",
     lambda effect: effect.estimate.p_value if effect.estimate and effect.estimate.interval else None,
     float | None,
 )
-NOTES = Key(
+NOTES = JsonKey(
     "notes",
     lambda effect: (*filter(None, [effect.note]), *(effect.estimate.notes if effect.estimate else ())),
     tuple[str, ...],
 )
-RATIO = Shape(
+RATIO = JsonShape(
     "Ratio",
     Effect,
     "metric against primary decision scheme",
@@ -50,15 +50,15 @@ RATIO = Shape(
     "ratio=estimate.ratio ratio_low=estimate.ratio_interval.0 ratio_high=estimate.ratio_interval.1",
     P_VALUE,
     "holm_p_value=holm_p",
-    Key("worth_ratio", "size.worth", then=exp),
-    Key("guard_ratio", "size.guard", then=exp),
+    JsonKey("worth_ratio", "size.worth", then=exp),
+    JsonKey("guard_ratio", "size.guard", then=exp),
     "pair_ratio=beside.ratio",
-    Key("hodges_lehmann_ratio", "estimate.hodges_lehmann", then=exp),
-    Key("hodges_lehmann_low", "estimate.hl_low", then=exp),
-    Key("hodges_lehmann_high", "estimate.hl_high", then=exp),
+    JsonKey("hodges_lehmann_ratio", "estimate.hodges_lehmann", then=exp),
+    JsonKey("hodges_lehmann_low", "estimate.hl_low", then=exp),
+    JsonKey("hodges_lehmann_high", "estimate.hl_high", then=exp),
     NOTES,
 )
-DIFFERENCE = Shape(
+DIFFERENCE = JsonShape(
     "Difference",
     Effect,
     "metric against primary decision scheme",
@@ -73,56 +73,56 @@ DIFFERENCE = Shape(
 # -- a run ------------------------------------------------------------------------------------------------------
 
 
-def _read_metric(metric: str) -> Callable[[Row], float | None]:
+def _read_metric(metric: str) -> Callable[[SummaryRow], float | None]:
     return lambda row: row.cell.shown(metric)
 
 
 ARM = "arm=arm.name variant=arm.variant role=arm.role baseline=arm.baseline point=point.name"
 COUNTS = "valid_blocks=cell.valid_blocks planned_blocks=cell.planned_blocks invalid=cell.invalid"
-NOISE_LINE = Key("noise", noise_line, str)
-VERDICTS = Key("verdicts", verdicts, tuple[Verdict, ...])
-VERDICT = Shape("Verdict", Verdict)
-STEADY = Shape(
+NOISE_LINE = JsonKey("noise", describe_noise, str)
+VERDICTS = JsonKey("verdicts", make_verdicts, tuple[Verdict, ...])
+VERDICT = JsonShape("Verdict", Verdict)
+STEADY = JsonShape(
     "SteadyRow",
-    Row,
+    SummaryRow,
     ARM,
     "connections=point.connections generator=cell.generator generators=point.generators stand_in_for=cell.stand_in_for",
     "offered_rps=point.rate_rps",
-    Key("achieved_rps", _read_metric("rate"), float | None),
-    Key(
+    JsonKey("achieved_rps", _read_metric("rate"), float | None),
+    JsonKey(
         "latency_s",
         lambda row: {name: row.cell.shown(name) for name in QUANTILES} | {"max": row.cell.shown("slowest_s")},
         dict[str, float | None],
     ),
     "histogram=cell.histogram requests=cell.requests errors=cell.errors errors_invalid=cell.errors_invalid",
-    Key(
+    JsonKey(
         "absolute",
         lambda row: {name: value for name in RATIOS if (value := row.cell.absolute(name)) is not None},
         dict[str, Absolute],
     ),
-    Key("cpu_per_request_s", _read_metric("cpu_per_request"), float | None),
+    JsonKey("cpu_per_request_s", _read_metric("cpu_per_request"), float | None),
     "cpu_of=cell.cpu_of",
-    Key("memory_bytes", _read_metric("memory_bytes"), int | float | None),
-    Key("gauges", "cell.gauges", dict[str, int | float]),
-    Key("bring_up_s", _read_metric("bring_up_s"), float | None),
+    JsonKey("memory_bytes", _read_metric("memory_bytes"), int | float | None),
+    JsonKey("gauges", "cell.gauges", dict[str, int | float]),
+    JsonKey("bring_up_s", _read_metric("bring_up_s"), float | None),
     COUNTS,
     "generator_limited notes effects",
     parts=[
         RATIO,
-        Shape("Absolute", Absolute, "blocks low high value clusters", parts=[Shape("Cluster", Cluster)]),
+        JsonShape("Absolute", Absolute, "blocks low high value clusters", parts=[JsonShape("Cluster", Cluster)]),
     ],
 )
-DISTURBED = Shape(
+DISTURBED = JsonShape(
     "DisturbedRow",
-    Row,
+    SummaryRow,
     ARM,
     "control=point.control",
-    Key("disturbance", "point.disturbance", dict[str, Any] | None, lambda disturbance: disturbance.model_dump()),
+    JsonKey("disturbance", "point.disturbance", dict[str, Any] | None, lambda disturbance: disturbance.model_dump()),
     "generator=cell.generator stand_in_for=cell.stand_in_for",
     COUNTS,
     "clock_error_s=cell.clock_error_s notes",
-    Key("values", "cell.values", dict[str, dict[int, int | float | None]]),
-    Key(
+    JsonKey("values", "cell.values", dict[str, dict[int, int | float | None]]),
+    JsonKey(
         "medians",
         lambda row: {name: level for name in row.cell.values if (level := row.cell.level(name)) is not None},
         dict[str, Level],
@@ -130,110 +130,119 @@ DISTURBED = Shape(
     "slowdowns=cell.slowdowns effects",
     parts=[
         DIFFERENCE,
-        Shape("Median", Level, "value low high blocks=n"),
-        Shape("Slowdown", Estimate, "ratio low=ratio_interval.0 high=ratio_interval.1 blocks=n"),
+        JsonShape("Median", Level, "value low high blocks=n"),
+        JsonShape("Slowdown", Estimate, "ratio low=ratio_interval.0 high=ratio_interval.1 blocks=n"),
     ],
 )
-OUTCOMES = Shape(
+OUTCOMES = JsonShape(
     "Outcomes",
     Summary,
     "complete",
     NOISE_LINE,
     "notes",
     VERDICTS,
-    Key("metrics", lambda _: {name: METRICS[name] for name in DIFFERENCES}, dict[str, Metric]),
+    JsonKey("metrics", lambda _: {name: METRICS[name] for name in DIFFERENCES}, dict[str, Metric]),
     "rows",
-    parts=[VERDICT, DISTURBED, Shape("Metric", Metric, Key("title", "title", str), Key("better", "better", str))],
+    parts=[
+        VERDICT,
+        DISTURBED,
+        JsonShape("Metric", Metric, JsonKey("title", "title", str), JsonKey("better", "better", str)),
+    ],
 )
-LEVELS = Shape(
+LEVELS = JsonShape(
     "Levels",
-    Levels,
+    VarianceComponents,
     "variant=arm.variant point=point.name planned whole",
     "repeat=found.repeat generation=found.generation bring_up=found.bring_up one_start=start generations",
-    parts=[Shape("Level", Component), Shape("Generation", Generation, "block reload log_ratios=ratios own_s base_s")],
+    parts=[
+        JsonShape("Level", Component),
+        JsonShape("Generation", Generation, "block reload log_ratios=ratios own_s base_s"),
+    ],
 )
 
 # -- two arms, a gate -------------------------------------------------------------------------------------------
 
 
-def _convert_to_ratio(row: Compared, value: float | None) -> float | None:
+def _convert_to_ratio(row: ComparedRow, value: float | None) -> float | None:
     """Return the ratio of a log-ratio; a difference as it is."""
     return exp(value) if value is not None and row.relative else value
 
 
-def _convert_estimate(row: Compared, estimate: Estimate | None) -> Numbers:
+def _convert_estimate(row: ComparedRow, estimate: Estimate | None) -> Numbers:
     low, high = estimate.interval if estimate and estimate.interval else (None, None)
     log_ratios = {"effect": estimate.effect if estimate else None, "low": low, "high": high}
     numbers = {name: _convert_to_ratio(row, value) for name, value in log_ratios.items()}
     return numbers | {"blocks": estimate.n if estimate else 0}
 
 
-COMPARED = Shape(
+COMPARED = JsonShape(
     "Compared",
-    Compared,
+    ComparedRow,
     "point=point.name",
-    Key("load", lambda row: load_text(row.point), str),
+    JsonKey("load", lambda row: describe_load(row.point), str),
     "metric title",
-    Key("kind", lambda row: "ratio" if row.relative else "difference", Literal["ratio", "difference"]),
+    JsonKey("kind", lambda row: "ratio" if row.relative else "difference", Literal["ratio", "difference"]),
     "more_is_better decision base other",
     *(
-        Key(end, lambda row, end=end: _convert_estimate(row, row.estimate)[end], float | None)
+        JsonKey(end, lambda row, end=end: _convert_estimate(row, row.estimate)[end], float | None)
         for end in ("effect", "low", "high")
     ),
     BLOCKS,
     P_VALUE,
     "holm_p_value=holm_p",
-    Key("worth", lambda row: _convert_to_ratio(row, row.size.worth), float),
-    Key("guard", lambda row: _convert_to_ratio(row, row.size.guard), float),
-    Key("baseline_move", lambda row: row.baseline_move and _convert_estimate(row, row.baseline_move), Numbers | None),
+    JsonKey("worth", lambda row: _convert_to_ratio(row, row.size.worth), float),
+    JsonKey("guard", lambda row: _convert_to_ratio(row, row.size.guard), float),
+    JsonKey(
+        "baseline_move", lambda row: row.baseline_move and _convert_estimate(row, row.baseline_move), Numbers | None
+    ),
     "notes",
     parts=[
-        Shape(
+        JsonShape(
             "Side",
             CellStats,
             "run arm generator median=level.value low=level.low high=level.high",
-            Key("blocks", "values", int, len),
+            JsonKey("blocks", "values", int, len),
             "planned_blocks invalid values",
         )
     ],
 )
-COMPARISON = Shape(
+COMPARISON = JsonShape(
     "Comparison",
     Comparison,
     VERSION_2,
     "paired base other notes",
-    Key("verdicts", advices, tuple[Advice, ...]),
+    JsonKey("verdicts", advise, tuple[Advice, ...]),
     "rows",
     parts=[
-        Shape("ComparedRun", RunRecord, "run=id target sweep blocks created_at git_commit"),
-        Shape("Advice", Advice),
+        JsonShape("ComparedRun", RunRecord, "run=id target sweep blocks created_at git_commit"),
+        JsonShape("Advice", Advice),
         COMPARED,
     ],
     title="What `compare --json` prints; seconds, bytes, requests per second, counts; null = not known",
 )
-GATED = Shape(
+GATED = JsonShape(
     "Gated",
-    Gated,
+    GatedRow,
     "point=row.point.name metric=row.metric base_arm=row.base.arm other_arm=row.other.arm verdict",
     "relative=row.relative bound=limit",
-    Key(
+    JsonKey(
         "worse_by",
-        lambda gated: worse_by(gated.row, gated.row.estimate.effect) if gated.row.estimate else None,
+        lambda gated: compute_loss(gated.row, gated.row.estimate.effect) if gated.row.estimate else None,
         float | None,
     ),
     "worse_by_at_most=worst holm_p_value=row.holm_p",
-    Key("blocks", lambda gated: gated.row.estimate.n if gated.row.estimate else 0, int),
+    JsonKey("blocks", lambda gated: gated.row.estimate.n if gated.row.estimate else 0, int),
     "decision=row.decision decides close said do notes=row.notes",
 )
-GATE = Shape(
+GATE = JsonShape(
     "Gate",
     Gate,
     VERSION_2,
     "base=comparison.base.id other=comparison.other.id paired=comparison.paired",
-    Key("strict", None, bool),
+    JsonKey("strict", None, bool),
     "max_regression=bounds.regression max_more=bounds.more verdict",
-    Key("exit_status", None, int),
-    Key("conclusion", None, str),
+    JsonKey("exit_status", None, int),
+    JsonKey("conclusion", None, str),
     "missing left_out notes=comparison.notes rows",
     parts=[GATED],
     title="What `gate --json` prints; null = not known",
@@ -242,7 +251,7 @@ GATE = Shape(
 
 def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
     """Return the JSON data that `gate --json` prints; with `strict`, an inconclusive gate fails."""
-    sentence = conclusion(gate, strict)
+    sentence = conclude(gate, strict)
     return GATE.plain(gate, strict=strict, exit_status=gate.exit_status(strict), conclusion=sentence)
 
 
@@ -262,27 +271,27 @@ def _list_needed_blocks(report: Report, noise: Noise) -> list[Numbers]:
 
 
 def _count_nulls(report: Report) -> dict[str, int]:
-    compared, claimed = counted(report.noises)
-    return {"arms": len(null_arms(report.record.arms)), "compared": compared, "claimed": claimed}
+    compared, claimed = count_claims(report.noises)
+    return {"arms": len(list_null_arms(report.record.arms)), "compared": compared, "claimed": claimed}
 
 
-NOISE = Shape(
+NOISE = JsonShape(
     "Noise",
     Noise,
     "variant point metric level cv pilot_blocks",
-    Key("aa_blocks", lambda noise: noise.aa.n if noise.aa else 0, int),
+    JsonKey("aa_blocks", lambda noise: noise.aa.n if noise.aa else 0, int),
     "scheme outliers compared claimed why sd_log_ratio=sd",
     "aa_ratio=aa.ratio aa_low=aa.ratio_interval.0 aa_high=aa.ratio_interval.1",
-    Key("resolve", None, tuple[dict[Literal["effect", "blocks", "duration_s"], float | int | None], ...]),
+    JsonKey("resolve", None, tuple[dict[Literal["effect", "blocks", "duration_s"], float | int | None], ...]),
 )
-AA = Shape(
+AA = JsonShape(
     "Aa",
     Report,
     VERSION_2,
     "run=record.id target=record.target sweep=record.sweep blocks=record.blocks complete",
-    Key("nulls", _count_nulls, dict[str, int]),
-    Key("advice", None, str),
-    Key("rows", _list_noises, tuple[Noise, ...]),
+    JsonKey("nulls", _count_nulls, dict[str, int]),
+    JsonKey("advice", None, str),
+    JsonKey("rows", _list_noises, tuple[Noise, ...]),
     parts=[NOISE],
     title="What `aa --json` prints; seconds, requests per second, ratios; null = not known",
 )

@@ -1,4 +1,4 @@
-"""The conversion of values to JSON, and the schemas of it; a `Shape` lists the keys with which a type is printed.
+"""The conversion of values to JSON, and the schemas of it; a `JsonShape` lists the keys with which a type is printed.
 
     Shape("Side", CellStats, "run arm median=level.value invalid", Key("blocks", lambda side: len(side.values), int))
 
@@ -27,7 +27,7 @@ MEANINGS = Path(__file__).with_name("meanings.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class JsonKey:
     """One key of a shape, and how its value is read.
 
     Attributes:
@@ -51,15 +51,15 @@ class Key:
         return value if self.then is None or value is None else self.then(value)
 
 
-class Shape:
+class JsonShape:
     """The JSON keys of one type; without any, they are all fields of the type."""
 
     def __init__(
         self,
         name: str,
         source: Any,
-        *keys: str | Key,
-        parts: Sequence[Shape] = (),
+        *keys: str | JsonKey,
+        parts: Sequence[JsonShape] = (),
         title: str = "",
         left_out: Sequence[str] = (),
     ) -> None:
@@ -75,19 +75,19 @@ class Shape:
 
         """
         self.name, self.source, self.parts, self.title, self.left_out = name, source, parts, title, left_out
-        self.keys: list[Key] = []
+        self.keys: list[JsonKey] = []
         for key in keys or [field.name for field in fields(source)]:
-            if isinstance(key, Key):
+            if isinstance(key, JsonKey):
                 self.keys.append(key)
             else:
                 names_and_paths = (text.partition("=") for text in key.split())
-                self.keys += [Key(name, path or name) for name, _, path in names_and_paths]
+                self.keys += [JsonKey(name, path or name) for name, _, path in names_and_paths]
 
     @cached_property
     def model(self) -> type[Printed]:
         """The pydantic model that prints a value of this shape."""
         views = {part.source: part for part in self.parts}
-        descriptions = meanings()["shared"] | meanings().get(self.name, {})
+        descriptions = read_meanings()["shared"] | read_meanings().get(self.name, {})
         definitions: dict[str, Any] = {}
         for key in self.keys:
             default = None if key.name in self.left_out else ...
@@ -125,7 +125,7 @@ class Printed(BaseModel):
     """The base of the models of shapes, which are filled from the type of the shape and refuse unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    shape: ClassVar[Shape]
+    shape: ClassVar[JsonShape]
 
     @model_validator(mode="before")
     @classmethod
@@ -139,12 +139,12 @@ def dumps(value: Any) -> str:
     return json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), indent=1)
 
 
-def either(*shapes: Shape) -> Any:
+def optional_type(*shapes: JsonShape) -> Any:
     """Return the type of a value that has one of these shapes, or is None."""
     return reduce(or_, (shape.model for shape in shapes), NoneType)
 
 
-def each(shape: Shape) -> Any:
+def list_type(shape: JsonShape) -> Any:
     """Return the type of a list whose items have this shape."""
     return tuple.__class_getitem__((shape.model, ...))
 
@@ -173,7 +173,7 @@ def _get_attribute_type(owner: Any, name: str) -> Any:
     return kind if len(members) == 1 else kind | None
 
 
-def _replace_types(kind: Any, views: Mapping[Any, Shape]) -> Any:
+def _replace_types(kind: Any, views: Mapping[Any, JsonShape]) -> Any:
     """Return a type in which every type that has a shape is replaced by the model of that shape."""
     origin, parts = get_origin(kind), get_args(kind)
     if not parts or origin is Literal:
@@ -183,6 +183,6 @@ def _replace_types(kind: Any, views: Mapping[Any, Shape]) -> Any:
 
 
 @cache
-def meanings() -> dict[str, dict[str, str]]:
+def read_meanings() -> dict[str, dict[str, str]]:
     """Return the meanings of keys, by shape and key; `shared` has those of keys whose shape has no entry for them."""
     return tomllib.loads(MEANINGS.read_text("utf-8"))

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from lab.analysis.explain.run import effect_text, verdicts
+from lab.analysis.explain.run import format_effect, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row as ResultRow
 from lab.analysis.judge.rows import Summary
-from lab.model.metrics import DIFFERENCES, about
+from lab.analysis.judge.rows import SummaryRow as ResultRow
+from lab.model.metrics import DIFFERENCES, find_metric
 from lab.records.ablation import AblationRecord, Step
-from lab.report.grid import Grid, Notes, Part, Row, Words, columns, row
+from lab.report.grid import Grid, Notes, Part, Sentences, TableRow, make_columns, make_row
 
-WORDS = {
+VERDICT_TEXTS = {
     "apply": "apply",
     "worse": "do not apply",
     "differs": "another system",
@@ -68,7 +68,7 @@ class Ranked:
         return kind, -abs(estimate.effect) if estimate and comparable else 0.0
 
 
-def ranked(
+def rank_knobs(
     record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, Summary] | None = None
 ) -> tuple[Ranked, ...]:
     """Return the lines of all knobs, ranked by their effect.
@@ -103,7 +103,7 @@ def _make_line(
         (row, effect) for row in summary.rows if row.arm.name == step.alone for effect in row.shown if effect.estimate
     ]
     best = max(effects, key=_rate_weight, default=None)
-    verdict = next((verdict for verdict in verdicts(summary) if verdict.arm == step.alone), None)
+    verdict = next((verdict for verdict in make_verdicts(summary) if verdict.arm == step.alone), None)
     text = _describe_verdict(step, verdict.kind) if verdict else "not measured yet"
     if best is None:
         return Ranked(step, None, None, None, text, (*notes, *([verdict.text] if verdict else [])))
@@ -111,7 +111,7 @@ def _make_line(
     notes += [note for note in best_row.notes if note not in notes]
     rows = (row for row in summary.rows if (row.arm.name, row.point.name) == (step.cumulative, best_row.point.name))
     cumulative = next((effect for row in rows for effect in row.effects if effect.metric == best_effect.metric), None)
-    snippet = verdict.snippet if verdict and text == WORDS["apply"] else ""
+    snippet = verdict.snippet if verdict and text == VERDICT_TEXTS["apply"] else ""
     return Ranked(step, best_row.point.name, best_effect, cumulative, text, tuple(notes), snippet)
 
 
@@ -124,7 +124,7 @@ def _describe_verdict(step: Step, kind: str) -> str:
         alone_on_root = step.cumulative == f"{step.root}+{step.knob}"
         advice = f"against {step.root}: see cumulative" if alone_on_root else f"not compared with {step.root}"
         return f"{HANDICAPPED[kind]} {step.against}; {advice}"
-    return WORDS[kind]
+    return VERDICT_TEXTS[kind]
 
 
 def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
@@ -147,15 +147,15 @@ def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
             knobs_by_root.setdefault(step.root, []).append(step.knob)
     orders = (f"cumulative: against {root}, in this order: {', '.join(knobs)}" for root, knobs in knobs_by_root.items())
     notes = [*(f"{number}: {note}" for note, number in numbers.items()), *orders, *record.notes]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for line in lines:
         step, marks = line.step, ",".join(numbers[note] for note in line.notes)
         rows.append(
-            row(
+            make_row(
                 step.knob,
                 step.against,
                 f"{step.sweep}/{line.point}" if line.point else step.sweep,
-                about(line.alone.metric if line.alone else step.metric).short,
+                find_metric(line.alone.metric if line.alone else step.metric).short,
                 _format_effect(line.alone),
                 _format_effect(line.cumulative),
                 line.verdict + (f" ({marks})" if marks else ""),
@@ -164,15 +164,15 @@ def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
     heads = ("knob", "against", "load", "metric", "one at a time", "cumulative", "verdict")
     advice = _advise(lines)
     return [
-        Grid(columns(heads, range(len(heads))), tuple(rows)),
+        Grid(make_columns(heads, range(len(heads))), tuple(rows)),
         Notes(tuple(Text(note, "dim") for note in notes), blank=True),
-        Words(tuple(map(Text, advice)), tuple(advice)),
+        Sentences(tuple(map(Text, advice)), tuple(advice)),
     ]
 
 
 def _format_effect(effect: Effect | None) -> str:
     """Return an effect without the name of its metric, which has a separate column."""
-    return effect_text(effect).replace(f"{about(effect.metric).short} ", "", 1) if effect else "–"
+    return format_effect(effect).replace(f"{find_metric(effect.metric).short} ", "", 1) if effect else "–"
 
 
 def _advise(lines: Sequence[Ranked]) -> list[str]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from lab.analysis.calibration import Bias, Pause, Row, Spread, rows_of
-from lab.records.calibration import OVER_S, TOLD, CalibrationRecord
-from lab.report.grid import Grid, Part, Words, columns
-from lab.report.grid import row as row_of
-from lab.report.markdown import escaped
-from lab.stats.units import three_digits
+from lab.analysis.calibration import Bias, GeneratorResult, PauseResult, Spread, summarise_generators
+from lab.records.calibration import OVER_S, PERCENTILES, CalibrationRecord
+from lab.report.grid import Grid, Part, Sentences, make_columns
+from lab.report.grid import make_row as row_of
+from lab.report.markdown import escape
+from lab.stats.units import format_three_digits
 
 NONE = "–"
 NOISY = "*"
@@ -23,18 +23,18 @@ NOISY = "*"
 
 def page(record: CalibrationRecord) -> list[Part]:
     """Return the tables of what was measured, the advice on each generator, and how it was measured."""
-    rows = rows_of(record)
+    rows = summarise_generators(record)
     parts: list[Part] = []
     for name, table in _make_sections(rows):
-        head = Words((Text(name, "bold cyan"),), (f"**{name}**",), blank=bool(parts))
+        head = Sentences((Text(name, "bold cyan"),), (f"**{name}**",), blank=bool(parts))
         parts += [head, table]
     advice, notes = (
         [f"{row.known.name}: {row.advice}" for row in rows if row.advice],
         [*_list_notes(record), record.id],
     )
     terminal = (*map(Text, advice), *(Text(f"- {note}", "dim") for note in notes))
-    bullets = (*(f"- {line}" for line in advice), *(f"- {escaped(note)}" for note in notes))
-    return [*parts, Words(terminal, bullets, blank=bool(parts))]
+    bullets = (*(f"- {line}" for line in advice), *(f"- {escape(note)}" for note in notes))
+    return [*parts, Sentences(terminal, bullets, blank=bool(parts))]
 
 
 def _list_notes(record: CalibrationRecord) -> Iterator[str]:
@@ -84,15 +84,17 @@ def _list_notes(record: CalibrationRecord) -> Iterator[str]:
         yield f"{count} were disturbed ({kinds}): marked, not left out"
     if len(record.measurements) < record.planned:
         yield f"interrupted: {len(record.measurements)} of {record.planned} measurements"
-    for row in rows_of(record):
+    for row in summarise_generators(record):
         yield from (f"{row.known.name}, {name}: not measured: {reason}" for name, reason in row.known.refusals.items())
         yield from (f"{row.known.name}, {name}: {reason}" for name, reason in row.failures.items())
 
 
-def _make_sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
+def _make_sections(rows: Sequence[GeneratorResult]) -> list[tuple[str, Grid]]:
     """Return (title, table) of what was measured; generators that are not installed have a row in the first table."""
     measured = [row for row in rows if row.measurements]
-    bias_heads = (f"{prefix} {name}{unit}" for name in TOLD for prefix, unit in (("true", " ms"), ("bias", " µs")))
+    bias_heads = (
+        f"{prefix} {name}{unit}" for name in PERCENTILES for prefix, unit in (("true", " ms"), ("bias", " µs"))
+    )
     tables = [
         (
             "generators: floor (server answers at once), ceiling, CPU per request at 1,000 req/s",
@@ -125,13 +127,13 @@ def _make_sections(rows: Sequence[Row]) -> list[tuple[str, Grid]]:
         ),
     ]
     return [
-        (title, Grid(columns(heads, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
+        (title, Grid(make_columns(heads, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
         for title, heads, left, lines in tables
         if lines
     ]
 
 
-def _make_generator_line(row: Row) -> tuple[str, ...]:
+def _make_generator_line(row: GeneratorResult) -> tuple[str, ...]:
     generator = row.known
     model = "/".join(sorted(generator.models, reverse=True))
     if not generator.installed:
@@ -154,12 +156,12 @@ def _make_generator_line(row: Row) -> tuple[str, ...]:
     )
 
 
-def _make_bias_lines(row: Row) -> Iterator[tuple[str, ...]]:
+def _make_bias_lines(row: GeneratorResult) -> Iterator[tuple[str, ...]]:
     for name, biases in row.bias.items():
         cells: list[str] = []
         for bias in biases.values():
             share = f" {100 * bias.bias_share.median:+.1f} %".replace("-", "−") if bias.bias_share else ""
-            true_text = _format_spread(bias.true_s, lambda value_s: three_digits(value_s, 1e3))
+            true_text = _format_spread(bias.true_s, lambda value_s: format_three_digits(value_s, 1e3))
             bias_text = _format_spread(
                 bias.bias_s, lambda value_s: f"{'−' if value_s < 0 else '+'}{_format_us(abs(value_s))}"
             )
@@ -167,7 +169,7 @@ def _make_bias_lines(row: Row) -> Iterator[tuple[str, ...]]:
         yield (row.known.name + _mark_noise(row, name), name, *cells)
 
 
-def _make_pause_line(row: Row, pause: Pause) -> tuple[str, ...]:
+def _make_pause_line(row: GeneratorResult, pause: PauseResult) -> tuple[str, ...]:
     shares = (
         _format_spread(spread, lambda share: f"{100 * share:.2f}")
         for spread in (pause.reported_share, pause.true_share)
@@ -180,7 +182,7 @@ def _make_pause_line(row: Row, pause: Pause) -> tuple[str, ...]:
     )
 
 
-def _mark_noise(row: Row, *scenarios: str) -> str:
+def _mark_noise(row: GeneratorResult, *scenarios: str) -> str:
     return NOISY if any(name in row.noisy for name in scenarios) else ""
 
 
@@ -192,7 +194,7 @@ def _format_spread(spread: Spread | None, format_value: Callable[[float], str]) 
 
 
 def _format_us(value_s: float) -> str:
-    return three_digits(value_s, 1e6)
+    return format_three_digits(value_s, 1e6)
 
 
 def _format_count(value: float) -> str:

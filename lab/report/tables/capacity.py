@@ -8,8 +8,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from lab.analysis.capacity.answer import Answer
-from lab.report.grid import Grid, Part, Words, columns, row
-from lab.stats.units import three_digits
+from lab.report.grid import Grid, Part, Sentences, make_columns, make_row
+from lab.stats.units import format_three_digits
 
 
 def page(answer: Answer) -> list[Part]:
@@ -23,15 +23,15 @@ def page(answer: Answer) -> list[Part]:
         f"run {bound}{size.advised:,} proxies of {size.cores} {noun}: {needed} serve {demand.rate_rps:,.0f} req/s"
         f" at {100 * demand.utilisation:g} % CPU; {end}, and one that may be gone"
     )
-    span = f" [{three_digits(ends[0], 1e6)}, {three_digits(ends[1], 1e6)}]" if ends else ""
+    span = f" [{format_three_digits(ends[0], 1e6)}, {format_three_digits(ends[1], 1e6)}]" if ends else ""
     cores = f" [{answer.cores_interval[0]:,.1f}, {answer.cores_interval[1]:,.1f}]" if answer.cores_interval else ""
     price = [
-        f"{three_digits(cost.value_s, 1e6)} µs of proxy CPU per request{span}: {cost.loads[0].kind}, {cost.basis}"
+        f"{format_three_digits(cost.value_s, 1e6)} µs of proxy CPU per request{span}: {cost.loads[0].kind}, {cost.basis}"
         f" ({', '.join(answer.runs)})",
         f"{answer.cores:,.1f} cores{cores} at {100 * demand.utilisation:g} % CPU",
     ]
     sizes = (
-        row(
+        make_row(
             f"{size.cores}",
             f"{size.serves_rps:,.0f}",
             _format_interval(size.serves_interval_rps) or "–",
@@ -43,17 +43,17 @@ def page(answer: Answer) -> list[Part]:
         for size in answer.sizes
     )
     return [
-        Words(
+        Sentences(
             (Text(advice, "bold"), *(Text(f"  {line}") for line in answer.snippet.splitlines())),
             (f"**{advice}**", "", "```", answer.snippet, "```"),
         ),
-        Words(tuple(map(Text, price)), tuple(price), blank=True),
+        Sentences(tuple(map(Text, price)), tuple(price), blank=True),
         Grid(
-            columns(("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")),
+            make_columns(("cores each", "one serves (req/s)", "95 %", "proxies", "95 %", "run (one spare)")),
             tuple(sizes),
             blank=True,
         ),
-        Words(
+        Sentences(
             (Text("assumptions", "bold cyan"), *(Text(f"  {line}") for line in answer.assumptions)),
             tuple(f"- {line}" for line in answer.assumptions),
             blank=True,

@@ -13,24 +13,36 @@ from itertools import groupby
 
 from rich.text import Text
 
-from lab.analysis.aggregate.absolute import absolute_of, absolute_text
-from lab.analysis.explain.comparison import advices
+from lab.analysis.aggregate.absolute import compute_absolute, format_absolute
+from lab.analysis.explain.comparison import advise
 from lab.analysis.explain.notes import FEW_BLOCKS
-from lab.analysis.explain.run import p_text
-from lab.analysis.judge.comparison import Compared, Comparison, change_text
-from lab.analysis.judge.decision import SURE_P, Decision
+from lab.analysis.explain.run import format_p_value
+from lab.analysis.judge.comparison import ComparedRow, Comparison, format_change
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.meeting import TWO_MACHINES, CellStats
-from lab.model.metrics import about
-from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, advice, columns, row
-from lab.report.loads import disturbance_text, load_text
-from lab.report.tables.run import STANDS_APART, standing_apart
+from lab.model.metrics import find_metric
+from lab.report.grid import (
+    Fold,
+    Grid,
+    Heading,
+    Notes,
+    Part,
+    Sentences,
+    TableCell,
+    TableRow,
+    make_advice,
+    make_columns,
+    make_row,
+)
+from lab.report.loads import describe_disruption, describe_load
+from lab.report.tables.run import SHOWN_BELOW, make_solo_ratio_table
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
 STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.CANNOT_TELL: ""}
 
 
-def page(comparison: Comparison, selected: Sequence[Compared] | None = None) -> list[Part]:
+def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = None) -> list[Part]:
     """Return the runs, the rows of each point, how to read them, and a sentence per arm.
 
     In Markdown each row has its arm.
@@ -48,55 +60,55 @@ def page(comparison: Comparison, selected: Sequence[Compared] | None = None) -> 
     runs = [f"{base}; paired by block"] if comparison.paired else [f"base   {base}", f"other  {other}; unpaired"]
     pairs = {row.pair for row in part.rows}
     advised = [
-        verdict for verdict in advices(comparison) if selected is None or (verdict.base_arm, verdict.other_arm) in pairs
+        verdict for verdict in advise(comparison) if selected is None or (verdict.base_arm, verdict.other_arm) in pairs
     ]
     differences = (Text(note, "bold red" if note.startswith(TWO_MACHINES) else "dim") for note in part.notes)
     rows = list(_yield_rows(part))
     heads = ("base", "other", "effect", "p", "n")
     table = Grid(
-        columns(("", "", *heads), left=(0, 1, 2, 3, 4, 6)),  # left where an interval or footnotes follow numbers
+        make_columns(("", "", *heads), left=(0, 1, 2, 3, 4, 6)),  # left where an interval or footnotes follow numbers
         tuple(narrow for narrow, _ in rows),
         Fold((0, 1, 2, 3), (4, 5, 6), indent=8),
         gaps=(3, 2, 1),
         indent=4,
         blank=True,
-        wide=Grid(columns(("arm", "metric", *heads), left=(0, 1)), tuple(wide for _, wide in rows)),
+        wide=Grid(make_columns(("arm", "metric", *heads), left=(0, 1)), tuple(wide for _, wide in rows)),
     )
     return [
-        Words(tuple(map(Text, runs)), tuple(f"- {line}" for line in runs)),
+        Sentences(tuple(map(Text, runs)), tuple(f"- {line}" for line in runs)),
         table,
-        *standing_apart([(row.other.arm, row.point, row.apart) for row in part.rows if row.apart is not None]),
+        *make_solo_ratio_table([(row.other.arm, row.point, row.apart) for row in part.rows if row.apart is not None]),
         Notes(tuple(differences), tuple(Text(line, "dim") for line in _yield_legend(comparison)), blank=True),
         *(
-            advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
+            make_advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
             for number, verdict in enumerate(advised)
         ),
     ]
 
 
-def _yield_rows(comparison: Comparison) -> Iterator[tuple[Row, Row]]:
+def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
     """Yield each row as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
     for point, rows in groupby(comparison.rows, key=lambda row: row.point):
         at_point = list(rows)
-        done = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
+        done = f"; {describe_disruption(point)}" if point.disturbance is not None else ""
         generators = {side.generator for compared in at_point for side in (compared.base, compared.other)}
         generator = f"; {next(iter(generators))}" if len(generators) == 1 else ""  # where all sides had the same one
-        heading = Heading(point.name, f"{load_text(point)}{done}{generator}")
+        heading = Heading(point.name, f"{describe_load(point)}{done}{generator}")
         for compared in at_point:
             base, other = compared.pair
             pair = other if base == other else f"{other} against {base}"
             levels = _format_level(compared, compared.base), _format_level(compared, compared.other)
-            effect = Cell(_format_effect(compared), STYLES.get(compared.decision, "dim"))
+            effect = TableCell(_format_effect(compared), STYLES.get(compared.decision, "dim"))
             base_blocks, other_blocks = compared.base.values.keys(), compared.other.values.keys()
             blocks = (
                 str(len(base_blocks & other_blocks)) if comparison.paired else f"{len(base_blocks)}+{len(other_blocks)}"
             )
-            p_and_n = p_text(compared.holm_p), Cell(blocks, notes=compared.notes)
+            p_and_n = format_p_value(compared.holm_p), TableCell(blocks, notes=compared.notes)
             metric = f"{compared.title} ({compared.unit})" if compared.unit else compared.title
             under = [heading, Heading(pair, inner=True)]
-            narrow = row(compared.title, Cell(compared.unit, "dim"), *levels, effect, *p_and_n, under=under)
+            narrow = make_row(compared.title, TableCell(compared.unit, "dim"), *levels, effect, *p_and_n, under=under)
             strong = replace(effect, strong=compared.decision.resolved)
-            yield narrow, row(pair, metric, *levels, strong, *p_and_n, under=[heading])
+            yield narrow, make_row(pair, metric, *levels, strong, *p_and_n, under=[heading])
 
 
 def _yield_legend(comparison: Comparison) -> Iterator[str]:
@@ -116,36 +128,36 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
         yield f"{how} [95 % interval]"
         many = " and ".join(map(str, comparison.family)) or "0"
         yield (
-            f"p: {test}, Holm-adjusted over {many} comparisons; same: within what is worth knowing; ~: cannot tell (p > {SURE_P},"
+            f"p: {test}, Holm-adjusted over {many} comparisons; same: within what is worth knowing; ~: cannot tell (p > {ALPHA},"
             " or no more than the baseline shows against itself)"
         )
 
 
-def _format_level(row: Compared, side: CellStats) -> str:
+def _format_level(row: ComparedRow, side: CellStats) -> str:
     """Return the absolute value of one side in the row's unit: `2.31 [2.29, 2.35]`, with few blocks `2.2–2.4`.
 
     It is – where nothing was measured, both values of two clusters, and a word where the value stands below the table.
     """
-    absolute, metric = side.absolute, about(row.metric)
+    absolute, metric = side.absolute, find_metric(row.metric)
     if row.apart is not None:
-        return STANDS_APART
+        return SHOWN_BELOW
     if row.relative:
-        text = absolute_text(metric, absolute)
+        text = format_absolute(metric, absolute)
         ends = [*map(metric.text, absolute.interval)] if absolute is not None and absolute.interval else []
         return f"{text} [{', '.join(ends)}]" if {*ends} - {text} else text
     if side.level is None:
         return "–"
     if side.level.n < MIN_BLOCKS:
-        return absolute_text(metric, absolute_of([*side.values.values()], row.metric))
+        return format_absolute(metric, compute_absolute([*side.values.values()], row.metric))
     value, low, high = map(metric.text, (side.level.value, side.level.low, side.level.high))
     return value if side.level.low is None or low == high == value else f"{value} [{low}, {high}]"
 
 
-def _format_effect(row: Compared) -> str:
+def _format_effect(row: ComparedRow) -> str:
     """Return the effect of a row: `−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
-    text = change_text(row, row.estimate)
+    text = format_change(row, row.estimate)
     if row.decision is Decision.SAME:
         return f"same: {text}"
     unit = " %" if row.relative else ""

@@ -15,10 +15,10 @@ from xml.etree import ElementTree as ET
 
 from rich.text import Text
 
-from lab.analysis.explain.gate import MEASURE_MISSING, conclusion, missing_text
-from lab.analysis.judge.comparison import change_text
-from lab.analysis.judge.gate import Gate, Verdict
-from lab.report.grid import Cell, Grid, Part, Row, Words, columns, plain, row
+from lab.analysis.explain.gate import MEASURE_MISSING, conclude, format_missing
+from lab.analysis.judge.comparison import format_change
+from lab.analysis.judge.gate import Gate, GateVerdict
+from lab.report.grid import Grid, Part, Sentences, TableCell, TableRow, make_columns, make_row, make_sentence
 
 WORDS = {"regression": "REGRESSION", "cannot-tell": "cannot tell", "passed": "passed"}
 HEADS = {"regression": "Regression", "cannot-tell": "Cannot tell of all", "passed": "Passed"}
@@ -37,20 +37,20 @@ def page(gate: Gate, strict: bool) -> list[Part]:
         strict: Whether the gate fails where something is inconclusive.
 
     """
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for gated in gate.rows:
         base, other = gated.row.pair
-        change = change_text(gated.row, gated.row.estimate) if gated.row.estimate else "–"
+        change = format_change(gated.row, gated.row.estimate) if gated.row.estimate else "–"
         arms = other if base == other else f"{other} against {base}"
         text = WORDS[gated.verdict] if gated.decides else "does not decide"
-        verdict = Cell(text, STYLES[gated.verdict], strong=gated.verdict == "regression")
-        rows.append(row(gated.row.point.name, arms, gated.metric, change, gated.bound, verdict))
-    unpassed: list[tuple[Verdict, str, str]] = [
+        verdict = TableCell(text, STYLES[gated.verdict], strong=gated.verdict == "regression")
+        rows.append(make_row(gated.row.point.name, arms, gated.metric, change, gated.bound, verdict))
+    unpassed: list[tuple[GateVerdict, str, str]] = [
         (gated.verdict, f"{gated.name}: {gated.said}", gated.do)
         for gated in (*gate.of("regression"), *gate.of("cannot-tell"))
     ]
     if gate.missing:
-        unpassed.append(("cannot-tell", missing_text(gate), MEASURE_MISSING))
+        unpassed.append(("cannot-tell", format_missing(gate), MEASURE_MISSING))
     lines: list[Text] = []
     list_items: list[str] = []
     for verdict, text, remedy in unpassed:
@@ -60,17 +60,17 @@ def page(gate: Gate, strict: bool) -> list[Part]:
     list_items += [f"- {note}" for note in gate.footnotes]
     base, other = gate.comparison.base, gate.comparison.other
     runs = f"{base.id}: paired by block" if gate.comparison.paired else f"{base.id} → {other.id}: two runs, unpaired"
-    heads = columns(("point", "arm", "metric", "change", "bound", "verdict"), left=(0, 1, 2, 3, 5))
+    heads = make_columns(("point", "arm", "metric", "change", "bound", "verdict"), left=(0, 1, 2, 3, 5))
     return [
-        Words((), (f"### {HEADS[gate.verdict]}",)),
-        plain(f"gate {runs}"),
+        Sentences((), (f"### {HEADS[gate.verdict]}",)),
+        make_sentence(f"gate {runs}"),
         Grid(heads, tuple(rows), blank=True),
-        Words(tuple(lines), tuple(list_items), blank=True),
-        plain(conclusion(gate, strict), "bold"),
+        Sentences(tuple(lines), tuple(list_items), blank=True),
+        make_sentence(conclude(gate, strict), "bold"),
     ]
 
 
-def xml(gate: Gate, strict: bool) -> bytes:
+def make_junit_xml(gate: Gate, strict: bool) -> bytes:
     """Return the JUnit XML of a gate, with one `testsuite` in `testsuites`.
 
     It has the form that Jenkins' schema (junit-10.xsd), GitHub's actions and GitLab read.
@@ -88,7 +88,7 @@ def xml(gate: Gate, strict: bool) -> bytes:
     attributes["skipped"] = str(sum(not gated.decides for gated in gate.rows) + (0 if strict else unsure))
     suite = ET.SubElement(suites, "testsuite", {name: _replace_unprintable(text) for name, text in attributes.items()})
 
-    def case(place: str, name: str, verdict: Verdict, said: str, remedy: str, decides: bool = True) -> None:
+    def case(place: str, name: str, verdict: GateVerdict, said: str, remedy: str, decides: bool = True) -> None:
         attributes = {
             "classname": _replace_unprintable(place.replace(" ", "_")),
             "name": _replace_unprintable(name),

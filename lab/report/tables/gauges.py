@@ -19,19 +19,19 @@ from statistics import median
 import polars as pl
 
 from lab.analysis import pidstat
-from lab.analysis.aggregate.generations import Levels
-from lab.analysis.judge.rows import Row, Summary
+from lab.analysis.aggregate.generations import VarianceComponents
+from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
-from lab.report.grid import Grid, Part, columns, plain, row
-from lab.report.grid import Row as GridRow
+from lab.report.grid import Grid, Part, make_columns, make_row, make_sentence
+from lab.report.grid import TableRow as GridRow
 from lab.stats.paired import MIN_BLOCKS
-from lab.stats.units import format_bytes, format_seconds, significant
+from lab.stats.units import format_bytes, format_seconds, format_significant
 
 # -- what an arm holds, and how long it took to load it --------------------------------------------------------
 
 MEMORY, OPENED = "memory", "opened_per_request"
-OFTEN = 0.01
+LEAST_OPENED = 0.01
 """The upstream connections per good answer from which on they are shown; below, the proxy keeps those that it has."""
 COLUMNS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "proxy/config_bytes": ("configuration", format_bytes),
@@ -49,27 +49,27 @@ OF_METRICS = {MEMORY: "memory_bytes", OPENED: OPENED}
 """The columns that are a metric of the run's rows, and not a gauge."""
 
 
-def page(summary: Summary) -> list[Part]:
+def gauges_page(summary: Summary) -> list[Part]:
     """Return the table of gauges with one line per arm that has any; empty where no arm has any.
 
     A row stays on one line whatever the width of the terminal.
     """
     rows_of = {arm: [row for row in summary.rows if row.arm == arm] for arm in (row.arm for row in summary.rows)}
     values_of = {arm.name: _collect_values(rows) for arm, rows in rows_of.items()}
-    often = any(values.get(OPENED, 0.0) >= OFTEN for values in values_of.values())
+    often = any(values.get(OPENED, 0.0) >= LEAST_OPENED for values in values_of.values())
     names = [
         name for name in COLUMNS if any(name in values for values in values_of.values()) and (name != OPENED or often)
     ]
-    heads = columns(["what it holds", *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
+    heads = make_columns(["what it holds", *(COLUMNS[name][0] for name in names)], left=[0], style="bold cyan")
     rows = [
-        row(arm.name, *(_format_value(name, arm, values_of, arm_rows) for name in names))
+        make_row(arm.name, *(_format_value(name, arm, values_of, arm_rows) for name in names))
         for arm, arm_rows in rows_of.items()
         if values_of[arm.name]
     ]
     return [Grid(heads, tuple(rows), gaps=(3,), blank=True)] if names else []
 
 
-def _collect_values(rows: Sequence[Row]) -> dict[str, float]:
+def _collect_values(rows: Sequence[SummaryRow]) -> dict[str, float]:
     """Return the values of one arm over its points: the medians of its gauges, and the largest of each metric.
 
     It is empty where the arm has no gauges.
@@ -84,7 +84,7 @@ def _collect_values(rows: Sequence[Row]) -> dict[str, float]:
     return values | largest if values else values
 
 
-def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, float]], rows: Sequence[Row]) -> str:
+def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, float]], rows: Sequence[SummaryRow]) -> str:
     """Return a value with its ratio to the baseline's.
 
     Upstream connections have their interval. A value of few blocks is a range.
@@ -96,23 +96,27 @@ def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, floa
         text = f"{'–'.join(dict.fromkeys(map(metric.coarse, few)))} {metric.unit}".rstrip()
     if value is None or not base or arm.role != "variant":
         return text
-    return f"{text} ×{value / base:.2f}" if few is None else f"{text} ×{significant(value / base, 2)}"
+    return f"{text} ×{value / base:.2f}" if few is None else f"{text} ×{format_significant(value / base, 2)}"
 
 
-def _format_interval(rows: Sequence[Row]) -> str:
+def _format_interval(rows: Sequence[SummaryRow]) -> str:
     """Return the interval of the upstream connections at the point with the most: ` [0.93, 0.97]`.
 
     It is empty where they are few, or have no interval.
     """
     values = [value for row in rows if (value := row.cell.absolute(OPENED)) is not None and value.value is not None]
     largest = max(values, key=lambda value: value.value or 0.0, default=None)
-    if largest is None or (largest.value or 0.0) < OFTEN or (largest.interval is None and largest.low < largest.high):
+    if (
+        largest is None
+        or (largest.value or 0.0) < LEAST_OPENED
+        or (largest.interval is None and largest.low < largest.high)
+    ):
         return ""  # without an interval, no connection was opened in some block
     low, high = largest.interval or (largest.low, largest.high)
     return f" [{low:.2f}, {high:.2f}]"
 
 
-def _find_range(name: str, rows: Sequence[Row]) -> tuple[float, float] | None:
+def _find_range(name: str, rows: Sequence[SummaryRow]) -> tuple[float, float] | None:
     """Return the smallest and the largest value of fewer than six blocks; None where there are six.
 
     A metric's range is that of the point with the largest value.
@@ -129,7 +133,7 @@ def _find_range(name: str, rows: Sequence[Row]) -> tuple[float, float] | None:
 # -- variance components of one system -------------------------------------------------------------------------
 
 
-def levels_page(all_levels: Sequence[Levels]) -> list[Part]:
+def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
     """Return the table of variance components, for what was measured on several generations of workers; else empty.
 
     The numbers are those of one system, though two were measured: the standard deviation of their ratio is √2 times as large.
@@ -145,7 +149,7 @@ def levels_page(all_levels: Sequence[Levels]) -> list[Part]:
         )
         lost = "" if levels.whole == levels.planned else f" of {levels.planned}"
         rows.append(
-            row(
+            make_row(
                 levels.arm.variant,
                 levels.point.name,
                 # a dash for a component that was not repeated
@@ -162,11 +166,11 @@ def levels_page(all_levels: Sequence[Levels]) -> list[Part]:
         "of one system's CPU per request, standard deviation [95 %]: measured again on the same workers, from one generation of workers to the next"
         " (both sides reload, new processes, the old ones gone), from one bring-up to the next; what a single start can be off by (1 sd) is the last two together"
     )
-    heads = columns(names, left=[0, 1], style="bold cyan")
-    return [Grid(heads, tuple(rows), gaps=(3,), blank=True), plain(note, "dim")]
+    heads = make_columns(names, left=[0, 1], style="bold cyan")
+    return [Grid(heads, tuple(rows), gaps=(3,), blank=True), make_sentence(note, "dim")]
 
 
-def levels_text(levels: Levels) -> str:
+def describe_variance(levels: VarianceComponents) -> str:
     """Return the variance components in words, for a figure.
 
     `one start is off by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`
@@ -211,11 +215,11 @@ def usage_page(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool
         every_second: Whether the tables of every second are included.
 
     """
-    average: list[Part] = [plain("average", "bold"), _make_usage_grid(pidstat.summary(usage, memory_bytes))]
+    average: list[Part] = [make_sentence("average", "bold"), _make_usage_grid(pidstat.summary(usage, memory_bytes))]
     if not every_second:
         return average
-    tables = (pidstat.cpu_table(usage), pidstat.memory_table(usage, memory_bytes))
-    return [*(part for table in tables for part in (_make_usage_grid(table), plain(""))), *average]
+    tables = (pidstat.build_cpu_table(usage), pidstat.memory_table(usage, memory_bytes))
+    return [*(part for table in tables for part in (_make_usage_grid(table), make_sentence(""))), *average]
 
 
 def _make_usage_grid(frame: pl.DataFrame) -> Grid:
@@ -226,6 +230,6 @@ def _make_usage_grid(frame: pl.DataFrame) -> Grid:
         for name, value in line.items():
             digits = 1 if name == "t_s" else 2
             texts.append("–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value))
-        rows.append(row(*texts))
+        rows.append(make_row(*texts))
     left = [number for number, name in enumerate(selected.columns) if name in ("role", "title")]
-    return Grid(columns([HEADINGS[name] for name in selected.columns], left), tuple(rows))
+    return Grid(make_columns([HEADINGS[name] for name in selected.columns], left), tuple(rows))

@@ -7,17 +7,29 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from lab.analysis import rerun
-from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, between, differs
-from lab.generators import GENERATORS, generator
+from lab.analysis.knee.report import CONTRADICT, Knee, KneeReport, Rate, describe_difference, describe_interval
+from lab.generators import GENERATORS, get_generator
 from lab.model.run import KneeSearch
 from lab.records.sweep_files import load_sweep
-from lab.report.grid import Cell, Grid, Heading, Part, Row, Words, columns, heading_text, plain, row, title
-from lab.report.loads import load_text
+from lab.report.grid import (
+    Grid,
+    Heading,
+    Part,
+    Sentences,
+    TableCell,
+    TableRow,
+    heading_text,
+    make_columns,
+    make_row,
+    make_sentence,
+    make_title,
+)
+from lab.report.loads import describe_load
 from lab.stats.units import format_rate, format_seconds
 
 AT_KNEE = "at-knee"
 CPU = ("p99", "CPU/req", "generator CPU", "proxy CPU")
-NOBODY = {
+LIMIT_TEXTS = {
     "p99": "answers only came too late",
     "unknown": "more --connections or another generator tells whether it was the proxy",
 }
@@ -26,27 +38,30 @@ MANY_CPUS = "a target with more CPUs (`--target remote`)"
 
 def page(report: KneeReport) -> list[Part]:
     """Return the table of knees, every rate that was tried, the conditions of a rate, and a sentence per variant."""
-    conditions = f"passes: {conditions_text(report.conditions)}"
-    load = load_text(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
+    conditions = f"passes: {describe_conditions(report.conditions)}"
+    load = describe_load(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
     head = heading_text(Heading("knee", f"{report.target}: {load} a trial"))
     heads = ("variant", "generator", "knee", "fails at", "limited by", *CPU, "trials")
     units = ("", "", "req/s", "req/s", "", "", "µs", "", "", "")
     parts: list[Part] = [
-        Words((head,), (f"**{head.plain}**",)),
-        Grid(columns(heads, {0, 1, 4}, units), tuple(map(_make_knee_row, report.knees))),
+        Sentences((head,), (f"**{head.plain}**",)),
+        Grid(make_columns(heads, {0, 1, 4}, units), tuple(map(_make_knee_row, report.knees))),
     ]
     for knee in report.knees:
         heads = ("req/s", "passed", "failed", "unclear", "achieved", *CPU, "")
-        rates = Grid(columns(heads, {9}), tuple(_make_rate_row(rate, knee) for rate in knee.rates))
-        parts += [title(knee.variant, "every rate that was tried", blank=True), rates]
-    parts.append(Words((Text(""), Text(conditions, "dim"), Text("")), (f"- {conditions}",)))
+        rates = Grid(make_columns(heads, {9}), tuple(_make_rate_row(rate, knee) for rate in knee.rates))
+        parts += [make_title(knee.variant, "every rate that was tried", blank=True), rates]
+    parts.append(Sentences((Text(""), Text(conditions, "dim"), Text("")), (f"- {conditions}",)))
     return [
         *parts,
-        *(plain(sentence(report, knee), "bold" if knee.rate_rps is not None else "") for knee in report.knees),
+        *(
+            make_sentence(describe_knee(report, knee), "bold" if knee.rate_rps is not None else "")
+            for knee in report.knees
+        ),
     ]
 
 
-def conditions_text(search: KneeSearch) -> str:
+def describe_conditions(search: KneeSearch) -> str:
     """Return the conditions that a rate must meet, in words."""
     return (
         f"achieved/offered at least {search.min_achieved:g}, no errors, none dropped, p99 at most"
@@ -54,24 +69,24 @@ def conditions_text(search: KneeSearch) -> str:
     )
 
 
-def _make_knee_row(knee: Knee) -> Row:
+def _make_knee_row(knee: Knee) -> TableRow:
     rate = f"{'≥ ' if knee.at_least else ''}{format_rate(knee.rate_rps)}" if knee.rate_rps is not None else "–"
     maker = knee.generator or "–"
-    return row(
+    return make_row(
         knee.variant,
         f"{maker} (for {knee.stand_in_for})" if knee.stand_in_for else maker,
-        Cell(rate, "bold"),
+        TableCell(rate, "bold"),
         format_rate(knee.fails_rps),
-        Cell(knee.limited_by or "–", "yellow" if knee.at_least else ""),
+        TableCell(knee.limited_by or "–", "yellow" if knee.at_least else ""),
         format_seconds(knee.p99_s),
         *_format_cpu(knee),
         str(knee.trials),
     )
 
 
-def _make_rate_row(rate: Rate, knee: Knee) -> Row:
+def _make_rate_row(rate: Rate, knee: Knee) -> TableRow:
     style = "bold" if rate.rate_rps == knee.rate_rps else "dim" if not rate.passed else ""
-    return row(
+    return make_row(
         format_rate(rate.rate_rps),
         *(str(count or "") for count in (rate.passed, rate.failed, rate.unclear)),
         format_rate(rate.achieved_rps),
@@ -92,12 +107,12 @@ def _format_cpu(result: Knee | Rate) -> list[str]:
     ]
 
 
-def sentence(report: KneeReport, knee: Knee) -> str:
+def describe_knee(report: KneeReport, knee: Knee) -> str:
     """Return a sentence with the knee of a variant, its limit, and what to do."""
     if knee.rate_rps is None:
         return f"{knee.variant}: no knee: {knee.why}{_suggest_remedy(report, knee)}"
-    rate, where = format_rate(knee.rate_rps), between(knee.rate_rps, knee.fails_rps)
-    advice = f"run it at 50-80 % of it: {at_knee(report, knee)}"
+    rate, where = format_rate(knee.rate_rps), describe_interval(knee.rate_rps, knee.fails_rps)
+    advice = f"run it at 50-80 % of it: {command_at_knee(report, knee)}"
     if knee.limited_by in ("generator", "backend"):
         limit = f"the generator ({knee.generator})" if knee.limited_by == "generator" else "the backend"
         full = f"; the proxy's CPU was {100 * knee.proxy_core:.0f} % busy at it" if knee.proxy_core is not None else ""
@@ -119,7 +134,7 @@ def _describe_limit(knee: Knee) -> str:
     busy = ", ".join(f"{role} {100 * share:.0f} %" for role, share in cores.items() if share is not None)
     full = "its CPU was full" if knee.limited_by == "proxy" else "no CPU was full"
     failure = f"{knee.why} at {format_rate(failed.rate_rps)} req/s, {full}{f' ({busy})' if busy else ''}"
-    return "; ".join([failure, *(NOBODY[limit] for limit in [knee.limited_by or ""] if limit in NOBODY)])
+    return "; ".join([failure, *(LIMIT_TEXTS[limit] for limit in [knee.limited_by or ""] if limit in LIMIT_TEXTS)])
 
 
 def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
@@ -136,14 +151,14 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
     return f"\n  mend that, or ask for less (--p99, --connections), then search anew: {command}"
 
 
-def at_knee(report: KneeReport, knee: Knee) -> str:
+def command_at_knee(report: KneeReport, knee: Knee) -> str:
     """Return the command that measures a variant below its knee.
 
     For another load than that of the sweep `at-knee` the command needs a sweep that the user writes. In a search of one variant the
     command names the search; in a search of several it names the rate, since the name stands for the baseline's knee.
     """
     target = rerun.place(report.target)
-    difference = differs(report.load, load_sweep(AT_KNEE)[1].expanded())
+    difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())
     sweep = "YOURS.toml" if difference else AT_KNEE
     how = f" (YOURS: lab/sweeps/{AT_KNEE}.toml with this load: it is {difference})" if difference else ""
     search_or_rate = report.run if len(report.knees) == 1 else f"{knee.rate_rps or 0:.0f}"
@@ -154,7 +169,7 @@ def _list_alternatives(knee: Knee) -> Sequence[str]:
     """Return the generators that need less CPU per request, the best first, and how to get them; then more CPUs."""
     if knee.limited_by == "backend":
         return [MANY_CPUS]
-    better = generator("wrk2").stand_ins if knee.generator != "wrk2" else ()
+    better = get_generator("wrk2").stand_ins if knee.generator != "wrk2" else ()
     names = ["wrk2", *better] if better else []
     cheaper = names[: names.index(knee.generator)] if knee.generator in names else names
     return [*(f"{name}: {GENERATORS[name].remedy}" for name in cheaper), MANY_CPUS]

@@ -6,19 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
-from lab.analysis.aggregate.absolute import absolute_text
-from lab.analysis.explain.notes import outcomes
-from lab.analysis.explain.run import effect_text
-from lab.analysis.judge.rows import Row as ResultRow
-from lab.analysis.judge.rows import Summary, misleading_ratios
+from lab.analysis.aggregate.absolute import format_absolute
+from lab.analysis.explain.notes import describe_misleading
+from lab.analysis.explain.run import format_effect
+from lab.analysis.judge.rows import Summary, list_misleading_ratios
+from lab.analysis.judge.rows import SummaryRow as ResultRow
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
 from lab.analysis.migration.table import WEIGHTS, Weight
-from lab.model.metrics import about
-from lab.report.grid import Cell, Fold, Grid, Heading, Notes, Part, Row, Words, columns, plain, row, title
-from lab.report.loads import load_text
-from lab.stats.units import significant
+from lab.model.metrics import find_metric
+from lab.report.grid import (
+    Fold,
+    Grid,
+    Heading,
+    Notes,
+    Part,
+    Sentences,
+    TableCell,
+    TableRow,
+    make_columns,
+    make_row,
+    make_sentence,
+    make_title,
+)
+from lab.report.loads import describe_load
+from lab.stats.units import format_significant
 
-SAID: dict[Standing, str] = {
+STANDING_TEXTS: dict[Standing, str] = {
     "same": "by itself",
     "set": "to set",
     "hand": "by hand",
@@ -26,7 +39,7 @@ SAID: dict[Standing, str] = {
     "off": "no effect",
 }
 STYLES: dict[str, str] = {"same": "green", "set": "yellow", "hand": "yellow", "lost": "red", "off": "dim"}
-WEIGHED: dict[Weight, str] = {
+WEIGHT_TEXTS: dict[Weight, str] = {
     "fails": "requests fail",
     "guards": "guards fall",
     "answers": "other answers",
@@ -63,43 +76,45 @@ def page(
 
     """
     count = f"{len(given)} keys" if len(given) != 1 else "1 key"
-    head: list[Part] = [title(f"migrate {place}", count)]
+    head: list[Part] = [make_title(f"migrate {place}", count)]
     remarks = [
         *notes,
         *(f"{key.name}: ingress-nginx 1.15.1 has no such key, and ignores it: {key.hint}" for key in unknown),
     ]
     head += (
-        [Words(tuple(Text(f"  {line}") for line in remarks), tuple(f"- {line}" for line in remarks))] if remarks else []
+        [Sentences(tuple(Text(f"  {line}") for line in remarks), tuple(f"- {line}" for line in remarks))]
+        if remarks
+        else []
     )
-    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHED[weight] for weight in WEIGHTS[:-1]))
-    rows: list[Row] = []
+    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHT_TEXTS[weight] for weight in WEIGHTS[:-1]))
+    rows: list[TableRow] = []
     for migration in migrations:  # the standing of the file's settings, and the number of traps of each weight
         standings = [str(migration.standings.get(kind, 0)) for kind in ("same", "set", "hand", "lost")]
         weights = [trap.weight for trap in migration.traps]
-        rows.append(row(migration.system, *standings, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
+        rows.append(make_row(migration.system, *standings, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
     parts = [part for migration in migrations for part in _yield_system(migration)]
-    return [*head, Grid(columns(names, left=(0,)), tuple(rows), blank=True), *parts]
+    return [*head, Grid(make_columns(names, left=(0,)), tuple(rows), blank=True), *parts]
 
 
-def walked(migrations: Sequence[Migration]) -> list[Part]:
+def traps_page(migrations: Sequence[Migration]) -> list[Part]:
     """Return the traps of a file on each successor, and what to set; they follow the tables of a measurement."""
     return [part for migration in migrations for part in _yield_traps(migration)]
 
 
-def costs(summaries: Sequence[Summary]) -> list[Part]:
+def costs_page(summaries: Sequence[Summary]) -> list[Part]:
     """Return the table of what the migration costs, load by load; empty without rows.
 
     Each number has its ratio to that of ingress-nginx, and CPU per request also has its interval.
     """
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for result in (result for summary in summaries for point in summary.points for result in summary.at(point)):
         if result.arm.role != "reference":
             effect = next((effect for effect in result.effects if effect.metric == "cpu_per_request"), None)
             failed = sum(result.cell.errors.values()) + sum(result.cell.errors_invalid.values())
-            change = effect_text(effect) if effect and result.arm.role == "variant" else ""
-            under = [Heading(result.point.name, load_text(result.point))]
+            change = format_effect(effect) if effect and result.arm.role == "variant" else ""
+            under = [Heading(result.point.name, describe_load(result.point))]
             rows.append(
-                row(
+                make_row(
                     result.arm.name,
                     *(_format_cost(name, result) for name in COSTS),
                     f"{failed:,}",
@@ -107,23 +122,23 @@ def costs(summaries: Sequence[Summary]) -> list[Part]:
                     under=under,
                 )
             )
-    names = ("what it costs", *(about(name).short for name in COSTS), "failed", "CPU per request")
-    units = ("", *(about(name).unit for name in COSTS), "", "")
-    heads = columns(names, {0, len(COSTS) + 2}, units)
+    names = ("what it costs", *(find_metric(name).short for name in COSTS), "failed", "CPU per request")
+    units = ("", *(find_metric(name).unit for name in COSTS), "", "")
+    heads = make_columns(names, {0, len(COSTS) + 2}, units)
     return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
 
 
-def happened(summaries: Sequence[Summary]) -> list[Part]:
+def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
     """Return a line for each arm and load whose numbers would mislead; empty without any.
 
     A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
     """
-    lines = tuple(outcomes(summaries))
+    lines = tuple(describe_misleading(summaries))
     if not lines:
         return []
     return [
-        title("what happened", "in words, where a number would mislead", blank=True),
-        Words(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
+        make_title("what happened", "in words, where a number would mislead", blank=True),
+        Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
     ]
 
 
@@ -131,45 +146,45 @@ def _format_cost(name: str, result: ResultRow) -> str:
     """Return an absolute value with its ratio to the baseline, where the ratio is not misleading."""
     absolute = result.cell.absolute(name)
     value, base = result.cell.shown(name), result.base.shown(name) if result.base else None
-    apart = name in {ratio.metric for ratio in misleading_ratios(result)}
+    apart = name in {ratio.metric for ratio in list_misleading_ratios(result)}
     compared = value is not None and base and result.arm.role == "variant" and not apart
-    times = f" ×{significant(value / base, 2)}" if compared and value is not None and base else ""
-    return f"{absolute_text(about(name), absolute)}{times}"
+    times = f" ×{format_significant(value / base, 2)}" if compared and value is not None and base else ""
+    return f"{format_absolute(find_metric(name), absolute)}{times}"
 
 
 def _yield_system(migration: Migration) -> Iterator[Part]:
-    yield title(migration.system, blank=True)
+    yield make_title(migration.system, blank=True)
     settings = [*migration.settings, *migration.annotations]
     if settings:
-        heads = columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
+        heads = make_columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
         yield Grid(heads, tuple(map(_make_setting_row, settings)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
     yield from _yield_traps(migration, named=False)
 
 
 def _yield_traps(migration: Migration, named: bool = True) -> Iterator[Part]:
     if named:
-        yield title(migration.system, "traps, and what to set", blank=True)
+        yield make_title(migration.system, "traps, and what to set", blank=True)
     heads, rows = (
         ("trap", "of", "ingress-nginx", "there by itself", "to do"),
         tuple(map(_make_trap_row, migration.traps)),
     )
-    table = Grid(columns(heads, left=range(5)), rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
-    yield table if rows else plain("  no trap")
+    table = Grid(make_columns(heads, left=range(5)), rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
+    yield table if rows else make_sentence("  no trap")
     yield Notes()
 
 
-def _make_setting_row(line: Line) -> Row:
-    return row(
-        Cell(_format_key(line), notes=_list_notes(line)),
+def _make_setting_row(line: Line) -> TableRow:
+    return make_row(
+        TableCell(_format_key(line), notes=_list_notes(line)),
         _shorten(line.text),
-        Cell(SAID[line.standing], STYLES[line.standing]),
+        TableCell(STANDING_TEXTS[line.standing], STYLES[line.standing]),
         _shorten(line.setting) or EMPTY,
         _shorten(line.to) or EMPTY,
         _shorten(line.default).replace("=", EMPTY) or EMPTY,
     )
 
 
-def _make_trap_row(trap: Trap) -> Row:
+def _make_trap_row(trap: Trap) -> TableRow:
     """Return the row of a trap; the key is in brackets where the file does not have it."""
     line = trap.line
     keys = _format_key(line) if line.ingress else ", ".join(trap.keys)
@@ -177,9 +192,9 @@ def _make_trap_row(trap: Trap) -> Row:
     if line.standing == "hand":
         advice = f"by hand: {line.setting}" if line.setting else "by hand"
     name = _shorten(keys) if trap.in_file else f"({_shorten(keys)})"
-    return row(
-        Cell(WEIGHED[trap.weight], "red" if trap.weight in ("fails", "guards") else "yellow"),
-        Cell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_list_notes(line)),
+    return make_row(
+        TableCell(WEIGHT_TEXTS[trap.weight], "red" if trap.weight in ("fails", "guards") else "yellow"),
+        TableCell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_list_notes(line)),
         _shorten(line.value) or EMPTY,
         (_shorten(line.default) if keys else line.default).replace("=", EMPTY) or EMPTY,
         advice,

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from lab.analysis.judge.rulings import LIMITED
-from lab.analysis.noise import Noise, nulls_text, pairs
+from lab.analysis.noise import Noise, describe_null_claims, list_aa_variants
 from lab.analysis.past import Past
-from lab.analysis.summary import null_arms
-from lab.model.design import GUARD, shape_of
-from lab.model.metrics import about
+from lab.analysis.summary import list_null_arms
+from lab.model.design import NOISE_FLOOR_BLOCKS, choose_shape
+from lab.model.metrics import find_metric
 from lab.model.pairs import SIDES
-from lab.model.plan import arms_for, plan
+from lab.model.plan import list_arms, plan_samples
 from lab.model.run import RunRecord
-from lab.report.grid import Grid, Notes, Part, columns, plain, row
+from lab.report.grid import Grid, Notes, Part, make_columns, make_row, make_sentence
 from lab.stats import power
 from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds
 
@@ -28,7 +28,7 @@ SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class NextMeasurement:
     """The next measurement that the advice proposes: a command of `bench`, and the noise that decides its blocks.
 
     `command` has a place `{}` for the effect to find.
@@ -67,10 +67,10 @@ class Report:
 
     def needed(self, noise: Noise, effect: float) -> int | None:
         """Return the number of blocks that find an effect (a fraction); None: more blocks than the lab measures."""
-        return power.blocks_for(noise.sd or 0.0, noise.pilot_blocks, effect)
+        return power.count_blocks_for_effect(noise.sd or 0.0, noise.pilot_blocks, effect)
 
 
-def report(record: RunRecord, past: Past, complete: bool) -> Report:
+def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
     """Return the noise of a run as `past` has it, and how long other runs take on this machine.
 
     Args:
@@ -81,30 +81,32 @@ def report(record: RunRecord, past: Past, complete: bool) -> Report:
     """
     bring_up_s = past.bring_up_s or 0.0  # unknown where nothing came up
     reference = next((arm.name for arm in record.arms if arm.role == "reference"), None)
-    arms = arms_for([("variant", "baseline")], reference)
+    arms = list_arms([("variant", "baseline")], reference)
     points = [point for point in record.points if point.disturbance is None]
     sides = SIDES if record.pairs else SIDES[:1]
 
     def lasts_s(blocks: int) -> float:
-        return plan(arms, points, blocks, 0, shape_of(arms, points, blocks, sides)).lasts_s(bring_up_s)
+        return plan_samples(arms, points, blocks, 0, choose_shape(arms, points, blocks, sides)).lasts_s(bring_up_s)
 
-    few, more = (lasts_s(blocks) for blocks in (GUARD, GUARD + 1))  # from GUARD blocks on, each takes equally long
-    return Report(record, past.noises, complete, few - GUARD * (more - few), more - few)
+    few, more = (
+        lasts_s(blocks) for blocks in (NOISE_FLOOR_BLOCKS, NOISE_FLOOR_BLOCKS + 1)
+    )  # from GUARD blocks on, each takes equally long
+    return Report(record, past.noises, complete, few - NOISE_FLOOR_BLOCKS * (more - few), more - few)
 
 
 def page(report: Report, advice: str) -> list[Part]:
     """Return the table, what is not judged and why, the null comparisons, and the advice."""
-    many = len(pairs(report.record.arms)) > 1
-    rows = tuple(row(*_yield_cells(report, noise, many)) for noise in report.known if noise.metric in SHOWN)
-    null_line = nulls_line(report)
+    many = len(list_aa_variants(report.record.arms)) > 1
+    rows = tuple(make_row(*_yield_cells(report, noise, many)) for noise in report.known if noise.metric in SHOWN)
+    null_line = describe_nulls(report)
     ends = (f"{effect:.0%} in" for effect in EFFECTS)
-    heads = columns(("point", "metric", "level", "CV", "pair sd", "against itself", *ends), left=(0, 1))
+    heads = make_columns(("point", "metric", "level", "CV", "pair sd", "against itself", *ends), left=(0, 1))
     return [
         *([Grid(heads, rows)] if rows else []),
         Notes(tuple(Text(note, "dim") for note in notes(report)), blank=bool(rows)),
-        *([plain(null_line)] if null_line else []),
-        plain(report.record.id, "dim", blank=True),
-        plain(advice, "bold"),
+        *([make_sentence(null_line)] if null_line else []),
+        make_sentence(report.record.id, "dim", blank=True),
+        make_sentence(advice, "bold"),
     ]
 
 
@@ -117,7 +119,7 @@ def _is_limited(noise: Noise) -> bool:
 
 
 def _name_metric(noise: Noise) -> str:
-    return about(noise.metric).title + ("†" if _is_limited(noise) else "")
+    return find_metric(noise.metric).title + ("†" if _is_limited(noise) else "")
 
 
 def _yield_cells(report: Report, noise: Noise, many: bool) -> Iterator[str]:
@@ -126,7 +128,7 @@ def _yield_cells(report: Report, noise: Noise, many: bool) -> Iterator[str]:
     yield level_text(noise)
     yield f"{noise.cv or 0:.1%}"
     yield f"{noise.sd or 0:.1%}"
-    yield itself_text(noise)
+    yield describe_aa(noise)
     for effect in EFFECTS:
         blocks = None if noise.why else report.needed(noise, effect)
         beyond = "–" if noise.why else f"> {power.MAX_BLOCKS}"
@@ -136,14 +138,14 @@ def _yield_cells(report: Report, noise: Noise, many: bool) -> Iterator[str]:
 def level_text(noise: Noise) -> str:
     """Return the mean of the blocks with its unit; with fewer than six blocks, the smallest and the largest."""
     if noise.few is not None:
-        metric = about(noise.metric)
+        metric = find_metric(noise.metric)
         return f"{'–'.join(dict.fromkeys(map(metric.coarse, noise.few)))} {metric.unit}"
     return f"{format_rate(noise.level)}/s" if noise.metric == "rate" else format_seconds(noise.level)
 
 
-def itself_text(noise: Noise) -> str:
+def describe_aa(noise: Noise) -> str:
     """Return the effect of the baseline against itself with its interval; – where only variants were compared."""
-    metric, aa = about(noise.metric), noise.aa
+    metric, aa = find_metric(noise.metric), noise.aa
     return f"{metric.change(aa.effect)}{metric.ends(*aa.interval) if aa.interval else ''}" if aa else "–"
 
 
@@ -152,7 +154,7 @@ def notes(report: Report) -> list[str]:
     degrees = sorted({noise.pilot_blocks - 1 for noise in report.known})
     lines: list[str] = []
     if degrees:
-        nulls = len(null_arms(report.record.arms))
+        nulls = len(list_null_arms(report.record.arms))
         over = f"pooled over {nulls + 1} pairs of the same variant" if nulls else "of the A/A pair"
         freedom = f"{degrees[0]}" if len(degrees) == 1 else f"{degrees[0]} to {degrees[-1]}"
         counts = sorted({noise.aa.n for noise in report.known if noise.aa})  # valid in both arms of the pair
@@ -176,12 +178,12 @@ def notes(report: Report) -> list[str]:
     return lines if report.complete else [*lines, f"not all of its blocks are valid: just table {report.record.id}"]
 
 
-def nulls_line(report: Report) -> str:
+def describe_nulls(report: Report) -> str:
     """Return how many of the null comparisons were claimed; empty without null arms."""
-    return nulls_text(report.noises) if null_arms(report.record.arms) else ""
+    return describe_null_claims(report.noises) if list_null_arms(report.record.arms) else ""
 
 
-def advise(report: Report, example: Example, again: str) -> str:
+def advise(report: Report, example: NextMeasurement, again: str) -> str:
     """Return how large the noise is here, and what to run next.
 
     Args:
@@ -193,7 +195,7 @@ def advise(report: Report, example: Example, again: str) -> str:
     if not report.judged:
         return f"nothing is known of the noise here yet: {again}"
     sds = ", ".join(f"{noise.sd or 0:.1%} at {noise.point}" for noise in example.noises)
-    name = " and ".join(dict.fromkeys(about(noise.metric).title for noise in example.noises))
+    name = " and ".join(dict.fromkeys(find_metric(noise.metric).title for noise in example.noises))
     head = f"in {name} one block's comparison scatters by {sds} here"
     for effect in (*EFFECTS, 0.2):
         counts = [report.needed(noise, effect) for noise in example.noises]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from lab.analysis.known_costs import METRIC, WHOLE, KnownCosts
+from lab.analysis.known_costs import FULL_SLOPE, METRIC, KnownCosts
 from lab.analysis.order_report import OrderReport
-from lab.model.metrics import about
-from lab.report.grid import Cell, Grid, Part, columns, plain, row, texts
+from lab.model.metrics import find_metric
+from lab.report.grid import Grid, Part, TableCell, make_columns, make_row, make_sentence, make_text_table
 from lab.stats import paired as stats
 
 
-def known_costs(costs: KnownCosts | None) -> list[Part]:
+def known_costs_page(costs: KnownCosts | None) -> list[Part]:
     """Return a table of what pairs and solo arms show of each known cost, the fewest lines first, and the slope."""
     if costs is None:
-        return [plain("No cost was measured both ways, as a pair and alone, in enough blocks.")]
+        return [make_sentence("No cost was measured both ways, as a pair and alone, in enough blocks.")]
     rows = [
         (
             str(cost.lines),
             _format_effect(cost.alone),
-            Cell(_format_effect(cost.pair), strong=True),
+            TableCell(_format_effect(cost.pair), strong=True),
             _format_effect(cost.apart),
             "–" if cost.doubt is None else f"{cost.doubt:.2f} of it",
             *("–" if estimate.sd is None else f"{100 * estimate.sd:.1f} %" for estimate in (cost.alone, cost.pair)),
@@ -35,26 +35,26 @@ def known_costs(costs: KnownCosts | None) -> list[Part]:
     )
     first = costs.costs[0].apart
     rule = (
-        f"{about(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all but the last, which is"
+        f"{find_metric(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all but the last, which is"
         " there for the slope, are right together with 95 %."
     )
     slope = "What pairs show of a line over what the arms alone show of it cannot be told."
     if costs.slope is not None and costs.slope.ratio_interval is not None:
         low, high = costs.slope.ratio_interval
-        target = f"which is to be {WHOLE[0]:g} to {WHOLE[1]:g}"
+        target = f"which is to be {FULL_SLOPE[0]:g} to {FULL_SLOPE[1]:g}"
         slope = f"Pairs show {costs.slope.ratio:.2f} [{low:.2f}, {high:.2f}] of what a line costs alone, {target}."
-    return [texts(heads, rows), plain(rule), plain(slope)]
+    return [make_text_table(heads, rows), make_sentence(rule), make_sentence(slope)]
 
 
 def _format_effect(estimate: stats.Estimate) -> str:
-    metric = about(METRIC)
+    metric = find_metric(METRIC)
     return metric.change(estimate.effect) + metric.ends(*(estimate.interval or (None, None)))
 
 
-def orders(report: OrderReport) -> list[Part]:
+def order_page(report: OrderReport) -> list[Part]:
     """Return a table with a row for each run, how to read it, the conclusion, and a line for each dependence."""
     rows = (
-        row(
+        make_row(
             run_order.run,
             str(run_order.samples),
             str(run_order.tests),
@@ -72,16 +72,16 @@ def orders(report: OrderReport) -> list[Part]:
     holm = "" if report.smallest_holm_p is None else f" (smallest {report.smallest_holm_p:.2g})"
     many = f"{len(report.dependent)} metrics depend" if report.dependent else "No metric depends"
     return [
-        Grid(columns(("run", "valid samples", "tests", "smallest p"), left=(0,)), tuple(rows)),
-        *(plain(text, "dim") for text in legend),
-        plain(
+        Grid(make_columns(("run", "valid samples", "tests", "smallest p"), left=(0,)), tuple(rows)),
+        *(make_sentence(text, "dim") for text in legend),
+        make_sentence(
             f"{many} on what was measured before{holm}: Holm-adjusted over all tests, at 0.05; {unadjusted}.",
             blank=True,
         ),
-        *(plain(f"- {text}") for text in report.dependent),
-        *(plain(f"- {run_order.run} at {text}") for run_order in report.runs for text in run_order.missing),
+        *(make_sentence(f"- {text}") for text in report.dependent),
+        *(make_sentence(f"- {run_order.run} at {text}") for run_order in report.runs for text in run_order.missing),
         *(
-            plain(f"- {run_order.run} cannot be read: {run_order.fault}")
+            make_sentence(f"- {run_order.run} cannot be read: {run_order.fault}")
             for run_order in report.runs
             if run_order.fault
         ),

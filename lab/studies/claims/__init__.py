@@ -44,14 +44,14 @@ from pydantic import Field, model_validator
 
 from lab.analysis import rerun
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.base.validation import read_toml, refuse, validated
+from lab.base.validation import read_toml, refuse_broken_rules, validate_table
 from lab.model import sweeps
 from lab.model.metrics import METRICS
 from lab.model.names import BRING_UP_S, DEFAULT_TARGET
 from lab.model.variants import variants
-from lab.model.variants.naming import aliases, is_variant, present_name
+from lab.model.variants.naming import aliases, find_present_name, is_variant
 from lab.records import published
-from lab.studies.study_files import Strict
+from lab.studies.study_files import StrictModel
 
 FOLDER = Path(__file__).parent
 """The folder of the claims' rules."""
@@ -59,12 +59,12 @@ CHECKS = FOLDER / "checks"
 """The folder of the checks' rules."""
 SCHEMA = "lab/schema/claim.json"
 """The path of the rules' JSON schema."""
-NEAR = 1.25
+NEAR_FACTOR = 1.25
 """The factor within which a ratio counts as the published one.
 
 Other machines, and a single run each, allow no closer agreement.
 """
-RESTS_ON = 10
+SUGGESTED_BLOCKS = 10
 """The number of blocks that a verdict should rest on.
 
 An interval needs fewer, and a verdict with fewer reports how many it has.
@@ -84,7 +84,7 @@ ANSWERS: dict[Answer, str] = {
 
 KINDS: Mapping[str, str] = {
     "table cell": "here, as its ratio to the table's reference cell (the reference cell itself to another one), of the same"
-    f" blocks: the 95 % interval lies within a factor of {NEAR} of the published ratio, or within what its rule names. By its"
+    f" blocks: the 95 % interval lies within a factor of {NEAR_FACTOR} of the published ratio, or within what its rule names. By its"
     " own data, whether the table prints the number, and, beside the cell that its rule names, if any, whether it is not faster"
     " than one with less of the same work to do, and not slower than one with more of it to do or with fewer workers",
     "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
@@ -139,7 +139,7 @@ class Claim:
             return None
 
 
-class Other(Strict):
+class Other(StrictModel):
     """The other side of a comparison by blocks: another variant at the same point, or the same variant at another."""
 
     variant: str | None = None
@@ -152,7 +152,7 @@ class Other(Strict):
         return self
 
 
-class Test(Strict):
+class ClaimTest(StrictModel):
     """A `[[ID.tests]]` table: a number of every block, and where its 95 % interval must lie."""
 
     __test__ = False  # no test of pytest's
@@ -179,7 +179,7 @@ class Test(Strict):
     @model_validator(mode="after")
     def _check_bound(self) -> Self:
         bounds = (self.above, self.below, self.within, self.like)
-        refuse(
+        refuse_broken_rules(
             (
                 sum(bound is not None for bound in bounds) > 1,
                 "tests: one of above, below, within and like says where the interval must lie",
@@ -210,18 +210,20 @@ class Test(Strict):
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
-class Rule(Strict):
+class ClaimRule(StrictModel):
     """The rule by which one claim is judged."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
     variant: str = ""
     target: str = Field(default=DEFAULT_TARGET, description="runs of this target alone are held against the rule")
-    given: list[Test] = Field(
-        default_factory=list[Test], description="what the load must have done; else the claim is not resolved"
+    given: list[ClaimTest] = Field(
+        default_factory=list[ClaimTest], description="what the load must have done; else the claim is not resolved"
     )
-    tests: list[Test] = Field(default_factory=list[Test])
-    told: list[Test] = Field(default_factory=list[Test], description="shown beside the effect, without a bound")
+    tests: list[ClaimTest] = Field(default_factory=list[ClaimTest])
+    told: list[ClaimTest] = Field(
+        default_factory=list[ClaimTest], description="shown beside the effect, without a bound"
+    )
     sustained: bool = Field(
         default=False,
         description="only loads made by --sustained count, and a comparison must hold in each third of their samples",
@@ -232,7 +234,7 @@ class Rule(Strict):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         unbounded = not all(test.bounded for test in (*self.given, *self.tests))
-        refuse(
+        refuse_broken_rules(
             (
                 sum(bool(part) for part in (self.tests, self.not_measurable, self.background)) != 1,
                 "one of tests, not_measurable and background says how the claim is judged",
@@ -259,18 +261,18 @@ class Rule(Strict):
     def command(self) -> str:
         """The command that makes a run for this rule."""
         sustained = " --sustained" if self.sustained else ""
-        loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {RESTS_ON}"
+        loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
-class Check(Strict):
+class ClaimCheck(StrictModel):
     """A table of lab/studies/claims/checks: a fact known beforehand, and the rules that check it on runs."""
 
     text: str
-    rules: list[Rule] = Field(min_length=1)
+    rules: list[ClaimRule] = Field(min_length=1)
 
 
-def claims() -> list[Claim]:
+def read_claims() -> list[Claim]:
     """Return every row of claims.csv in its order.
 
     Raises:
@@ -278,38 +280,39 @@ def claims() -> list[Claim]:
 
     """
     columns = ("claim_id", "source", "kind", "claim", "published_value", "unit", "note")
-    return [Claim(*(row[name] for name in columns)) for row in published.texts("claims")]
+    return [Claim(*(row[name] for name in columns)) for row in published.read_texts("claims")]
 
 
-def rules() -> dict[str, list[Rule]]:
+def rules() -> dict[str, list[ClaimRule]]:
     """Return claim id → its rules, from every TOML file of this folder.
 
     Raises:
         UsageError: A file is faulty; with the file, the claim and a remedy.
 
     """
-    by_id, by_claim = {claim.id: claim for claim in claims()}, dict[str, list[Rule]]()
+    by_id, by_claim = {claim.id: claim for claim in read_claims()}, dict[str, list[ClaimRule]]()
     for place, _, name, table in tables(FOLDER, "lab/studies/claims"):
         refuse_unknown(name, by_id, place, "no such claim")
         if name in by_claim:
             raise UsageError(place, "another file judges it, too", "keep one")
         entries = table if isinstance(table, list) else [table]
         by_claim[name] = [
-            _resolve_rule(place, validated(Rule, entry, place, SCHEMA, Rule, Test, Other), by_id) for entry in entries
+            _resolve_rule(place, validate_table(ClaimRule, entry, place, SCHEMA, ClaimRule, ClaimTest, Other), by_id)
+            for entry in entries
         ]
     return by_claim
 
 
-def checks() -> list[tuple[Claim, list[Rule]]]:
+def checks() -> list[tuple[Claim, list[ClaimRule]]]:
     """Return every check of lab/studies/claims/checks as a claim of this project, with its rules.
 
     Raises:
         UsageError: A file is faulty; with the file, the check and a remedy.
 
     """
-    by_id = {claim.id: claim for claim in claims()}
+    by_id = {claim.id: claim for claim in read_claims()}
     entries = [
-        (place, study, name, validated(Check, table, place, SCHEMA, Rule, Test, Other))
+        (place, study, name, validate_table(ClaimCheck, table, place, SCHEMA, ClaimRule, ClaimTest, Other))
         for place, study, name, table in tables(CHECKS, "lab/studies/claims/checks")
     ]
     return [
@@ -338,7 +341,7 @@ def tables(folder: Path, label: str) -> Iterator[tuple[str, str, str, Any]]:
             yield f"{place}: {name}", path.stem, name, table
 
 
-def _resolve_rule(place: str, rule: Rule, by_id: Mapping[str, Claim]) -> Rule:
+def _resolve_rule(place: str, rule: ClaimRule, by_id: Mapping[str, Claim]) -> ClaimRule:
     """Return a rule with the bounds that `like` stands for: around the ratio of what two claims published.
 
     Args:
@@ -354,11 +357,11 @@ def _resolve_rule(place: str, rule: Rule, by_id: Mapping[str, Claim]) -> Rule:
         for name in names:
             refuse_unknown(name, valid, place, f"there is no '{name}'")
     for name in rule.named():  # only present names: the runs are read by them
-        now = present_name(name)
+        now = find_present_name(name)
         if name not in aliases().gone and (name != now or not is_variant(now)):
             raise UsageError(place, f"there is no '{name}'", did_you_mean(now, variants.variant_names()))
 
-    def bounded(test: Test) -> Test:
+    def bounded(test: ClaimTest) -> ClaimTest:
         if test.like is None:
             return test
         numbers: list[float] = []
@@ -369,13 +372,13 @@ def _resolve_rule(place: str, rule: Rule, by_id: Mapping[str, Claim]) -> Rule:
                 fault = f"{name} published no number: {by_id[name].published!r}"
                 raise UsageError(f"{place}: like", fault, "name two cells of a table")
         ratio = numbers[0] / numbers[1]
-        return test.model_copy(update={"within": (ratio / NEAR, ratio * NEAR)})
+        return test.model_copy(update={"within": (ratio / NEAR_FACTOR, ratio * NEAR_FACTOR)})
 
     parts = {"given": rule.given, "tests": rule.tests}
     return rule.model_copy(update={name: [bounded(test) for test in part] for name, part in parts.items()})
 
 
-def holds(
+def lies_within_bound(
     low: float,
     high: float,
     within: tuple[float, float] | None,
@@ -405,13 +408,13 @@ def holds(
     return True if inside else False if outside else None
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Return a number with three significant digits (from 100 on as a whole number) and a true minus sign."""
     size = abs(value)
     text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
     return text.replace("-", "−")
 
 
-def fits(pattern: str, name: str) -> bool:
+def matches_pattern(pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern with wildcards, case-sensitively."""
     return fnmatchcase(name, pattern)

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.analysis.applied import describe_kept_defaults
-from lab.analysis.evidence import Damaged, Evidence, damage, matching
+from lab.analysis.evidence import Damaged, Evidence, describe_damage, select_runs
 from lab.base.errors import LabError
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.power import MAX_BLOCKS
 from lab.stats.units import format_blocks
-from lab.studies.claims import RESTS_ON, Answer, Claim, Rule
-from lab.studies.claims.measuring import Measured, measured
-from lab.studies.claims.publications import Own
+from lab.studies.claims import SUGGESTED_BLOCKS, Answer, Claim, ClaimRule
+from lab.studies.claims.measuring import MeasuredTest, measure_test
+from lab.studies.claims.publications import OwnJudgement
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RunFinding:
     """The result of one run for one claim.
 
     Attributes:
@@ -46,7 +46,7 @@ class Finding:
     answer: Literal["reproduced", "contradicted", "not resolved"]
     effect: str
     why: str
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredTest, ...]
     damaged: bool = False
 
     @property
@@ -59,7 +59,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """A line of the ledger: a claim with both judgements.
 
     Attributes:
@@ -80,13 +80,15 @@ class Verdict:
     why: str
     rule: str
     runs: tuple[str, ...]
-    findings: tuple[Finding, ...] = ()
-    own: Own | None = None
+    findings: tuple[RunFinding, ...] = ()
+    own: OwnJudgement | None = None
     unable: str = ""
     """The folder of the run that was made for the claim and could not show it."""
 
 
-def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()) -> Verdict:
+def judge_claim(
+    claim: Claim, rules: Sequence[ClaimRule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()
+) -> ClaimVerdict:
     """Judge a claim by the first of its rules that has a run.
 
     Rules with a run of enough blocks for an interval come first, so a run that was made only for its shape hides no other.
@@ -94,22 +96,22 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
     Args:
         claim: The claim.
         rules: The claim's rules.
-        runs: The committed runs, in the order of `lab.analysis.evidence.references`.
+        runs: The committed runs, in the order of `lab.analysis.evidence.load_references`.
         damaged: The committed runs that cannot be read.
 
     """
     if not rules:
-        return Verdict(claim, "not judged yet", "", "no rule is written yet", "", ())
+        return ClaimVerdict(claim, "not judged yet", "", "no rule is written yet", "", ())
     first = rules[0]
-    blank = Verdict(claim, "background", "", first.background, "", ())
+    blank = ClaimVerdict(claim, "background", "", first.background, "", ())
     if first.background:
         return blank
     if first.not_measurable:
         return replace(blank, answer="not measurable here", why=first.not_measurable)
     unread = [run.said for run in damaged if run.record is None]  # runs of which even the record is damaged
-    candidates: list[tuple[bool, Rule, list[Evidence], list[Damaged]]] = []
+    candidates: list[tuple[bool, ClaimRule, list[Evidence], list[Damaged]]] = []
     for rule in rules:
-        able = [run for run in matching(runs, rule.sweeps, target=rule.target) if all(map(run.arms, rule.named()))]
+        able = [run for run in select_runs(runs, rule.sweeps, target=rule.target) if all(map(run.arms, rule.named()))]
         lost = [run for run in damaged if run.of(rule.sweeps, rule.named(), rule.target)]
         records = [*(run.run.record for run in able), *(run.record for run in lost if run.record is not None)]
         if records:
@@ -119,7 +121,7 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
         verdict = _combine(replace(blank, rule=rule.rule), [_judge_run(rule, run) for run in able], lost)
         return replace(verdict, why="; ".join(filter(None, [verdict.why, *unread])))
     for rule, run in (
-        (candidate, run) for candidate in rules for run in matching(runs, candidate.sweeps, target=candidate.target)
+        (candidate, run) for candidate in rules for run in select_runs(runs, candidate.sweeps, target=candidate.target)
     ):
         if missing := [item for item in run.run.record.not_measurable if item.variant in rule.named()]:
             reason = "; ".join(f"{item.variant}: {item.what}: {item.why}" for item in missing)
@@ -129,7 +131,7 @@ def judged(claim: Claim, rules: Sequence[Rule], runs: Sequence[Evidence], damage
     return replace(blank, answer="not resolved", why=reason, rule=first.rule)
 
 
-def _combine(blank: Verdict, run_findings: Sequence[Finding], lost: Sequence[Damaged]) -> Verdict:
+def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
     """Return the verdict of several runs: their common answer, or not resolved; the longest run comes first.
 
     Args:
@@ -162,17 +164,17 @@ def _combine(blank: Verdict, run_findings: Sequence[Finding], lost: Sequence[Dam
     return replace(blank, answer=first.answer, effect=first.effect, why=reason)
 
 
-def _judge_run(rule: Rule, run: Evidence) -> Finding:
+def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
     """Return the result of one run for a rule."""
     record = run.run.record
-    blank = Finding(record.id, run.name, record.target, "not resolved", "", "", ())
+    blank = RunFinding(record.id, run.name, record.target, "not resolved", "", "", ())
     try:
         given, tested, unjudged = (
-            tuple(part for test in tests for part in measured(test, rule.variant, run, rule.sustained))
+            tuple(part for test in tests for part in measure_test(test, rule.variant, run, rule.sustained))
             for tests in (rule.given, rule.tests, rule.told)
         )
     except LabError as error:
-        return replace(blank, why=damage(run.name, error).said, damaged=True)
+        return replace(blank, why=describe_damage(run.name, error).said, damaged=True)
     effect = "; ".join(dict.fromkeys(part.text for part in (*tested, *unjudged)))
     blank = replace(blank, effect=effect, measured=(*given, *tested, *unjudged))
     for part in given:
@@ -185,7 +187,7 @@ def _judge_run(rule: Rule, run: Evidence) -> Finding:
     against = [part for part in tested if part.holds is False]
     if against or all(part.holds for part in tested):
         least = min(part.blocks for part in against or tested)
-        rests = f"rests on {format_blocks(least)}" if least < RESTS_ON else ""
+        rests = f"rests on {format_blocks(least)}" if least < SUGGESTED_BLOCKS else ""
         arms = {arm for part in tested for arm in (part.arm, part.other)}
         defaults = describe_kept_defaults(run.run, arms)
         reason = "; ".join(filter(None, [_join_reasons(tested), rests, defaults]))
@@ -195,7 +197,7 @@ def _judge_run(rule: Rule, run: Evidence) -> Finding:
     return replace(blank, why="; ".join(filter(None, [reason, _describe_need(tested)])))
 
 
-def _describe_need(tested: Sequence[Measured]) -> str:
+def _describe_need(tested: Sequence[MeasuredTest]) -> str:
     """Return what it would take to decide the open tests.
 
     It is empty where the tests' own reasons say it: too few blocks for an interval, or none that counts.
@@ -207,6 +209,6 @@ def _describe_need(tested: Sequence[Measured]) -> str:
     return "; ".join(remedies) or (f"{blocks} would tell" if needed else "")
 
 
-def _join_reasons(tested: Sequence[Measured]) -> str:
+def _join_reasons(tested: Sequence[MeasuredTest]) -> str:
     """Return the reasons of all tests that have a value."""
     return "; ".join(dict.fromkeys(part.why for part in tested if part.why and part.value is not None))

@@ -11,29 +11,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import exp, expm1, inf, log
 
-from lab.analysis.aggregate.absolute import clusters_of, clusters_text, split_text
-from lab.analysis.aggregate.cells import resolution_s
+from lab.analysis.aggregate.absolute import describe_split, find_clusters, format_clusters
+from lab.analysis.aggregate.cells import compute_resolution_s
 from lab.analysis.evidence import Blocks, Damaged, Evidence, further_boots
-from lab.analysis.judge.decision import guard_of
-from lab.analysis.judge.rulings import limited as limits
-from lab.analysis.judge.rulings import resent
-from lab.analysis.judge.thirds import seconds_in, thirds_of
-from lab.model.metrics import METRICS, about
-from lab.model.sweeps import Point
+from lab.analysis.judge.decision import compute_noise_floor
+from lab.analysis.judge.rulings import explain_by_retransmission
+from lab.analysis.judge.rulings import find_generator_limits as limits
+from lab.analysis.judge.thirds import compute_thirds, make_totals_reader
+from lab.model.metrics import METRICS, find_metric
+from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
-from lab.stats.boots import format_boots, over_boots
-from lab.stats.power import MAX_BLOCKS, blocks_to_leave_out
+from lab.stats.boots import estimate_over_boots, format_boots
+from lab.stats.power import MAX_BLOCKS, count_blocks_to_exclude
 from lab.stats.units import format_blocks, format_range
-from lab.studies.claims import Other, Test, fits, holds, short
+from lab.studies.claims import ClaimTest, Other, format_short, lies_within_bound, matches_pattern
 
-MORE = ("rate", "link_share", "busiest_second")
+UNDERSTATED = ("rate", "link_share", "busiest_second")
 """The metrics that understate the proxy where the generator was the limit of a closed loop: it can do more."""
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
 """The metrics that overstate the proxy's time where the generator was the limit of a closed loop: it takes less."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTest:
     """The result of a test at a point: its value with its interval, and whether it holds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Measured:
 
     """
 
-    test: Test
+    test: ClaimTest
     arm: str
     point: str
     value: float | None
@@ -80,7 +80,7 @@ class Measured:
 
         Variant and point are named as far as the test names them.
         """
-        metric = about(self.test.metric)
+        metric = find_metric(self.test.metric)
         unit, scale = (metric.unit, metric.scale) if self.test.ratio_to is None else ("×", 1.0)
         if self.value is None:
             return f"{metric.title}: {self.why}"
@@ -88,8 +88,8 @@ class Measured:
             parts = [format_range(*(end / metric.scale for end in self.spread)).replace("-", "−"), metric.unit]
         else:
             sign = "+" if self.test.minus is not None and self.value > 0 else ""
-            ends = [short(end / scale) for end in (self.low, self.high) if end is not None]
-            parts = [sign + short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
+            ends = [format_short(end / scale) for end in (self.low, self.high) if end is not None]
+            parts = [sign + format_short(self.value / scale), unit, f"[{', '.join(ends)}]" if ends else ""]
         against = f"against {self.other}" if self.other else ""
         at_point = f"at {self.point}" if self.test.points != "*" else ""
         of_variant = f"of {self.test.variant}" if self.test.variant else ""
@@ -97,7 +97,7 @@ class Measured:
         return " ".join(filter(None, [metric.title, *parts, of_variant, against, at_point, over]))
 
 
-def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -> Iterator[Measured]:
+def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool = False) -> Iterator[MeasuredTest]:
     """Yield the test at each of its points; without a point or a block it is open, with the reason.
 
     Args:
@@ -111,7 +111,7 @@ def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -
     points = [
         point
         for point in run.points
-        if fits(test.points, point.name)
+        if matches_pattern(test.points, point.name)
         and point.control is test.control
         and run.arms(name)
         and (point.sustained or not sustained)
@@ -119,17 +119,17 @@ def measured(test: Test, variant: str, run: Evidence, sustained: bool = False) -
     if not points:
         reason = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
         remedy = "samples of --sustained would tell" if sustained else ""
-        yield Measured(test, name, test.points, None, None, None, 0, None, reason, gap=not sustained, remedy=remedy)
+        yield MeasuredTest(test, name, test.points, None, None, None, 0, None, reason, gap=not sustained, remedy=remedy)
     for point in points:
         yield _measure_at(test, run.arms(name)[0], point, run)
 
 
-def _measure_at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
+def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
     """Return the test of one arm at one point."""
     values = run.values(arm, point.name, test.metric)
     missing = sum(value is None for value in values.values())
     base = test.minus or test.ratio_to
-    blank = Measured(test, arm, point.name, None, None, None, len(values), None)
+    blank = MeasuredTest(test, arm, point.name, None, None, None, len(values), None)
     if not values or missing:
         reason = (
             f"not told in {missing} of {format_blocks(len(values))}"
@@ -139,9 +139,9 @@ def _measure_at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
         return replace(blank, why=reason, gap=not values and bool(run.blocks(arm, point.name)))
     if base is None:
         numbers = [value for value in values.values() if value is not None]
-        if clusters := clusters_of(numbers, test.metric):
-            return replace(blank, why=clusters_text(about(test.metric), clusters, len(numbers)))
-        level = stats.middle(numbers)
+        if clusters := find_clusters(numbers, test.metric):
+            return replace(blank, why=format_clusters(find_metric(test.metric), clusters, len(numbers)))
+        level = stats.estimate_median(numbers)
         spread = (min(numbers), max(numbers)) if level.low is None else None
         part = replace(blank, value=level.value, low=level.low, high=level.high, spread=spread)
         part = _decide(
@@ -151,7 +151,9 @@ def _measure_at(test: Test, arm: str, point: Point, run: Evidence) -> Measured:
     return _compare(blank, base, values, arm, point, run)
 
 
-def _compare(blank: Measured, base: Other, values: Blocks, arm: str, point: Point, run: Evidence) -> Measured:
+def _compare(
+    blank: MeasuredTest, base: Other, values: Blocks, arm: str, point: LoadPoint, run: Evidence
+) -> MeasuredTest:
     """Return the comparison of an arm at a point with another arm or point.
 
     Args:
@@ -164,7 +166,11 @@ def _compare(blank: Measured, base: Other, values: Blocks, arm: str, point: Poin
 
     """
     arms = run.arms(base.variant) if base.variant else [arm]
-    points = [entry.name for entry in run.points if not entry.control and fits(base.points or point.name, entry.name)]
+    points = [
+        entry.name
+        for entry in run.points
+        if not entry.control and matches_pattern(base.points or point.name, entry.name)
+    ]
     if not arms or len(points) != 1:
         return replace(blank, why=f"nothing to compare with: {base.variant or base.points}", gap=True)
     against = arms[0], points[0]
@@ -185,21 +191,25 @@ def _compare(blank: Measured, base: Other, values: Blocks, arm: str, point: Poin
     if ratio and min(*arm_numbers, *base_numbers) <= 0:
         return replace(blank, why="no ratio to 0")
     sides_by_block = dict(enumerate(arm_numbers)), dict(enumerate(base_numbers))
-    if ratio and (split := split_text(*sides_by_block, blank.test.metric, (arm, against[0]))):
+    if ratio and (split := describe_split(*sides_by_block, blank.test.metric, (arm, against[0]))):
         return replace(blank, why=split)
-    estimate = stats.paired(arm_numbers, base_numbers) if ratio else stats.difference(arm_numbers, base_numbers)
+    estimate = (
+        stats.estimate_ratio(arm_numbers, base_numbers)
+        if ratio
+        else stats.estimate_difference(arm_numbers, base_numbers)
+    )
     low, high = (estimate.ratio_interval if ratio else estimate.interval) or (None, None)
     value = estimate.ratio if ratio else estimate.effect
     part = _combine_boots(replace(blank, value=value, low=low, high=high, blocks=estimate.n), base, arm, point, run)
     sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
-    middles = stats.middle(arm_numbers).value, stats.middle(base_numbers).value
+    middles = stats.estimate_median(arm_numbers).value, stats.estimate_median(base_numbers).value
     limited = [True in limits(side) for side in sides]
-    if blank.test.metric in LESS and resent(*sides, middles):
+    if blank.test.metric in LESS and explain_by_retransmission(*sides, middles):
         # The slower side waited for the kernel, not for the generator.
         limited[middles[0] < middles[1]] = False
     part = _decide(part, floor, _find_hidden(blank.test.metric, *limited))
     if ratio and point.sustained and part.holds is not None:
-        thirds = thirds_of(run.blocks(arm, point.name), run.blocks(*against), seconds_in(run.run))
+        thirds = compute_thirds(run.blocks(arm, point.name), run.blocks(*against), make_totals_reader(run.run))
         if thirds is not None and part.value:
             effect = blank.test.metric, log(part.value)
             if thirds.holds(*effect) not in (None, "holds"):
@@ -208,7 +218,7 @@ def _compare(blank: Measured, base: Other, values: Blocks, arm: str, point: Poin
     return part if base.variant else _check_direct(part, point, against[1], run)
 
 
-def _combine_boots(part: Measured, base: Other, arm: str, point: Point, run: Evidence) -> Measured:
+def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
     """Return the comparison with the mean and interval over the reference's boots that measured it, too."""
     parts = [part]
     for boot in further_boots(run):
@@ -227,8 +237,10 @@ def _combine_boots(part: Measured, base: Other, arm: str, point: Point, run: Evi
     ratio = part.test.ratio_to is not None
     effects = [log(value) if ratio else value for value, _, _, _ in complete]
     widths = [log(high / low) if ratio else high - low for _, low, high, _ in complete]
-    errors = [width / 2 / stats.t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, complete, strict=True)]
-    over = over_boots(effects, errors)
+    errors = [
+        width / 2 / stats.compute_t_quantile(blocks) for width, (_, _, _, blocks) in zip(widths, complete, strict=True)
+    ]
+    over = estimate_over_boots(effects, errors)
     value, low, high = (exp(end) if ratio else end for end in (over.effect, over.low, over.high))
     return replace(part, value=value, low=low, high=high, boots=over.boots)
 
@@ -243,7 +255,7 @@ def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], 
     return [value for value, _ in pairs], [base for _, base in pairs]
 
 
-def _compute_floor(test: Test, arm: str, against: tuple[str, str], point: Point, run: Evidence) -> float:
+def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: LoadPoint, run: Evidence) -> float:
     """Return the A/A noise floor of a comparison.
 
     It is what the baseline shows against itself: for ratios as the ratio - 1, for differences at least what the metric resolves.
@@ -252,11 +264,11 @@ def _compute_floor(test: Test, arm: str, against: tuple[str, str], point: Point,
     base, again = _pair_values(*(run.values(name, against[1], test.metric) for name in twin)) if twin else ([], [])
     if test.ratio_to is not None:
         positive = bool(base) and min(*base, *again) > 0
-        return exp(guard_of(stats.paired(again, base) if positive else None)) - 1
+        return exp(compute_noise_floor(stats.estimate_ratio(again, base) if positive else None)) - 1
     sides = ((arm, point.name), against)
     errors = (sample.outcome.get("clock_error_s") or 0.0 for side in sides for sample in run.blocks(*side).values())
-    guard = guard_of(stats.difference(again, base) if base else None)
-    return max(guard, resolution_s(test.metric, point, max(errors, default=0.0)))
+    guard = compute_noise_floor(stats.estimate_difference(again, base) if base else None)
+    return max(guard, compute_resolution_s(test.metric, point, max(errors, default=0.0)))
 
 
 def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tuple[bool, bool]:
@@ -268,12 +280,12 @@ def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tupl
         base_limited: Whether the generator was the limit of the other side in some block.
 
     """
-    if metric in MORE:
+    if metric in UNDERSTATED:
         return base_limited, limited
     return (limited, base_limited) if metric in LESS else (False, False)
 
 
-def _decide(part: Measured, floor: float, hidden: tuple[bool, bool]) -> Measured:
+def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> MeasuredTest:
     """Return the test with whether its interval lies where it must, and if that is open, with what would decide it.
 
     Args:
@@ -290,12 +302,12 @@ def _decide(part: Measured, floor: float, hidden: tuple[bool, bool]) -> Measured
 
     def lies(low: float, high: float) -> bool | None:
         ends = -inf if hidden[0] else low, inf if hidden[1] else high
-        return holds(*ends, test.within, test.above, test.below, partial(_shift_bound, test, floor))
+        return lies_within_bound(*ends, test.within, test.above, test.below, partial(_shift_bound, test, floor))
 
     reason = ""
     if any(hidden):  # a generator made the number smaller or larger
         direction = "may be more or less" if all(hidden) else "is at most that" if hidden[0] else "is at least that"
-        reason = f"generator-limited: {about(test.metric).title} {direction}"
+        reason = f"generator-limited: {find_metric(test.metric).title} {direction}"
     value, low, high = part.value, part.low, part.high
     part = replace(part, holds=lies(low, high), why=reason)
     if part.holds is not None:
@@ -312,16 +324,16 @@ def _decide(part: Measured, floor: float, hidden: tuple[bool, bool]) -> Measured
         numbers = [log(number) for number in numbers]
     value, low, high, *edges = numbers
     distance = min(abs(value - edge) for edge in edges)
-    needed = blocks_to_leave_out((high - low) / 2, part.blocks, distance) if distance else None
+    needed = count_blocks_to_exclude((high - low) / 2, part.blocks, distance) if distance else None
     return replace(part, more=needed or MAX_BLOCKS + 1)
 
 
-def _shift_bound(test: Test, floor: float, bound: float) -> tuple[float, float]:
+def _shift_bound(test: ClaimTest, floor: float, bound: float) -> tuple[float, float]:
     """Return the bound, moved down and up by the noise floor."""
     return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
-def _check_direct(part: Measured, point: Point, base_point: str | None, run: Evidence) -> Measured:
+def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, run: Evidence) -> MeasuredTest:
     """Leave a latency in an open loop undecided if the same load without a proxy shows the same, or was not measured.
 
     The load without a proxy shows the same if it lies beyond the same bound: above the one that the result is above or, for two points that
@@ -336,7 +348,7 @@ def _check_direct(part: Measured, point: Point, base_point: str | None, run: Evi
     """
     test, given = part.test, point.rate_rps is not None and point.disturbance is None
     # Generator and backend are part of a latency in an open loop, too: k6's own pauses grow with its connections.
-    if part.holds is None or not about(test.metric).histogram or not given:
+    if part.holds is None or not find_metric(test.metric).histogram or not given:
         return part
     bare = run.direct(point.name, test.metric)
     if bare is not None and base_point is not None:

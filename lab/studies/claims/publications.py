@@ -10,7 +10,7 @@ The rules are data: one table per claim in `published/<study>.toml`, named by th
     where = {suite = "original"}                       rows that have these values (of a list: one of them)
     each = "connections"                               a number for every value of this column; all must hold
     column = "latency_ms"
-    take = "mean_over_percentiles"                     `Take` has the ways to take a number from rows
+    take = "mean_over_percentiles"                     `Aggregation` has the ways to take a number from rows
     within = [200, 300]                                or above, or below; or claimed = true: the number is the claim's
     [DO-19.unsettled]                                  if these tests hold, too (or there are none), nothing is settled
     because = "…"
@@ -41,10 +41,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.base.validation import refuse, validated
+from lab.base.validation import refuse_broken_rules, validate_table
 from lab.records import published
-from lab.studies.claims import Claim, claims, holds, short, tables
-from lab.studies.study_files import Strict
+from lab.studies.claims import Claim, format_short, lies_within_bound, read_claims, tables
+from lab.studies.study_files import StrictModel
 
 FOLDER = Path(__file__).parent / "published"
 """The folder of the rules."""
@@ -65,7 +65,7 @@ Cell = str | int | float | bool
 """The value of a cell, as a rule writes it."""
 Row = Mapping[str, published.Value]
 """A row of a published table: column → value."""
-Take = Literal[
+Aggregation = Literal[
     "value", "count", "sum", "min", "max", "mean", "median", "mean_over_percentiles", "at_percentile", "exponent"
 ]
 """The ways to take a number from rows.
@@ -90,16 +90,16 @@ OF_A_COLUMN: Mapping[str, Callable[[Sequence[float]], float]] = {
 """The functions that take a number from a column's values."""
 
 
-class Base(Strict):
+class Base(StrictModel):
     """The base of a ratio: what is left out is as in the test, also within `where` for the same table."""
 
     table: str = ""
     where: dict[str, Cell | list[Cell]] = Field(default_factory=dict[str, Cell | list[Cell]])
     column: str = ""
-    take: Take | None = None
+    take: Aggregation | None = None
 
 
-class OwnTest(Strict):
+class OwnTest(StrictModel):
     """A `[[ID.tests]]` table: a number of the publication, or of each value of a column, and where it must lie."""
 
     says: str = Field(default="", description="what the number is, in words; none: the column's name")
@@ -107,7 +107,7 @@ class OwnTest(Strict):
     where: dict[str, Cell | list[Cell]] = Field(default_factory=dict[str, Cell | list[Cell]])
     each: str = Field(default="", description="a column: a number for every value it has in these rows")
     column: str
-    take: Take = "value"
+    take: Aggregation = "value"
     percentile: float | None = Field(default=None, description="of at_percentile")
     over: str = Field(default="", description="of exponent: the column of the sizes")
     ratio_to: Base | None = None
@@ -119,7 +119,7 @@ class OwnTest(Strict):
     @model_validator(mode="after")
     def _check_bound(self) -> Self:
         bounds = (self.above is not None, self.below is not None, self.within is not None, self.claimed)
-        refuse(
+        refuse_broken_rules(
             (sum(bounds) != 1, "tests: one of above, below, within and claimed says where the number must lie"),
             (
                 (self.take == "at_percentile") != (self.percentile is not None),
@@ -138,19 +138,23 @@ class OwnTest(Strict):
         if self.claimed:
             return "as claimed"
         if self.within is not None:
-            low, high = map(short, self.within)
+            low, high = map(format_short, self.within)
             return low if low == high else f"from {low} to {high}"
-        return f"above {short(self.above)}" if self.above is not None else f"below {short(self.below or 0.0)}"
+        return (
+            f"above {format_short(self.above)}"
+            if self.above is not None
+            else f"below {format_short(self.below or 0.0)}"
+        )
 
 
-class Unsettled(Strict):
+class Unsettled(StrictModel):
     """The reason why existing numbers settle nothing: always, or where these tests hold."""
 
     because: str
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
 
 
-class OwnRule(Strict):
+class OwnRule(StrictModel):
     """The rule by which one claim is judged by its publication's own data."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
@@ -161,7 +165,7 @@ class OwnRule(Strict):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         tested = bool(self.tests)
-        refuse(
+        refuse_broken_rules(
             (tested == bool(self.no_data), "one of tests and no_data says how the claim is held against its own data"),
             (tested != bool(self.rule), "rule: tests need it in words, and nothing else does"),
             (self.unsettled is not None and not tested, "unsettled: without tests there is nothing to settle"),
@@ -170,7 +174,7 @@ class OwnRule(Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnJudgement:
     """The judgement of one claim by its publication's own data.
 
     Attributes:
@@ -185,24 +189,24 @@ class Own:
     rule: str
 
 
-def owned() -> dict[str, Own]:
+def judge_by_own_data() -> dict[str, OwnJudgement]:
     """Return claim id → its judgement by its publication's own data, by the rules in `published/`.
 
     Raises:
         UsageError: A file is faulty; with the file, the claim and a remedy.
 
     """
-    by_id, judgements = {claim.id: claim for claim in claims()}, dict[str, Own]()
+    by_id, judgements = {claim.id: claim for claim in read_claims()}, dict[str, OwnJudgement]()
     for place, study, name, table in tables(FOLDER, "lab/studies/claims/published"):
         refuse_unknown(name, by_id, place, "no such claim")
         if by_id[name].study != study:
             raise UsageError(place, f"a claim of {by_id[name].study}", f"move it to {by_id[name].study}.toml")
         schema = "lab/schema/claim-published.json"
-        judgements[name] = own(by_id[name], validated(OwnRule, table, place, schema, OwnTest, Base, Unsettled))
+        judgements[name] = own(by_id[name], validate_table(OwnRule, table, place, schema, OwnTest, Base, Unsettled))
     return judgements
 
 
-def own(claim: Claim, rule: OwnRule) -> Own:
+def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
     """Judge one claim by its publication's own data.
 
     Raises:
@@ -210,7 +214,7 @@ def own(claim: Claim, rule: OwnRule) -> Own:
 
     """
     if rule.no_data:
-        return Own("no data", rule.no_data, "")
+        return OwnJudgement("no data", rule.no_data, "")
     place = f"lab/studies/claims/published/{claim.study}.toml: {claim.id}"
     tested = [_run_test(place, claim, test) for test in rule.tests]
     sentence, supported = "; ".join(text for text, _ in tested), _combine([holds for _, holds in tested])
@@ -218,10 +222,12 @@ def own(claim: Claim, rule: OwnRule) -> Own:
         reasons = [_run_test(place, claim, test) for test in rule.unsettled.tests]
         if all(holds for _, holds in reasons):
             details = f" ({'; '.join(text for text, _ in reasons)})" if reasons else ""
-            return Own("not resolved", f"{sentence}; {rule.unsettled.because}{details}", rule.rule)
+            return OwnJudgement("not resolved", f"{sentence}; {rule.unsettled.because}{details}", rule.rule)
     if supported is None:
-        return Own("not resolved", f"{sentence}; the bound lies within the uncertainty of what was read", rule.rule)
-    return Own("borne out" if supported else "not borne out", sentence, rule.rule)
+        return OwnJudgement(
+            "not resolved", f"{sentence}; the bound lies within the uncertainty of what was read", rule.rule
+        )
+    return OwnJudgement("borne out" if supported else "not borne out", sentence, rule.rule)
 
 
 def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:
@@ -268,7 +274,7 @@ def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
     if test.claimed:
         decimals = len(claim.published.partition(".")[2])
         return f"{number.value:.{decimals}f}" == claim.published
-    return holds(number.low, number.high, test.within, test.above, test.below)
+    return lies_within_bound(number.low, number.high, test.within, test.above, test.below)
 
 
 def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
@@ -295,7 +301,7 @@ def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: publi
 
 def _select_rows(place: str, table: str, filters: Mapping[str, Cell | list[Cell]]) -> Sequence[Row]:
     """Return the rows of a table that have these values; raise UsageError if there are none, or no such column."""
-    rows = published.rows(table)
+    rows = published.read_rows(table)
     for name in filters:
         _refuse_unknown_column(place, table, name, rows)
     allowed = {name: cell if isinstance(cell, list) else [cell] for name, cell in filters.items()}
@@ -310,11 +316,11 @@ def _refuse_unknown_column(place: str, table: str, name: str, rows: Sequence[Row
         raise UsageError(place, f"{table} has no column '{name}'", did_you_mean(name, rows[0]))
 
 
-def _take_number(place: str, table: str, rows: Sequence[Row], column: str, take: Take, test: OwnTest) -> Number:
+def _take_number(place: str, table: str, rows: Sequence[Row], column: str, take: Aggregation, test: OwnTest) -> Number:
     for name in filter(None, (column, test.over)):
         _refuse_unknown_column(place, table, name, rows)
     try:
-        return taken(rows, column, take, test.percentile, test.over)
+        return take_number(rows, column, take, test.percentile, test.over)
     except ValueError as error:
         raise UsageError(place, f"{table}: {column}: {error}", "let `where` fit other rows") from None
 
@@ -333,11 +339,13 @@ class Number:
     @property
     def text(self) -> str:
         """The number with its range, `194 [171, 217]`, or without one where the range is a point."""
-        value, low, high = map(short, (self.value, self.low, self.high))
+        value, low, high = map(format_short, (self.value, self.low, self.high))
         return value if (low, high) == (value, value) else f"{value} [{low}, {high}]"
 
 
-def taken(rows: Sequence[Row], column: str, take: Take, percentile: float | None = None, over: str = "") -> Number:
+def take_number(
+    rows: Sequence[Row], column: str, take: Aggregation, percentile: float | None = None, over: str = ""
+) -> Number:
     """Take one number from rows of a table.
 
     Args:

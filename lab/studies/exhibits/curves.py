@@ -18,7 +18,7 @@ import polars as pl
 
 from lab.analysis.evidence import Evidence
 from lab.records import published
-from lab.report.figures.percentiles import Corner, Curve, tail
+from lab.report.figures.percentiles import Curve, PercentilePoint, reciprocal_tail
 from lab.stats.histogram import Histogram
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
@@ -29,7 +29,7 @@ Blocks = Mapping[int, Histogram]
 """Block → the histogram of its latencies."""
 
 
-def digitised(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
+def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
     """Return the lines of a published suite, one per number of connections.
 
     Args:
@@ -41,7 +41,7 @@ def digitised(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
         UsageError: The table is damaged.
 
     """
-    table = published.frame(TABLE).filter(pl.col("suite") == suite).sort("connections", "vertex_index")
+    table = published.read_frame(TABLE).filter(pl.col("suite") == suite).sort("connections", "vertex_index")
     lines: dict[int, dict[int, tuple[float, float]]] = {}  # connections → place → value and error in seconds
     for row in table.iter_rows(named=True):
         reading = row["latency_ms"] * 1e-3, row["uncertainty_ms"] * 1e-3
@@ -49,19 +49,19 @@ def digitised(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
     base = lines.get(relative_to or 0, {})
     curves: list[Curve] = []
     for connections, line in lines.items():
-        corners: list[Corner] = []
+        corners: list[PercentilePoint] = []
         for place, (value, error) in line.items():
             if relative_to is None:
-                corners.append(Corner(place, value, max(0.0, value - error), value + error))
+                corners.append(PercentilePoint(place, value, max(0.0, value - error), value + error))
             elif place in base and base[place][0] > base[place][1]:
                 ratio = value / base[place][0]
                 ratio_error = 0.0 if line is base else hypot(error, ratio * base[place][1]) / base[place][0]
-                corners.append(Corner(place, ratio, max(0.0, ratio - ratio_error), ratio + ratio_error))
+                corners.append(PercentilePoint(place, ratio, max(0.0, ratio - ratio_error), ratio + ratio_error))
         curves += [Curve(connections, corners)] if corners else []
     return tuple(curves)
 
 
-def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
+def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
     """Return a variant's lines, one per number of connections with an offered rate, from the blocks that count.
 
     Args:
@@ -89,7 +89,7 @@ def measured(run: Evidence, variant: str, relative_to: int | None = None) -> tup
     return tuple(curves)
 
 
-def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[Corner]:
+def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoint]:
     """Yield the corners up to the last percentile that both sides have.
 
     The band of a ratio is over the blocks that both have.
@@ -106,14 +106,14 @@ def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[Corner]:
         (blocks[block], None if base is None else base[block]) for block in blocks if base is None or block in base
     ]
     for place in count():
-        share = 1 - 1 / tail(place)
+        share = 1 - 1 / reciprocal_tail(place)
         value = _read_quantile(merged, base_merged, share)
         if value is None:
             return
         singles = [_read_quantile(histogram, divisor, share) for histogram, divisor in pairs]
         present = [value for value in singles if value is not None]
         enough = MIN_BLOCKS <= len(present) == len(singles)
-        yield Corner(place, value, min(present) if enough else None, max(present) if enough else None)
+        yield PercentilePoint(place, value, min(present) if enough else None, max(present) if enough else None)
 
 
 def _read_quantile(histogram: Histogram, base: Histogram | None, share: float) -> float | None:

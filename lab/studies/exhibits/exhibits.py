@@ -15,56 +15,56 @@ from math import expm1
 import plotly.graph_objects as go
 
 from lab.analysis import timelines
-from lab.analysis.aggregate.generations import levels
+from lab.analysis.aggregate.generations import compute_variance_components
 from lab.analysis.evidence import Evidence, Log, Missing, probe_timeouts_s
-from lab.analysis.explain.run import effect_text
+from lab.analysis.explain.run import format_effect
 from lab.base.errors import LabError
-from lab.model.metrics import QUANTILES, about
+from lab.model.metrics import QUANTILES, find_metric
 from lab.records import incidents as happenings
 from lab.report import figures
-from lab.report.figures.costs import Dot
-from lab.report.figures.intervals import Told
+from lab.report.figures.costs import GenerationDot
+from lab.report.figures.intervals import MeasuredNumber
 from lab.report.figures.percentiles import Curve, Panel
-from lab.report.figures.style import gap, noted
-from lab.report.grid import texts
-from lab.report.markdown import markdown
-from lab.report.tables.gauges import levels_text
+from lab.report.figures.style import add_note, make_empty_figure
+from lab.report.grid import make_text_table
+from lab.report.markdown import render_markdown
+from lab.report.tables.gauges import describe_variance
 from lab.stats.paired import MIN_BLOCKS
-from lab.stats.units import format_blocks, format_range, with_interval
+from lab.stats.units import format_blocks, format_range, format_with_interval
 from lab.studies import ledger
-from lab.studies.claims import fits
-from lab.studies.claims.judging import Verdict
+from lab.studies.claims import matches_pattern
+from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.exhibits import curves
 from lab.studies.exhibits.frames import (
     TWO_CLUSTERS,
-    Run,
+    RunOrMissing,
+    add_runs,
     arms_of,
-    figured,
-    folded,
+    draws_run,
+    fold_text,
     gap_lines,
-    lacking,
-    lacking_noted,
-    of_runs,
-    points_of,
-    told_of,
-    worded,
+    list_lacking,
+    list_points,
+    make_row,
+    note_lacking,
+    writes_run,
 )
-from lab.studies.exhibits.ladder import Elsewhere, choose_steps, ladder
+from lab.studies.exhibits.ladder import OtherTarget, choose_steps, ladder
 from lab.studies.exhibits.reproduction import (
-    claimed_level,
     concurrency,
     gains,
     pages,
     placement,
     printed,
     ratios,
+    read_claimed_level,
     shape,
     transcribed,
     usage,
 )
 
 __all__ = [
-    "Elsewhere",
+    "OtherTarget",
     "choose_steps",
     "concurrency",
     "gains",
@@ -86,7 +86,7 @@ PANEL_WIDTH = 34
 # -- numbers of every block -----------------------------------------------------------------------------------
 
 
-@figured
+@draws_run
 def intervals(
     run: Evidence, title: str, metric: str, point: str = "*", claimed: str = "", variants: Sequence[str] = ()
 ) -> go.Figure:
@@ -101,48 +101,50 @@ def intervals(
         variants: The variants to show; empty: all.
 
     """
-    points = points_of(run, point)
+    points = list_points(run, point)
     cells = (
-        told_of(run, arm, name, metric, arm if len(points) == 1 else f"{arm} · {name}")
+        make_row(run, arm, name, metric, arm if len(points) == 1 else f"{arm} · {name}")
         for arm, name in product(arms_of(run, variants), points)
     )
     rows = [cell for cell in cells if cell is not None]
-    published = claimed_level(claimed)[1] if claimed else None
-    figure = figures.intervals(rows, title, about(metric).title, about(metric).own_unit, published)
-    return lacking_noted(run, figure, variants, point)
+    published = read_claimed_level(claimed)[1] if claimed else None
+    figure = figures.intervals(rows, title, find_metric(metric).title, find_metric(metric).own_unit, published)
+    return note_lacking(run, figure, variants, point)
 
 
-@figured
+@draws_run
 def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.Figure:
     """Draw a metric of every arm over the number of routes in its manifests, with a line per point."""
-    lines: dict[str, list[tuple[float, Told]]] = {}
-    for point, arm in product(points_of(run, "*"), run.arms()):
-        size, value = (told_of(run, arm, point, name, arm) for name in ("routes", metric))
+    lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
+    for point, arm in product(list_points(run, "*"), run.arms()):
+        size, value = (make_row(run, arm, point, name, arm) for name in ("routes", metric))
         if size is not None and size.value and value is not None:
             lines.setdefault(point, []).append((size.value, value))
-    figure = figures.scaling(lines, title, "routes", about(metric).title, about(metric).own_unit, log_y)
-    return lacking_noted(run, figure, (), "*")
+    figure = figures.scaling(lines, title, "routes", find_metric(metric).title, find_metric(metric).own_unit, log_y)
+    return note_lacking(run, figure, (), "*")
 
 
-@figured
+@draws_run
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw the latency that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and point."""
-    lines: dict[str, list[tuple[float, Told]]] = {}
-    for name, arm, (metric, share) in product(points_of(run, point), arms_of(run, variants), QUANTILES.items()):
-        if (value := told_of(run, arm, name, metric, f"{arm} at {name}, {metric}")) is not None:
+    lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
+    for name, arm, (metric, share) in product(list_points(run, point), arms_of(run, variants), QUANTILES.items()):
+        if (value := make_row(run, arm, name, metric, f"{arm} at {name}, {metric}")) is not None:
             lines.setdefault(f"{arm} at {name}", []).append((round(1 / (1 - share)), value))
     figure = figures.scaling(lines, title, "one request in … takes longer", "latency", "s", log_y=True)
-    return lacking_noted(run, figure, variants, point)
+    return note_lacking(run, figure, variants, point)
 
 
-@figured
+@draws_run
 def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw the differences between twins, with a dot per worker generation.
 
     They are from the first matching point whose pairs were measured on several generations.
     """
     components = [
-        entry for entry in levels(run.run.record, run.samples) if fits(point, entry.point.name) and entry.generations
+        entry
+        for entry in compute_variance_components(run.run.record, run.samples)
+        if matches_pattern(point, entry.point.name) and entry.generations
     ]
     selected = [
         entry
@@ -150,7 +152,7 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
         if entry.point == components[0].point and (not variants or entry.arm.variant in variants)
     ]
     dots = [
-        Dot(
+        GenerationDot(
             entry.arm.variant,
             generation.block,
             generation.reload + 1,
@@ -160,12 +162,12 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
         for entry in selected
         for generation in entry.generations
     ]
-    text = folded("<br>".join(f"{entry.arm.variant}: {levels_text(entry)}" for entry in selected))
-    return noted(figures.generations(dots, title), text or "no pair was measured on several generations")
+    text = fold_text("<br>".join(f"{entry.arm.variant}: {describe_variance(entry)}" for entry in selected))
+    return add_note(figures.generations(dots, title), text or "no pair was measured on several generations")
 
 
 def percentiles(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, RunOrMissing],
     title: str,
     suite: str,
     relative_to: int | None = None,
@@ -185,27 +187,27 @@ def percentiles(
         shared_y: Whether the panels have the same vertical axis.
 
     """
-    panels = [_make_panel("published", partial(curves.digitised, suite, relative_to))]
+    panels = [_make_panel("published", partial(curves.read_published_curves, suite, relative_to))]
     missing: list[str] = []
     short: list[str] = []
     for variant, run in runs.items():
         if isinstance(run, Missing):
-            panels.append(Panel(variant, (), folded(run.why, PANEL_WIDTH)))
+            panels.append(Panel(variant, (), fold_text(run.why, PANEL_WIDTH)))
             continue
         record = run.run.record
         shape_only = ": shape only" if record.blocks < MIN_BLOCKS else ""
         head = f"{variant} ({record.target}, {format_blocks(record.blocks)}{shape_only})<br>{run.name}"
-        panels.append(_make_panel(head, partial(curves.measured, run, variant, relative_to)))
+        panels.append(_make_panel(head, partial(curves.measure_curves, run, variant, relative_to)))
         if run.arms(variant):
-            none, some = lacking(run, [variant], "*", rated=True)
+            none, some = list_lacking(run, [variant], "*", rated=True)
             missing += none
             short += some
     name, unit = ("latency", "s") if relative_to is None else (f"latency against that at c{relative_to}", "×")
     caption = f"over log 1/(1 − p); bands: what reading the plot may err; here, from {MIN_BLOCKS} blocks on, the blocks' range"
     figure = figures.percentiles(panels, title, name, unit, log_y, shared_y, caption)
-    noted(figure, folded("; ".join([*missing, *short])))
+    add_note(figure, fold_text("; ".join([*missing, *short])))
     empty = (panel.why.replace("<br>", " ") for panel in panels if not panel.curves)
-    return of_runs(runs.values(), figure, gaps=[*empty, *missing])
+    return add_runs(runs.values(), figure, gaps=[*empty, *missing])
 
 
 def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
@@ -213,45 +215,49 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
     try:
         lines = make()
     except LabError as error:
-        return Panel(head, (), folded(f"{error.place}: {error.fault}", PANEL_WIDTH))
+        return Panel(head, (), fold_text(f"{error.place}: {error.fault}", PANEL_WIDTH))
     return Panel(head, lines) if lines else Panel(head, (), "nothing to show that can be told from 0")
 
 
 # -- what happened in one block -------------------------------------------------------------------------------
 
 
-@figured
+@draws_run
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw the timeline of the first block that counts, in front of the range of all blocks."""
     if all(entry.disturbance is None for entry in run.points):
-        return gap(title, folded("steady loads alone: no single request was logged, and nothing happened meanwhile"))
+        return make_empty_figure(
+            title, fold_text("steady loads alone: no single request was logged, and nothing happened meanwhile")
+        )
     name, log = _find_log(run, variant, point)
     if log is None:
         return _draw_gap(run, title, variant, point)
     block_bins = [entry.bins for entry in run.logs(log.sample.arm, name)]
     label = f"{variant} at {name}, block {log.sample.block} of {len(block_bins)}"
-    background = timelines.across(block_bins) if block_bins[1:] else None
+    background = timelines.find_range(block_bins) if block_bins[1:] else None
     figure = figures.timeline(log.bins, log.marks, f"{title}: {label}", background)
-    return lacking_noted(run, figure, [variant], name)
+    return note_lacking(run, figure, [variant], name)
 
 
-@figured
+@draws_run
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw the proxy's processes in one block of every arm."""
     logs = _find_logs(run, variants, point)
     marks = next(iter(logs.values())).marks if len(logs) == 1 else None
-    figure = figures.processes({arm: happenings.looks(log.usage) for arm, log in logs.items()}, title, marks)
-    return lacking_noted(run, figure, variants, point)
+    figure = figures.processes(
+        {arm: happenings.summarise_processes(log.usage) for arm, log in logs.items()}, title, marks
+    )
+    return note_lacking(run, figure, variants, point)
 
 
-@figured
+@draws_run
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw how long every change in one block of every arm took to show in answers."""
     by_arm = {arm: log.delays for arm, log in _find_logs(run, variants, point).items()}
-    return lacking_noted(run, figures.delays(by_arm, title), variants, point)
+    return note_lacking(run, figures.delays(by_arm, title), variants, point)
 
 
-@figured
+@draws_run
 def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw every probe of one block."""
     name, log = _find_log(run, variant, point)
@@ -265,7 +271,7 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
     return figures.probing(probes, log.marks, f"{title}: {variant} at {name}", timeouts_s)
 
 
-@figured
+@draws_run
 def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw the transfer of every large body in one block."""
     name, log = _find_log(run, variant, point)
@@ -276,8 +282,8 @@ def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.F
 
 def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
     """Return the gap of a figure for which no block counts."""
-    empty = gap(f"{title}: {variant}", f"no valid block of {variant} at {point}")
-    return lacking_noted(run, empty, [variant], point)
+    empty = make_empty_figure(f"{title}: {variant}", f"no valid block of {variant} at {point}")
+    return note_lacking(run, empty, [variant], point)
 
 
 def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
@@ -287,7 +293,7 @@ def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, 
 
 def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
     """Return (point, log) of the first matching point at which the variant has a block that counts."""
-    for arm, name in product(run.arms(variant), points_of(run, pattern)):
+    for arm, name in product(run.arms(variant), list_points(run, pattern)):
         if (log := run.log(arm, name)) is not None:
             return name, log
     return pattern, None
@@ -296,7 +302,7 @@ def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | Non
 # -- tables ---------------------------------------------------------------------------------------------------
 
 
-@worded
+@writes_run
 def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()) -> str:
     """Return Markdown with every variant against its baseline at matching points, judged as in the run's own table.
 
@@ -307,8 +313,8 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
     rows: list[Sequence[str]] = []
     for row in run.summary().rows:
         arm, name = row.arm, row.point.name
-        if arm.role == "variant" and fits(point, name) and (not variants or arm.name in variants):
-            judged = [(effect.primary, effect_text(effect)) for effect in row.effects if effect.estimate is not None]
+        if arm.role == "variant" and matches_pattern(point, name) and (not variants or arm.name in variants):
+            judged = [(effect.primary, format_effect(effect)) for effect in row.effects if effect.estimate is not None]
             cells = ("; ".join(text for primary, text in judged if primary is first) or "–" for first in (True, False))
             rows.append([f"{arm.name} at {name}", arm.baseline or "", *cells])
     heads = ("variant", "against", "primary metric", "others, not claimed")
@@ -316,7 +322,7 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
     return _make_table(run, heads, rows, variants, point, caption, none)
 
 
-@worded
+@writes_run
 def table(run: Evidence | None, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
     """Return a Markdown table of medians of the blocks with their 95 % intervals.
 
@@ -324,11 +330,11 @@ def table(run: Evidence | None, metrics: Sequence[str], point: str = "*", varian
     """
     if run is None:
         return ""
-    columns = [about(metric) for metric in metrics]
+    columns = [find_metric(metric) for metric in metrics]
     heads = ["", *(f"{column.title} ({column.unit})" if column.unit else column.title for column in columns)]
     rows: list[Sequence[str]] = []
-    for arm, name in product(arms_of(run, variants), points_of(run, point)):
-        cells = [told_of(run, arm, name, metric, arm) for metric in metrics]
+    for arm, name in product(arms_of(run, variants), list_points(run, point)):
+        cells = [make_row(run, arm, name, metric, arm) for metric in metrics]
         if any(cell is not None for cell in cells):
             rows.append(
                 [
@@ -361,23 +367,23 @@ def _make_table(
         none: Why the table may be empty.
 
     """
-    missing, short = lacking(run, variants, point)
+    missing, short = list_lacking(run, variants, point)
     missing = missing or ([] if rows else [none])
-    lines = [markdown([texts(heads, rows)]).rstrip("\n")] if rows else []
+    lines = [render_markdown([make_text_table(heads, rows)]).rstrip("\n")] if rows else []
     return "\n".join([*lines, *gap_lines(missing), "", "; ".join([run.said, caption, *short])]).lstrip()
 
 
-def _format_cell(cell: Told | None, scale: float) -> str:
+def _format_cell(cell: MeasuredNumber | None, scale: float) -> str:
     """Return a value with its interval, or the blocks' range where they are too few for one."""
     if cell is not None and cell.low is None and cell.blocks:
         few = format_range(min(cell.blocks) / scale, max(cell.blocks) / scale)
         return cell.note if cell.note.startswith(TWO_CLUSTERS) else few
     ends = [cell.value, cell.low, cell.high] if cell else [None] * 3
-    return with_interval(*(end if end is None else end / scale for end in ends))
+    return format_with_interval(*(end if end is None else end / scale for end in ends))
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ClaimList:
     """Claims as rows: a table in a notebook, and a list of ids for the report, which draws each claim."""
 
     ids: tuple[str, ...]
@@ -387,7 +393,7 @@ class Claims:
         return {CLAIMS: list(self.ids), "text/markdown": self.text}
 
 
-def claims(verdicts: Sequence[Verdict], *ids: str, known: Sequence[Verdict] = ()) -> Claims:
+def claims(verdicts: Sequence[ClaimVerdict], *ids: str, known: Sequence[ClaimVerdict] = ()) -> ClaimList:
     """Return claims with both judgements and their run.
 
     Args:
@@ -398,4 +404,6 @@ def claims(verdicts: Sequence[Verdict], *ids: str, known: Sequence[Verdict] = ()
     """
     selected = [verdict for verdict in verdicts if not ids or verdict.claim.id in ids]
     page = ledger.page(selected, known)
-    return Claims(tuple(verdict.claim.id for verdict in (*selected, *known)), markdown(page[:1] if ids else page))
+    return ClaimList(
+        tuple(verdict.claim.id for verdict in (*selected, *known)), render_markdown(page[:1] if ids else page)
+    )

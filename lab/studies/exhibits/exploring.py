@@ -11,25 +11,25 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.aggregate.cells import select_counted_solo_samples
 from lab.analysis.applied import AsApplied
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.evidence import Evidence, Missing, references
+from lab.analysis.evidence import Evidence, Missing, load_references
 from lab.analysis.noise import BASELINE
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.records.store import run_names
-from lab.report.grid import Notes, texts
-from lab.report.loads import disturbance_text, load_text
-from lab.report.markdown import markdown
+from lab.report.grid import Notes, make_text_table
+from lab.report.loads import describe_disruption, describe_load
+from lab.report.markdown import render_markdown
 from lab.report.tables import comparison as comparison_tables
 from lab.stats.paired import MIN_BLOCKS
-from lab.studies.claims import fits
-from lab.studies.exhibits.frames import Run
+from lab.studies.claims import matches_pattern
+from lab.studies.exhibits.frames import RunOrMissing
 
 
-def picked(name: str = "") -> Run:
+def pick_run(name: str = "") -> RunOrMissing:
     """Return a run by its name or folder, the user's or a committed one.
 
     Without a name it is the user's newest run in any state, else the first committed one. Committed runs with enough blocks for intervals
@@ -43,8 +43,8 @@ def picked(name: str = "") -> Run:
             samples = tuple(store.samples())
         except LabError as error:
             return Missing(f"{path}: {error.fault}")
-        return Evidence(store.folder.name, store, samples, counted_alone(samples))
-    committed, damaged = references()
+        return Evidence(store.folder.name, store, samples, select_counted_solo_samples(samples))
+    committed, damaged = load_references()
     if not committed:
         empty = "nothing in data/reference of any sweep, and no run of yours: just bench keepalive makes one"
         return Missing("; ".join([empty, *(run.said for run in damaged)]))
@@ -52,7 +52,7 @@ def picked(name: str = "") -> Run:
     return max(committed, key=lambda run: (run.run.record.blocks >= MIN_BLOCKS, variants[run.name]))
 
 
-def variants(run: Run) -> list[str]:
+def variants(run: RunOrMissing) -> list[str]:
     """Return the variants that have a valid sample, in plan order; the baseline where there are none."""
     if isinstance(run, Missing):
         return [BASELINE]
@@ -60,7 +60,7 @@ def variants(run: Run) -> list[str]:
     return [name for name in dict.fromkeys(arm.variant for arm in run.run.record.arms) if name in counted] or [BASELINE]
 
 
-def metrics(run: Run) -> list[str]:
+def metrics(run: RunOrMissing) -> list[str]:
     """Return the metrics of a run: its disruptions' outcomes, if any, else rate, percentiles and CPU per request."""
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
@@ -69,7 +69,7 @@ def metrics(run: Run) -> list[str]:
     return [name for name, metric in available if not metric.detail and metric.better != "neither"] or list(RATIOS)
 
 
-def overview(run: Run) -> str:
+def overview(run: RunOrMissing) -> str:
     """Return a run's overview as Markdown: its variants, its loads, how much of it counts, and the machine."""
     if isinstance(run, Missing):
         return f"*{run.said}*"
@@ -81,8 +81,8 @@ def overview(run: Run) -> str:
     }
     loads: list[tuple[str, str, str]] = []
     for point in record.points:
-        disruption = f"; {disturbance_text(point)}" if point.disturbance is not None else ""
-        load = f"{load_text(point)}{disruption}{'; control run' if point.control else ''}"
+        disruption = f"; {describe_disruption(point)}" if point.disturbance is not None else ""
+        load = f"{describe_load(point)}{disruption}{'; control run' if point.control else ''}"
         loads.append((point.name, load, " ".join(generators.get(point.name, ())) or "–"))
     facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
     reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
@@ -96,14 +96,16 @@ def overview(run: Run) -> str:
     ]
     parts = [
         Notes(tuple(map(Text, lines))),
-        texts(("variant", "what it is", "against"), arms),
-        texts(("point", "load", "generator"), loads),
-        texts(("machine", ""), facts),
+        make_text_table(("variant", "what it is", "against"), arms),
+        make_text_table(("point", "load", "generator"), loads),
+        make_text_table(("machine", ""), facts),
     ]
-    return markdown(parts)
+    return render_markdown(parts)
 
 
-def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()) -> str:
+def compare_variants(
+    run: RunOrMissing, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()
+) -> str:
     """Return a comparison as Markdown: a run's variants against their baselines, or its arms against another run's.
 
     Whatever part is shown, Holm's adjustment and the advice are those of the entire comparison: looking at a single row makes it no more
@@ -117,7 +119,7 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
         metrics: The metrics to show; empty: all.
 
     """
-    second = picked(other) if other else None
+    second = pick_run(other) if other else None
     if isinstance(run, Missing) or isinstance(second, Missing):
         return f"*{run.said if isinstance(run, Missing) else second and second.said}*"
     try:
@@ -128,8 +130,8 @@ def compared(run: Run, other: str = "", only: Sequence[str] = (), point: str = "
     rows = [
         row
         for row in comparison.rows
-        if row.pair[1] in arms and fits(point, row.point.name) and (not metrics or row.metric in metrics)
+        if row.pair[1] in arms and matches_pattern(point, row.point.name) and (not metrics or row.metric in metrics)
     ]
     if not rows:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
-    return markdown(comparison_tables.page(comparison, rows))
+    return render_markdown(comparison_tables.make_page(comparison, rows))

@@ -13,69 +13,71 @@ from typing import Any, Concatenate, ParamSpec
 import plotly.graph_objects as go
 
 from lab.analysis import rerun
-from lab.analysis.aggregate.absolute import clusters_of, clusters_text
+from lab.analysis.aggregate.absolute import find_clusters, format_clusters
 from lab.analysis.evidence import Evidence, Missing
 from lab.base.errors import LabError
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.names import DEFAULT_TARGET
-from lab.model.variants.variants import of_the_node
-from lab.report.figures.intervals import Told
-from lab.report.figures.style import gap, noted
+from lab.model.variants.variants import sets_node
+from lab.report.figures.intervals import MeasuredNumber
+from lab.report.figures.style import add_note, make_empty_figure
 from lab.stats import paired as stats
-from lab.studies.claims import fits
+from lab.studies.claims import matches_pattern
 
 P = ParamSpec("P")
-Run = Evidence | Missing
+RunOrMissing = Evidence | Missing
 """A run, or what stands in its place where there is none."""
 TWO_CLUSTERS = "two clusters: "
 """The beginning of the note of an arm whose blocks no mean describes."""
 
 
-def figured(make: Callable[Concatenate[Evidence, str, P], go.Figure]) -> Callable[Concatenate[Run, str, P], go.Figure]:
+def draws_run(
+    make: Callable[Concatenate[Evidence, str, P], go.Figure],
+) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
     """Wrap a function that draws a run, so that a missing or damaged run gives a gap with the reason."""
 
     @wraps(make)
-    def draw(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
+    def draw(run: RunOrMissing, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
         if isinstance(run, Missing):
-            return gap(title, folded(run.why))
+            return make_empty_figure(title, fold_text(run.why))
         try:
-            return of_runs([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
+            return add_runs([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
         except LabError as error:
-            return of_runs([run], gap(title, folded(f"{error.place}: {error.fault}")))
+            return add_runs([run], make_empty_figure(title, fold_text(f"{error.place}: {error.fault}")))
 
     return draw
 
 
-def beside(
+def draws_published(
     make: Callable[Concatenate[Evidence | None, str, P], go.Figure],
-) -> Callable[Concatenate[Run, str, P], go.Figure]:
+) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
     """Wrap a function that draws published numbers and a run, so that it also accepts a missing or damaged run.
 
     The figure then shows only the published numbers, and the run's absence is one gap.
     """
 
     @wraps(make)
-    def draw(run: Run, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
+    def draw(run: RunOrMissing, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
         reason = run.said if isinstance(run, Missing) else ""
         try:
             if isinstance(run, Evidence):
-                return of_runs([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
+                return add_runs([run], make(run, f"{title} ({run.run.record.target})", *args, **kwargs))
         except LabError as error:
             reason = f"{error.place}: {error.fault}"
-        figure = noted(make(None, title, *args, **kwargs), folded(reason))
-        return of_runs([run], figure, [reason] if figure.data else [])  # a figure that is only a gap needs no other
+        figure = add_note(make(None, title, *args, **kwargs), fold_text(reason))
+        return add_runs([run], figure, [reason] if figure.data else [])  # a figure that is only a gap needs no other
 
     return draw
 
 
-def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[Run, P], str]:
+def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[RunOrMissing, P], str]:
     """Wrap a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
 
     The text then has only the published numbers, and the reason below them.
     """
 
     @wraps(make)
-    def write(run: Run, *args: P.args, **kwargs: P.kwargs) -> str:
+    def write(run: RunOrMissing, *args: P.args, **kwargs: P.kwargs) -> str:
         reason = run.said
         if isinstance(run, Evidence):
             try:
@@ -87,7 +89,7 @@ def worded(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Con
     return write
 
 
-def of_runs(runs: Iterable[Run], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
+def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
     """Add the ids of its runs and its gaps to a figure, for `just report`, which prints, counts and lists them.
 
     Args:
@@ -102,13 +104,15 @@ def of_runs(runs: Iterable[Run], figure: go.Figure, gaps: Sequence[str] | None =
     return figure.update_layout(meta={"runs": list(dict.fromkeys(ids))} | ({"gaps": list(empty)} if empty else {}))
 
 
-def lacking_noted(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
+def note_lacking(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
     """Add below a figure's title what it lacks of these variants and points."""
-    missing, short = lacking(run, variants, point)
-    return noted(figure, folded("; ".join([*missing, *short])), missing)
+    missing, short = list_lacking(run, variants, point)
+    return add_note(figure, fold_text("; ".join([*missing, *short])), missing)
 
 
-def lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False) -> tuple[list[str], list[str]]:
+def list_lacking(
+    run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False
+) -> tuple[list[str], list[str]]:
     """Return what a run lacks of these variants and points, each with the reason.
 
     Args:
@@ -121,12 +125,12 @@ def lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = 
         What has no block that counts (arms at points, variants, the points themselves), and what has only some of its blocks.
 
     """
-    points = points_of(run, pattern)
+    points = list_points(run, pattern)
     if not points:
         return [f"no load of this run is called `{pattern}`"], []
     rates = {point.name: point.rate_rps for point in run.points}
     names = variants or [item.variant for item in run.run.record.not_measurable]
-    missing, short = [f"{name} is {reason}" for name in names if (reason := absent(run, name))], list[str]()
+    missing, short = [f"{name} is {reason}" for name in names if (reason := explain_absence(run, name))], list[str]()
     for arm in arms_of(run, variants):
         for point in (point for point in points if not rated or rates[point] is not None):
             if reason := run.lost(arm, point):
@@ -137,7 +141,7 @@ def lacking(run: Evidence, variants: Sequence[str], pattern: str, rated: bool = 
     return missing, short
 
 
-def absent(run: Evidence, variant: str) -> str:
+def explain_absence(run: Evidence, variant: str) -> str:
     """Return why a run has no arm of a variant, with what it needs or how to measure it; empty where it has one."""
     record = run.run.record
     if run.arms(variant):
@@ -145,7 +149,7 @@ def absent(run: Evidence, variant: str) -> str:
     unable = next((item for item in (*record.not_measurable, *run.unable) if item.variant == variant), None)
     if unable is not None:
         return f"not measurable here ({unable.what}: {unable.why})"
-    if record.target == DEFAULT_TARGET and of_the_node(variant):
+    if record.target == DEFAULT_TARGET and sets_node(variant):
         return f"not measurable here (it sets what is the node's own): {rerun.bench(variant, record.sweep, 'kind')}"
     return f"not part of this run: just bench {variant}{rerun.load(record)}"
 
@@ -155,7 +159,7 @@ def gap_lines(missing: Sequence[str]) -> list[str]:
     return [line for need in missing for line in ("", f"*nothing to show: {need}*")]
 
 
-def folded(text: str, width: int = 90) -> str:
+def fold_text(text: str, width: int = 90) -> str:
     """Break a long text into lines for a figure, which does not do it itself.
 
     Args:
@@ -166,9 +170,9 @@ def folded(text: str, width: int = 90) -> str:
     return "<br>".join(textwrap.wrap(text, width, break_on_hyphens=False))
 
 
-def points_of(run: Evidence, pattern: str) -> list[str]:
+def list_points(run: Evidence, pattern: str) -> list[str]:
     """Return the names of a run's points that match a pattern, without control runs."""
-    return [point.name for point in run.points if not point.control and fits(pattern, point.name)]
+    return [point.name for point in run.points if not point.control and matches_pattern(pattern, point.name)]
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
@@ -176,16 +180,16 @@ def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 
-def told_of(run: Evidence, arm: str, point: str, metric: str, label: str) -> Told | None:
+def make_row(run: Evidence, arm: str, point: str, metric: str, label: str) -> MeasuredNumber | None:
     """Return a metric of an arm at a point as a row of a figure; None where no block has the metric."""
     values = run.values(arm, point, metric)
     numbers = [value for value in values.values() if value is not None]
     if not numbers:
         return None
-    if clusters := clusters_of(numbers, metric):
-        note = f"{TWO_CLUSTERS}{clusters_text(about(metric), clusters, len(numbers))}"
-        return Told(label, arm, sorted(numbers)[len(numbers) // 2], None, None, numbers, note)
-    level, missing = stats.middle(numbers), len(values) - len(numbers)
-    return Told(
+    if clusters := find_clusters(numbers, metric):
+        note = f"{TWO_CLUSTERS}{format_clusters(find_metric(metric), clusters, len(numbers))}"
+        return MeasuredNumber(label, arm, sorted(numbers)[len(numbers) // 2], None, None, numbers, note)
+    level, missing = stats.estimate_median(numbers), len(values) - len(numbers)
+    return MeasuredNumber(
         label, arm, level.value, level.low, level.high, numbers, f"not told in {missing} blocks" if missing else ""
     )

@@ -22,29 +22,29 @@ import plotly.graph_objects as go
 import polars as pl
 
 from lab.analysis.evidence import Evidence, Missing
-from lab.analysis.judge.effects import Cost
+from lab.analysis.judge.effects import EffectCost
 from lab.base.errors import LabError
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.samples import Sample
 from lab.model.usage import UNCLAIMED
 from lab.report import figures
 from lab.report.figures.costs import Rung
-from lab.report.figures.style import noted
+from lab.report.figures.style import add_note
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_blocks, format_micros, format_range, significant
-from lab.studies.exhibits.frames import Run, absent, folded, of_runs
-from lab.studies.exhibits.reproduction import told_gains
+from lab.stats.units import format_blocks, format_digits, format_micros, format_range, format_significant
+from lab.studies.exhibits.frames import RunOrMissing, add_runs, explain_absence, fold_text
+from lab.studies.exhibits.reproduction import list_gains
 
 METRIC, PROXY = "cpu_per_request", "proxy"
 """The metric of the ladder, and the role whose processes it counts."""
-BESIDE, LEFT = "processes beside those that serve", "not explained"
+OTHER_PROCESSES_LABEL, LEFT = "processes beside those that serve", "not explained"
 """The labels of the two rows between the last step and the other target's level."""
 Steps = Mapping[str, tuple[str, str]]
 """The steps of a ladder: what a step is, in words → the variant after it, and the one before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherTarget:
     """The other end of the comparison: the equivalent variant in a run on another target.
 
     Attributes:
@@ -55,12 +55,12 @@ class Elsewhere:
     """
 
     name: str
-    run: Run
+    run: RunOrMissing
     variant: str
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class RequestCost:
     """The CPU seconds of a request with their uncertainty.
 
     Attributes:
@@ -91,7 +91,7 @@ class Remainder:
     missing: Sequence[str] = ()
 
 
-def choose_steps(run: Run, *choices: Steps) -> Steps:
+def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
     """Return the first of several ladders whose variants a run has all measured; without any, the first of all."""
     complete = (
         steps for steps in choices if isinstance(run, Evidence) and all(run.arms(name) for name, _ in steps.values())
@@ -100,7 +100,7 @@ def choose_steps(run: Run, *choices: Steps) -> Steps:
 
 
 def ladder(
-    panels: Mapping[str, tuple[Run, Steps]], title: str, point: str, elsewhere: Elsewhere | None = None
+    panels: Mapping[str, tuple[RunOrMissing, Steps]], title: str, point: str, elsewhere: OtherTarget | None = None
 ) -> go.Figure:
     """Draw a request's cost step by step.
 
@@ -119,23 +119,23 @@ def ladder(
             missing.append(run.said)
             continue
         try:
-            panel_rungs, lacks = rungs(run, name, steps, point)
+            panel_rungs, lacks = make_rungs(run, name, steps, point)
             end = Remainder()
             if elsewhere is not None and name == [*panels][-1]:
-                end = remainder(run, [*steps.values()][-1][0], elsewhere, point)
+                end = compute_remainder(run, [*steps.values()][-1][0], elsewhere, point)
         except LabError as error:
             missing.append(f"{error.place}: {error.fault}")
             continue
         rows += [*panel_rungs, *end.rungs]
         missing += [*lacks, *end.missing]
         notes += end.notes
-    figure = figures.ladder(rows, title, folded("; ".join(missing)))
+    figure = figures.ladder(rows, title, fold_text("; ".join(missing)))
     if rows and (missing or notes):
-        noted(figure, folded("; ".join([*missing, *notes])), missing)
-    return of_runs([*(run for run, _ in panels.values()), *([elsewhere.run] if elsewhere else [])], figure)
+        add_note(figure, fold_text("; ".join([*missing, *notes])), missing)
+    return add_runs([*(run for run, _ in panels.values()), *([elsewhere.run] if elsewhere else [])], figure)
 
 
-def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
+def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
     """Return the rows of a ladder, and what there is no data for.
 
     Each level comes before its first step, and the last one after the last step.
@@ -155,9 +155,9 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
         if against not in levels and base is not None:
             levels[against] = base.end
             rows.append(base)
-        gain = next(iter(told_gains(run, variant, against, METRIC, point)), None)
+        gain = next(iter(list_gains(run, variant, against, METRIC, point)), None)
         if gain is None or gain.value is None or against not in levels:
-            lacks = [f": {arm} is {reason}" for arm in (variant, against) if (reason := absent(run, arm))]
+            lacks = [f": {arm} is {reason}" for arm in (variant, against) if (reason := explain_absence(run, arm))]
             missing.append(f"{label}: no pair of {variant} and {against} at {point} in {run.name}{''.join(lacks)}")
             continue
         start, ratio, note = levels[against], 1 + gain.value / 100, f"{variant} against {against}"
@@ -167,7 +167,7 @@ def rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung
         if gain.low is not None and gain.high is not None:
             ends = 1 + gain.low / 100, 1 + gain.high / 100
             low, high = (start * end for end in ends)
-            text = f"{Cost(solo, (log(ratio), log(ends[0]), log(ends[1]))).text}, {about(METRIC).change(log(ratio))}"
+            text = f"{EffectCost(solo, (log(ratio), log(ends[0]), log(ends[1]))).text}, {find_metric(METRIC).change(log(ratio))}"
         levels[variant] = start * ratio
         rows.append(Rung(label, levels[variant], start, low, high, text, note))
     ends = [variant for variant, _ in steps.values()]
@@ -180,9 +180,9 @@ def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung
     values = run.told(variant, point, METRIC)
     if not values:
         return None
-    level = stats.level(values).value
+    level = stats.estimate_geometric_mean(values).value
     few = len(values) < stats.MIN_BLOCKS
-    text = format_range(1e6 * min(values), 1e6 * max(values)) if few else digits(1e6 * level)
+    text = format_range(1e6 * min(values), 1e6 * max(values)) if few else format_digits(1e6 * level)
     title = run.run.record.variants[variant].title
     return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=title, whole=True)
 
@@ -190,7 +190,7 @@ def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung
 # -- what is left against another target --------------------------------------------------------------------
 
 
-def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> Remainder:
+def compute_remainder(run: Evidence, variant: str, elsewhere: OtherTarget, point: str) -> Remainder:
     """Return what remains between a variant's level and the equivalent variant's level on another target.
 
     Args:
@@ -204,7 +204,7 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
     if isinstance(target_run, Missing):
         return Remainder(missing=[f"{LEFT}: {target_run.said}"])
     levels = {
-        f"{name} on {source.run.record.target}": level(source, name, point)
+        f"{name} on {source.run.record.target}": compute_level(source, name, point)
         for source, name in ((run, variant), (target_run, elsewhere.variant))
     }
     if unknown := [name for name, entry in levels.items() if entry is None]:
@@ -218,17 +218,17 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
     extra = _measure_extra(run, variant, serving_titles, point)
     rows: list[Rung] = []
     if extra is not None:
-        serving = Level(start.value - extra.value, _combine_halves(start.half, extra.half))
+        serving = RequestCost(start.value - extra.value, _combine_halves(start.half, extra.half))
         note = f"in what {run.run.record.target} counts as the proxy alone"
-        rows.append(_make_row(BESIDE, start, serving, extra.half, note))
-        levels[BESIDE] = extra
+        rows.append(_make_row(OTHER_PROCESSES_LABEL, start, serving, extra.half, note))
+        levels[OTHER_PROCESSES_LABEL] = extra
         start = serving
     rows.append(
         _make_row(LEFT, start, end, _combine_halves(start.half, end.half), f"of {run.name} and {target_run.name}")
     )
     title = target_run.run.record.variants[elsewhere.variant].title
     total_us = 1e6 * end.value
-    text = f"{significant(total_us, 2) if end.few else digits(total_us)} µs"
+    text = f"{format_significant(total_us, 2) if end.few else format_digits(total_us)} µs"
     rows.append(Rung(f"{elsewhere.variant}, {elsewhere.name}", end.value, text=text, note=title, whole=True))
     notes: list[str] = []
     cores = [
@@ -237,7 +237,7 @@ def remainder(run: Evidence, variant: str, elsewhere: Elsewhere, point: str) -> 
         if UNCLAIMED in sample.counters and sample.duration_s
     ]
     if cores:  # not a step: a node cannot run without its other processes, and the lab looks into it through them
-        used = digits(median(cores))
+        used = format_digits(median(cores))
         notes.append(f"meanwhile the node's other processes had {used} of a CPU, which no step takes away")
     if few := [f"{name}: {format_blocks(entry.few)}" for name, entry in levels.items() if entry and entry.few]:
         notes.append(f"in place of intervals all that few blocks range over ({', '.join(few)})")
@@ -249,7 +249,7 @@ def _combine_halves(*halves: float | None) -> float | None:
     return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
 
 
-def _make_row(label: str, start: Level, end: Level, half: float | None, note: str) -> Rung:
+def _make_row(label: str, start: RequestCost, end: RequestCost, half: float | None, note: str) -> Rung:
     """Return the row between two levels.
 
     Args:
@@ -270,31 +270,31 @@ def _make_row(label: str, start: Level, end: Level, half: float | None, note: st
     return Rung(label, end.value, start.value, low, high, f"{value} [{ends}]", note, apart=True)
 
 
-def level(run: Evidence, variant: str, point: str) -> Level | None:
+def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None:
     """Return a variant's cost: from the pairs that lead to it from solo samples, or else from its own solo samples.
 
     None where no block has it.
     """
     record = run.run.record.variants.get(variant)
     if record is not None and record.baseline:
-        base = level(run, record.baseline, point)
-        gain = next(iter(told_gains(run, variant, record.baseline, METRIC, point)), None)
+        base = compute_level(run, record.baseline, point)
+        gain = next(iter(list_gains(run, variant, record.baseline, METRIC, point)), None)
         if base is not None and gain is not None and gain.value is not None:
             ratio, half = 1 + gain.value / 100, None
             if gain.low is not None and gain.high is not None and base.half is not None:
                 half = hypot(base.half * ratio, base.value * (gain.high - gain.low) / 200)
-            return Level(base.value * ratio, half, base.few)
+            return RequestCost(base.value * ratio, half, base.few)
     return _find_median(run.told(variant, point, METRIC))
 
 
-def _find_median(values: Sequence[float]) -> Level | None:
+def _find_median(values: Sequence[float]) -> RequestCost | None:
     """Return the median of the blocks with its uncertainty; None without blocks."""
     if not values:
         return None
-    middle = stats.middle(values)
+    middle = stats.estimate_median(values)
     if middle.low is not None and middle.high is not None:
-        return Level(middle.value, (middle.high - middle.low) / 2)
-    return Level(middle.value, max(values) - min(values) if len(values) > 1 else None, len(values))
+        return RequestCost(middle.value, (middle.high - middle.low) / 2)
+    return RequestCost(middle.value, max(values) - min(values) if len(values) > 1 else None, len(values))
 
 
 def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
@@ -302,7 +302,7 @@ def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
         yield from run.blocks(arm, point).values()
 
 
-def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> Level | None:
+def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> RequestCost | None:
     """Return the CPU seconds per request of the proxy's processes other than the serving ones.
 
     A container's count is that of its entire cgroup: it includes the controller's own process and processes that look into the container.

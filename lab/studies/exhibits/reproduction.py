@@ -17,56 +17,56 @@ from lab.analysis import pidstat
 from lab.analysis.evidence import Evidence
 from lab.analysis.summary import Summary
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
-from lab.model.metrics import about
+from lab.model.metrics import find_metric
 from lab.model.pages import PAGES
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures, grid
-from lab.report.figures.intervals import Bound, Pair, Told
-from lab.report.figures.style import INK, dressed, gap, noted
-from lab.report.markdown import markdown
+from lab.report.figures.intervals import Bound, MeasuredNumber, RatioRow
+from lab.report.figures.style import INK, add_frame, add_note, make_empty_figure
+from lab.report.markdown import render_markdown
 from lab.report.tables.gauges import HEADINGS
 from lab.stats import paired as stats
-from lab.stats.units import digits, format_range, with_interval
+from lab.stats.units import format_digits, format_range, format_with_interval
 from lab.studies import results
-from lab.studies.claims import claims
+from lab.studies.claims import read_claims
 from lab.studies.exhibits.frames import (
-    absent,
+    add_runs,
     arms_of,
-    beside,
-    folded,
+    draws_published,
+    explain_absence,
+    fold_text,
     gap_lines,
-    lacking,
-    lacking_noted,
-    of_runs,
-    points_of,
-    told_of,
-    worded,
+    list_lacking,
+    list_points,
+    make_row,
+    note_lacking,
+    writes_run,
 )
 from lab.studies.study_files import load_study
 
-UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
+UNIT_SIZES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
 """The size in seconds or bytes of each unit of tables that figures choose themselves."""
-PRINTED = {"mean_s": "average_s", "rate": "requests_per_s"}
+BOOM_COLUMNS = {"mean_s": "average_s", "rate": "requests_per_s"}
 """The lab's metric → the column of the summaries that NDS' tool printed."""
 COLUMNS = (*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS)
 """The columns of pidstat's two tables."""
-Line = Sequence[float | None]
+PidstatLine = Sequence[float | None]
 """The values of COLUMNS; None: not known."""
 
 
 # -- what claims published ------------------------------------------------------------------------------------
 
 
-def published_number(name: str) -> tuple[float, str, str]:
+def read_published_number(name: str) -> tuple[float, str, str]:
     """Return (number, unit, words) of a claim that published one number.
 
     Raises:
         UsageError: The claim does not exist, or did not publish a single number.
 
     """
-    by_id = {claim.id: claim for claim in claims()}
+    by_id = {claim.id: claim for claim in read_claims()}
     refuse_unknown(name, by_id, "claims.csv", f"there is no claim '{name}'")
     claim = by_id[name]
     if claim.number is None:
@@ -74,15 +74,15 @@ def published_number(name: str) -> tuple[float, str, str]:
     return claim.number, claim.unit, f"{name}: {claim.published} {claim.unit}"
 
 
-def claimed_level(name: str) -> tuple[str, float]:
+def read_claimed_level(name: str) -> tuple[str, float]:
     """Return (words, value) of a claim that published one number, in seconds, bytes or as counted."""
-    value, unit, text = published_number(name)
-    return text, value * UNITS.get(unit.partition(" ")[0], 1.0)
+    value, unit, text = read_published_number(name)
+    return text, value * UNIT_SIZES.get(unit.partition(" ")[0], 1.0)
 
 
 def _read_change(name: str) -> tuple[float, str]:
     """Return (change in percent, words) of a claim that published one number, in percent or as a factor."""
-    value, unit, text = published_number(name)
+    value, unit, text = read_published_number(name)
     return (_compute_percent(value), text) if unit.startswith("x") else (value, text)
 
 
@@ -93,7 +93,7 @@ def _compute_percent(ratio: float) -> float:
 # -- gains and ratios -----------------------------------------------------------------------------------------
 
 
-@beside
+@draws_published
 def gains(
     run: Evidence | None,
     title: str,
@@ -115,26 +115,26 @@ def gains(
         claimed: The ids of the claims.
 
     """
-    name, unit = f"{about(metric).title}, change", "%"
+    name, unit = f"{find_metric(metric).title}, change", "%"
     changes = [(claim, *_read_change(claim)) for claim in claimed]
     if run is None:
-        claim_rows = [Told(text, claim, value) for claim, value, text in changes]
+        claim_rows = [MeasuredNumber(text, claim, value) for claim, value, text in changes]
         if not claim_rows:
-            return gap(title, "nothing of this was claimed or recorded:")
-        return dressed(
+            return make_empty_figure(title, "nothing of this was claimed or recorded:")
+        return add_frame(
             figures.intervals(claim_rows, title, name, unit), title, 170 + 34 * len(claim_rows), "as claimed"
         )
-    by_pair = {pair: told_gains(run, *pair, metric, point) for pair in pairs}
+    by_pair = {pair: list_gains(run, *pair, metric, point) for pair in pairs}
     rows = [row for pair_rows in by_pair.values() for row in pair_rows]
     reasons: list[str] = []
     missing: list[str] = []
     for variant, against in (pair for pair in pairs if not by_pair[pair]):
         reasons.append(
-            next((f"{side} is {reason}" for side in (variant, against) if (reason := absent(run, side))), "")
+            next((f"{side} is {reason}" for side in (variant, against) if (reason := explain_absence(run, side))), "")
         )
         missing.append(f"{variant} against {against}: {reasons[-1] or 'no block in which both count'}")
     if not rows:
-        return gap(title, "<br>".join(missing))
+        return make_empty_figure(title, "<br>".join(missing))
     figure = figures.intervals(rows, title, name, unit).add_vline(x=0, line={"color": INK, "width": 1})
     for _, value, text in changes:
         line, note = {"color": INK, "dash": "dash", "width": 1.5}, {"text": text, "font": {"size": 11}}
@@ -143,20 +143,20 @@ def gains(
     lost = (
         f"{arm} at {point_name}: {reason}"
         for arm in arms
-        for point_name in points_of(run, point)
+        for point_name in list_points(run, point)
         if (reason := run.lost(arm, point_name))
     )
     lines = [*missing, *dict.fromkeys(lost)]
     caption = (
         "diamond: paired effect with its 95 % interval; rings: single blocks, where no pair leads; dashed: as claimed"
     )
-    dressed(figure, title, 170 + 34 * len(rows) + 18 * len(lines), caption)
+    add_frame(figure, title, 170 + 34 * len(rows) + 18 * len(lines), caption)
     gaps = [reason or line for reason, line in zip(reasons, missing, strict=True)]
     figure.update_layout(margin_b=70 + 18 * len(lines), meta={"gaps": gaps})
     return figure.update_xaxes(title_text="<br>".join([f"{name} ({unit})", *lines]))
 
 
-def told_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[Told]:
+def list_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[MeasuredNumber]:
     """Return the change of a metric between two variants, in percent, at each matching point.
 
     It is the pair's effect, where the two were a pair and that effect decides, else the effect over the blocks that both have.
@@ -172,7 +172,7 @@ def told_gains(run: Evidence, variant: str, against: str, metric: str, point: st
     arm, base = (next(iter(run.arms(name)), None) for name in (variant, against))
     if arm is None or base is None:
         return []
-    points, rows = points_of(run, point), list[Told]()
+    points, rows = list_points(run, point), list[MeasuredNumber]()
     for name in points:
         pair = run.as_pair(arm, base, name, metric)
         estimate, blocks = pair.estimate if pair else None, list[float]()
@@ -180,7 +180,7 @@ def told_gains(run: Evidence, variant: str, against: str, metric: str, point: st
             values, base_values = run.values(arm, name, metric), run.values(base, name, metric)
             sides = [(values[block] or 0.0, base_values.get(block) or 0.0) for block in values]
             if positive := [side for side in sides if min(side) > 0]:
-                estimate = stats.paired([first for first, _ in positive], [second for _, second in positive])
+                estimate = stats.estimate_ratio([first for first, _ in positive], [second for _, second in positive])
                 blocks = [_compute_percent(first / second) for first, second in positive]
         if estimate is None:
             continue
@@ -189,11 +189,11 @@ def told_gains(run: Evidence, variant: str, against: str, metric: str, point: st
         suffix = f" · {name}" if len(points) > 1 else ""
         label = f"{variant} against {against}{suffix}{' (generator-limited)' if note else ''}"
         low, high = (None, None) if estimate.ratio_interval is None else map(_compute_percent, estimate.ratio_interval)
-        rows.append(Told(label, variant, _compute_percent(estimate.ratio), low, high, blocks, note))
+        rows.append(MeasuredNumber(label, variant, _compute_percent(estimate.ratio), low, high, blocks, note))
     return rows
 
 
-@beside
+@draws_published
 def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figure:
     """Draw every cell of a study's table relative to the table's reference, as published and here.
 
@@ -213,30 +213,30 @@ def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figur
     if table not in by_title:
         fault = f"no table '{table}' with references"
         raise UsageError(f"study {study}", fault, did_you_mean(table, list(by_title)))
-    rows: list[Pair] = []
+    rows: list[RatioRow] = []
     for key, cell in by_title[table].cells.items():
         if not (cell.relative or cell.published_relative):
             continue
-        lacks = absent(run, cell.variant) if run and cell.variant else ""
+        lacks = explain_absence(run, cell.variant) if run and cell.variant else ""
         label, reason = " · ".join(key), f"{cell.variant} is {lacks}" if lacks else "; ".join(cell.notes)
         if run and not cell.variant:
             reason += f": just study {study}"
-        measured = None if cell.relative is None else Told(label, "here", *cell.relative, note=reason)
-        rows.append(Pair(label, cell.published_relative, measured, reason or "its reference was not measured"))
-    figure = figures.beside(rows, title, "relative to the reference", "×")
+        measured = None if cell.relative is None else MeasuredNumber(label, "here", *cell.relative, note=reason)
+        rows.append(RatioRow(label, cell.published_relative, measured, reason or "its reference was not measured"))
+    figure = figures.compare_published(rows, title, "relative to the reference", "×")
     if run is None:
         return figure
     empty = [row for row in rows if row.measured is None]
     labels_by_reason: dict[str, list[str]] = {}  # of cells without a value or without an interval
     for row in (*empty, *(row for row in rows if row.measured is not None and row.measured.low is None)):
         labels_by_reason.setdefault(row.why, []).append(row.label)
-    text = folded("; ".join(f"{', '.join(labels)}: {reason}" for reason, labels in labels_by_reason.items()))
-    return noted(figure, text, [row.why for row in empty])
+    text = fold_text("; ".join(f"{', '.join(labels)}: {reason}" for reason, labels in labels_by_reason.items()))
+    return add_note(figure, text, [row.why for row in empty])
 
 
-def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.Shaped]:
+def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.ShapedTable]:
     """Return the study's tables for a run; without a run they have only the published numbers."""
-    return results.shaped(load_study(study), run.summary() if run else Summary(None, 0, 0, (), (), {}))
+    return results.shape_tables(load_study(study), run.summary() if run else Summary(None, 0, 0, (), (), {}))
 
 
 # -- curves over a size ---------------------------------------------------------------------------------------
@@ -257,16 +257,18 @@ def printed(
         where: Column → values: only rows with one of these values.
 
     """
-    scale = next((size for unit, size in UNITS.items() if column.endswith(f"_{unit}")), 1.0)
-    lines: dict[str, list[tuple[float, Told]]] = {}
-    for row in (row for row in published.texts(table) if all(row[name] in values for name, values in where.items())):
-        value = Told(f"{row[line]}, {row[over]} {over}", row[line], float(row[column]) * scale)
+    scale = next((size for unit, size in UNIT_SIZES.items() if column.endswith(f"_{unit}")), 1.0)
+    lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
+    for row in (
+        row for row in published.read_texts(table) if all(row[name] in values for name, values in where.items())
+    ):
+        value = MeasuredNumber(f"{row[line]}, {row[over]} {over}", row[line], float(row[column]) * scale)
         lines.setdefault(row[line], []).append((float(row[over]), value))
-    metric_title, unit = about(metric).title, about(metric).own_unit
-    return of_runs([], figures.scaling({}, title, over, metric_title, unit, published=lines))
+    metric_title, unit = find_metric(metric).title, find_metric(metric).own_unit
+    return add_runs([], figures.scaling({}, title, over, metric_title, unit, published=lines))
 
 
-@beside
+@draws_published
 def concurrency(
     run: Evidence | None,
     title: str,
@@ -288,41 +290,41 @@ def concurrency(
         log_y: Whether the vertical axis is logarithmic.
 
     """
-    several, first = len(metrics) > 1, about(metrics[0])
-    printed_lines = {about(metric).title if several else "boom": _read_boom(metric) for metric in metrics}
+    several, first = len(metrics) > 1, find_metric(metrics[0])
+    printed_lines = {find_metric(metric).title if several else "boom": _read_boom(metric) for metric in metrics}
     sizes = [float(point.connections) for point in load_sweep(load_study("nds").file.sweep)[1].expanded()]
     ends = min(sizes), max(sizes)
-    bounds = [Bound(*claimed_level(claim), ends, about(metric).title) for claim, metric in claimed.items()]
+    bounds = [Bound(*read_claimed_level(claim), ends, find_metric(metric).title) for claim, metric in claimed.items()]
     lines = _list_by_size(run, metrics, variants, lambda point: point.connections)
     name = "response time" if several else first.title
     figure = figures.scaling(
         lines, title, "requests at once", name, first.own_unit, log_y, False, printed_lines, bounds
     )
-    return lacking_noted(run, figure, variants, "*") if run else figure
+    return note_lacking(run, figure, variants, "*") if run else figure
 
 
-def _read_boom(metric: str) -> list[tuple[float, Told]]:
+def _read_boom(metric: str) -> list[tuple[float, MeasuredNumber]]:
     """Return (concurrent requests, value) of what NDS' tool printed of a metric; empty where it printed none.
 
     Args:
         metric: The lab's metric: `mean_s`, `rate`, `p50`, `p75_s` …
 
     """
-    summaries = published.rows("nds_boom_summary")
+    summaries = published.read_rows("nds_boom_summary")
     sizes = {line["version"]: line["concurrency"] for line in summaries}
-    values = [(line["concurrency"], line[PRINTED[metric]]) for line in summaries if metric in PRINTED]
+    values = [(line["concurrency"], line[BOOM_COLUMNS[metric]]) for line in summaries if metric in BOOM_COLUMNS]
     values += [
         (sizes[line["version"]], line["response_time_s"])
-        for line in published.rows("nds_boom_percentiles")
+        for line in published.read_rows("nds_boom_percentiles")
         if metric.removesuffix("_s") == f"p{line['percentile']:g}"
     ]
     return [
-        (float(size or 0), Told(f"{metric} of {size} at once", "published", float(value or 0)))
+        (float(size or 0), MeasuredNumber(f"{metric} of {size} at once", "published", float(value or 0)))
         for size, value in values
     ]
 
 
-@beside
+@draws_published
 def pages(
     run: Evidence | None, title: str, metric: str, variants: Sequence[str], claimed: str = "", log_y: bool = False
 ) -> go.Figure:
@@ -337,37 +339,37 @@ def pages(
         log_y: Whether the vertical axis is logarithmic.
 
     """
-    published_lines: dict[str, list[tuple[float, Told]]] = {}
+    published_lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
     if claimed:
-        value, unit, text = published_number(claimed)
+        value, unit, text = read_published_number(claimed)
         page = f"{value:g}{unit}.bin"
         refuse_unknown(page, PAGES, "claims.csv", f"{claimed}: no page is called {page}")
-        published_lines = {claimed: [(float(PAGES[page]), Told(text, "published", 1.0))]}
+        published_lines = {claimed: [(float(PAGES[page]), MeasuredNumber(text, "published", 1.0))]}
     ticks = {float(PAGES[point.page]): point.page.partition(".")[0] for point in load_sweep("page-sizes")[1].expanded()}
     lines = _list_by_size(run, [metric], variants, lambda point: PAGES[point.page])
-    metric_title, unit = about(metric).title, about(metric).own_unit
+    metric_title, unit = find_metric(metric).title, find_metric(metric).own_unit
     figure = figures.scaling(lines, title, "page", metric_title, unit, log_y, published=published_lines, ticks=ticks)
-    return lacking_noted(run, figure, variants, "*") if run else figure
+    return note_lacking(run, figure, variants, "*") if run else figure
 
 
 def _list_by_size(
-    run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[Point], float]
-) -> dict[str, list[tuple[float, Told]]]:
+    run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[LoadPoint], float]
+) -> dict[str, list[tuple[float, MeasuredNumber]]]:
     """Return metric (with one metric: arm) → (size of the load, value) for each of the run's loads."""
-    lines: dict[str, list[tuple[float, Told]]] = {}
+    lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
     if run is None:
         return lines
     points = [point for point in run.points if not point.control]
     for metric, arm, point in product(metrics, arms_of(run, variants), points):
-        if (value := told_of(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
-            lines.setdefault(about(metric).title if metrics[1:] else arm, []).append((float(size(point)), value))
+        if (value := make_row(run, arm, point.name, metric, f"{metric} of {arm} at {point.name}")) is not None:
+            lines.setdefault(find_metric(metric).title if metrics[1:] else arm, []).append((float(size(point)), value))
     return lines
 
 
 # -- tables ---------------------------------------------------------------------------------------------------
 
 
-@worded
+@writes_run
 def shape(run: Evidence | None, study: str, *titles: str) -> str:
     """Return Markdown with a study's tables as published, next to the run's cells.
 
@@ -378,11 +380,11 @@ def shape(run: Evidence | None, study: str, *titles: str) -> str:
 
     """
     tables = [table for table in _shape_tables(study, run) if not titles or table.shape.title in titles]
-    text = markdown(results.page(tables))
+    text = render_markdown(results.page(tables))
     return f"{text}\n{run.said}" if run else text.rstrip("\n")
 
 
-@worded
+@writes_run
 def placement(run: Evidence | None, variants: Sequence[str]) -> str:
     """Return Markdown with the CPUs of interrupts, packet steering and workers: in AWS's post, and as read back.
 
@@ -390,12 +392,12 @@ def placement(run: Evidence | None, variants: Sequence[str]) -> str:
     """
     rows: list[Sequence[str]] = [
         (f"{row['instance_type']}, published", *(str(row[f"{name}_cores"]) for name in ("irq", "rps", "nginx_worker")))
-        for row in published.rows("aws_a1_irq_mapping")
+        for row in published.read_rows("aws_a1_irq_mapping")
     ]
     rows += [_list_placement(run, variant) for variant in variants] if run else []
     heads = ("machine", "interrupts on CPUs", "packet steering to CPUs", "workers on CPUs")
     caption = ["", run.said] if run else []
-    return "\n".join([markdown([grid.texts(heads, rows)]).rstrip("\n"), *caption])
+    return "\n".join([render_markdown([grid.make_text_table(heads, rows)]).rstrip("\n"), *caption])
 
 
 def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
@@ -422,33 +424,33 @@ def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
 
 def transcribed(table: str, columns: Sequence[str]) -> str:
     """Return Markdown with these columns of a table of `data/published`, unchanged."""
-    rows = (grid.row(*(line[column] for column in columns)) for line in published.texts(table))
-    return markdown([grid.Grid(grid.columns(columns), tuple(rows))]).rstrip("\n")
+    rows = (grid.make_row(*(line[column] for column in columns)) for line in published.read_texts(table))
+    return render_markdown([grid.Grid(grid.make_columns(columns), tuple(rows))]).rstrip("\n")
 
 
-@worded
+@writes_run
 def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
     """Return Markdown with pidstat's average lines for NDS' two nginx workers and for variants' processes at a point.
 
     The variants' values are medians of the blocks [95 %]. Page faults that could not be read off NDS' page are left out of their average.
     """
     units = {"vsz_kib": " (KiB)", "rss_kib": " (KiB)"}
-    averages = published.frame("nds_pidstat").group_by("process", maintain_order=True).agg(pl.col(COLUMNS).mean())
-    rows = [grid.row(f"{name}, published", *map(digits, line)) for name, *line in averages.iter_rows()]
+    averages = published.read_frame("nds_pidstat").group_by("process", maintain_order=True).agg(pl.col(COLUMNS).mean())
+    rows = [grid.make_row(f"{name}, published", *map(format_digits, line)) for name, *line in averages.iter_rows()]
     for variant in variants if run else ():
         assert run is not None
-        for name, blocks in process_lines(run, variant, point).items():
-            rows.append(grid.row(f"{variant} at {point}: {name}", *map(_format_median, zip(*blocks, strict=True))))
-    heads = grid.columns(["process", *(HEADINGS[name] + units.get(name, "") for name in COLUMNS)], left=[0])
-    table = markdown([grid.Grid(heads, tuple(rows))]).rstrip("\n")
+        for name, blocks in average_process_lines(run, variant, point).items():
+            rows.append(grid.make_row(f"{variant} at {point}: {name}", *map(_format_median, zip(*blocks, strict=True))))
+    heads = grid.make_columns(["process", *(HEADINGS[name] + units.get(name, "") for name in COLUMNS)], left=[0])
+    table = render_markdown([grid.Grid(heads, tuple(rows))]).rstrip("\n")
     if run is None:
-        return f"{table}\n\n{results.HONEST}"
-    missing, short = lacking(run, variants, point)
-    caption = "; ".join([run.said, "medians of the blocks [95 %]", results.HONEST, *short])
+        return f"{table}\n\n{results.NOTE_OTHER_MACHINES}"
+    missing, short = list_lacking(run, variants, point)
+    caption = "; ".join([run.said, "medians of the blocks [95 %]", results.NOTE_OTHER_MACHINES, *short])
     return "\n".join([table, *gap_lines(missing), "", caption])
 
 
-def process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[Line]]:
+def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[PidstatLine]]:
     """Return the proxy's processes → their average line in each block, the busiest first.
 
     Process ids differ from block to block, so processes are numbered by how busy they are.
@@ -459,7 +461,7 @@ def process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[Lin
     """
     memory_bytes = run.run.record.facts.get("memory_bytes", "")
     total_bytes = int(memory_bytes) if memory_bytes.isdecimal() else None
-    lines: dict[str, list[Line]] = {}
+    lines: dict[str, list[PidstatLine]] = {}
     for arm in run.arms(variant)[:1]:
         for sample in run.blocks(arm, point).values():
             used = run.run.usage(sample).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
@@ -469,10 +471,10 @@ def process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[Lin
     return lines
 
 
-def _format_median(values: Line) -> str:
+def _format_median(values: PidstatLine) -> str:
     """Return the median of the blocks with its interval, or the blocks' range where they are too few for one."""
     numbers = [value for value in values if value is not None]
-    middle = stats.middle(numbers) if numbers else None
+    middle = stats.estimate_median(numbers) if numbers else None
     if middle is not None and middle.low is None:
         return format_range(min(numbers), max(numbers))
-    return with_interval(middle.value, middle.low, middle.high) if middle else digits(None)
+    return format_with_interval(middle.value, middle.low, middle.high) if middle else format_digits(None)

@@ -30,16 +30,16 @@ from IPython.display import Markdown
 
 from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
-from lab.records.published import sources
+from lab.records.published import list_sources
 from lab.records.store import RunStore, run_names
 from lab.report.html import rendering
-from lab.studies.exhibits.exhibits import Claims
+from lab.studies.exhibits.exhibits import ClaimList
 
 ROOT = Path(__file__).resolve().parents[3]
 """The top of the checkout."""
 FOLDER = ROOT / "notebooks"
 """The folder of the notebooks."""
-TOP = 48
+TOP_MARGIN_PX = 48
 """The pixels above a plot without its title: room for its buttons, and for the labels of panels and lines."""
 DIGITS = 6
 """The significant digits of a number that is not whole.
@@ -48,7 +48,7 @@ Hover texts have four at most, and no screen has a million pixels.
 """
 PANEL = 300
 """The least width in pixels of one of several panels; on a narrower screen the figure scrolls."""
-NOTHING = re.compile(r"^(nothing of this was claimed or recorded: |nothing to show: |no run: )+")
+GAP_BEGINNINGS = re.compile(r"^(nothing of this was claimed or recorded: |nothing to show: |no run: )+")
 """The beginnings of exhibits without data (`lab.studies.exhibits`), which the report leaves out."""
 
 
@@ -59,7 +59,7 @@ class NotebookError(LabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CellOutput:
     """An output of a cell.
 
     Attributes:
@@ -85,7 +85,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCell:
     """A cell with its output.
 
     Attributes:
@@ -99,7 +99,7 @@ class Shown:
     anchor: str
     prose: str
     source: str
-    parts: tuple[Part, ...]
+    parts: tuple[CellOutput, ...]
 
     @property
     def runs(self) -> list[str]:
@@ -122,10 +122,10 @@ class Page:
     key: str
     title: str
     question: str
-    cells: tuple[Shown, ...]
+    cells: tuple[ShownCell, ...]
 
     @property
-    def parts(self) -> list[tuple[str, Part]]:
+    def parts(self) -> list[tuple[str, CellOutput]]:
         """The outputs of all cells, each with the anchor of its cell."""
         return [(cell.anchor, part) for cell in self.cells for part in cell.parts]
 
@@ -135,7 +135,7 @@ class Page:
         The beginnings that differ between kinds of exhibits are removed, so equal needs have equal lines.
         """
         for anchor, part in self.parts:
-            yield from ((NOTHING.sub("", need), anchor, part.title or "a table") for need in part.needs)
+            yield from ((GAP_BEGINNINGS.sub("", need), anchor, part.title or "a table") for need in part.needs)
 
     def shows(self, run: str) -> bool:
         """Return whether a figure or a text of the page names a run."""
@@ -150,7 +150,7 @@ class Page:
         return next((anchor for anchor, part in reversed(self.parts) if pattern.search(part.text)), self.key)
 
 
-def notebooks() -> dict[str, Path]:
+def list_notebooks() -> dict[str, Path]:
     """Return the notebooks: name → file."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
@@ -202,12 +202,12 @@ def _execute_isolated(
     """
     os.environ["LAB_RUNS"] = runs_folder
     try:
-        return executed(path, runs)
+        return execute_notebook(path, runs)
     except LabError as error:
         return type(error), error.place, error.fault, error.remedy
 
 
-def executed(path: Path, runs: Collection[str] = ()) -> Page:
+def execute_notebook(path: Path, runs: Collection[str] = ()) -> Page:
     """Execute a notebook in this process.
 
     The title's line becomes the page's head and is not repeated. The source of a cell that shows nothing belongs to the next cell that does.
@@ -227,23 +227,25 @@ def executed(path: Path, runs: Collection[str] = ()) -> Page:
         raise UsageError(f"notebooks/{path.name}", f"cannot be read: {error}", "restore it from git") from None
     namespace: dict[str, Any] = {"__name__": path.stem}
     title, _, body = notebook.cells[0].source.partition("\n")
-    cells = [Shown(f"{path.stem}/{notebook.cells[0].get('id')}", rendering.html(body, runs, below=0), "", ())]
+    cells = [
+        ShownCell(f"{path.stem}/{notebook.cells[0].get('id')}", rendering.render_html(body, runs, below=0), "", ())
+    ]
     before: list[str] = []
     for number, cell in enumerate(notebook.cells[1:], start=1):
         name = cell.get("id") or f"cell-{number}"
         anchor = f"{path.stem}/{name}"
         if cell.cell_type != "code":
-            cells.append(Shown(anchor, rendering.html(cell.source, runs, below=0), "", ()))
+            cells.append(ShownCell(anchor, rendering.render_html(cell.source, runs, below=0), "", ()))
             continue
         before.append(cell.source)
         if parts := _run_cell(f"notebooks/{path.name}: cell {name}", cell.source, namespace, runs):
-            cells.append(Shown(anchor, "", "\n\n".join(before), parts))
+            cells.append(ShownCell(anchor, "", "\n\n".join(before), parts))
             before = []
-    study = sources().get(path.stem)
+    study = list_sources().get(path.stem)
     return Page(path.stem, study.title if study else path.stem, title.lstrip("# ").strip(), tuple(cells))
 
 
-def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collection[str]) -> tuple[Part, ...]:
+def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collection[str]) -> tuple[CellOutput, ...]:
     """Run a cell and return what it printed, and the value of its last line where that is an expression."""
     value: Any = None
     try:
@@ -258,22 +260,26 @@ def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collecti
         remedy = f"`just maintain notebook` opens it; `just test lab/tests/studies/test_notebooks.py -k {name}`"
         raise NotebookError(place, fault, remedy) from None
     text = stdout.getvalue().rstrip()
-    parts = [Part("text", text)] if text else []
+    parts = [CellOutput("text", text)] if text else []
     if isinstance(value, go.Figure):
         parts.append(_convert_figure(json.loads(value.to_json() or "")))
-    elif isinstance(value, Claims):
-        parts.append(Part("claims", " ".join(value.ids)))
+    elif isinstance(value, ClaimList):
+        parts.append(CellOutput("claims", " ".join(value.ids)))
     elif isinstance(value, Markdown):
-        parts.append(Part("prose", rendering.html(str(value.data), runs), needs=rendering.gaps(str(value.data))))
+        parts.append(
+            CellOutput(
+                "prose", rendering.render_html(str(value.data), runs), needs=rendering.find_gaps(str(value.data))
+            )
+        )
     elif value is not None and str(value).strip():
-        parts.append(Part("text", str(value).rstrip()))
+        parts.append(CellOutput("text", str(value).rstrip()))
     return tuple(parts)
 
 
-def _convert_figure(figure: Mapping[str, Any]) -> Part:
+def _convert_figure(figure: Mapping[str, Any]) -> CellOutput:
     """Return a figure, given as plotly's JSON, as a part.
 
-    A figure without a trace is a gap (`lab.report.figures.style.gap`) with its reason.
+    A figure without a trace is a gap (`lab.report.figures.style.make_empty_figure`) with its reason.
     """
     layout: dict[str, Any] = dict(figure["layout"])
     head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
@@ -282,9 +288,9 @@ def _convert_figure(figure: Mapping[str, Any]) -> Part:
     below = "; ".join(filter(None, map(_strip_tags, below.split("</span>"))))
     if not figure.get("data"):
         reason = " ".join(_strip_tags(note.get("text", "")) for note in layout.get("annotations", ()))
-        return Part("gap", reason, title, runs=runs, needs=(reason,))
+        return CellOutput("gap", reason, title, runs=runs, needs=(reason,))
     margin: dict[str, Any] = layout.get("margin", {})
-    top = min(TOP, int(margin.get("t", 100)))
+    top = min(TOP_MARGIN_PX, int(margin.get("t", 100)))
     height = int(layout.get("height", 450)) - int(margin.get("t", 100)) + top
     layout |= {"height": height, "margin": {**margin, "t": top}}
     rounded = _round_numbers({"data": figure["data"], "layout": layout})
@@ -292,7 +298,7 @@ def _convert_figure(figure: Mapping[str, Any]) -> Part:
     axes = [axis for name, axis in layout.items() if name.startswith("xaxis")]
     panels = len({axis.get("domain", [0])[0] for axis in axes})  # side by side: their axes begin at different places
     needs = tuple(map(_strip_tags, meta.get("gaps", ())))
-    return Part("figure", text, title, below, runs, height, PANEL * panels if panels > 1 else 0, needs)
+    return CellOutput("figure", text, title, below, runs, height, PANEL * panels if panels > 1 else 0, needs)
 
 
 def _round_numbers(value: Any) -> Any:

@@ -15,13 +15,13 @@ from html import escape
 from math import inf, log
 
 from lab.analysis import evidence
-from lab.model.metrics import about
-from lab.report.html.rendering import kind_of
-from lab.studies.claims.judging import Verdict
-from lab.studies.claims.measuring import Measured
-from lab.studies.steps import Finding, Step, published_ratio, steps
+from lab.model.metrics import find_metric
+from lab.report.html.rendering import css_class_of
+from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.claims.measuring import MeasuredTest
+from lab.studies.steps import StepFinding, TuningStep, list_steps, read_published_ratio
 
-ANSWERED: Mapping[str, tuple[str, str]] = {
+ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
     "apply": ("Yes", "better"),
     "worse": ("No, it does harm", "worse"),
     "mixed": ("It depends", "cannot-tell"),
@@ -36,7 +36,7 @@ ANSWERED: Mapping[str, tuple[str, str]] = {
     "instrument": ("It is there to measure by", "same"),
 }
 """The kind of a verdict → the answer to the question whether a step helps, and its colour."""
-SPAN = log(12.0)
+AXIS_END = log(12.0)
 """The end of the axis of all steps, as a log-ratio: larger effects stand at the end."""
 
 
@@ -77,7 +77,7 @@ class StepRow:
 
     """
 
-    step: Step
+    step: TuningStep
     kind: str
     metric: str
     strip: Strip | None
@@ -97,44 +97,44 @@ class ClaimRow:
 
     """
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     published: str
     strip: Strip | None
     text: str
     rest: str
 
 
-def step_rows(measured: Sequence[Step]) -> list[StepRow]:
+def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
     """Return the rows of tuning steps, in their order."""
     rows: list[StepRow] = []
     for step in measured:
-        metric, strip = about(step.metric), None
+        metric, strip = find_metric(step.metric), None
         if step.gain is not None:
             positions = tuple(dict.fromkeys(_place_step(step.gained(claim.ratio)) for claim in step.published))
-            cut = max(map(abs, step.gain)) > SPAN
+            cut = max(map(abs, step.gain)) > AXIS_END
             strip = Strip(*map(_place_step, step.gain), zero=50.0, published=positions, cut=cut)
         text = ", ".join(
             dict.fromkeys(f"{metric.change(log(claim.ratio))} ({claim.claim})" for claim in step.published)
         )
-        rows.append(StepRow(step, kind_of(step.decision.value), metric.title, strip, text))
+        rows.append(StepRow(step, css_class_of(step.decision.value), metric.title, strip, text))
     return rows
 
 
-def claim_row(verdict: Verdict) -> ClaimRow:
+def claim_row(verdict: ClaimVerdict) -> ClaimRow:
     """Return the row of a claim, with the first number that contradicts it or else the first one."""
     parts = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
     parts = [part for part in parts if part.value is not None]
     deciding = next((part for part in parts if part.holds is False), next(iter(parts), None))
     strip, text = None, ""
     if deciding is not None:
-        strip, text = place_measured(deciding, published_ratio(verdict, deciding)), deciding.text
+        strip, text = place_measured(deciding, read_published_ratio(verdict, deciding)), deciding.text
     details = "; ".join(filter(None, [verdict.effect if verdict.effect != text else "", verdict.why]))
     return ClaimRow(verdict, verdict.claim.value, strip, text or verdict.why, details)
 
 
-def answered(finding: Finding) -> tuple[str, str]:
+def find_answer(finding: StepFinding) -> tuple[str, str]:
     """Return (the answer to a finding's question in words, its colour)."""
-    return ANSWERED[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "cannot-tell")
+    return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "cannot-tell")
 
 
 def step_ticks() -> list[tuple[float, str]]:
@@ -145,10 +145,10 @@ def step_ticks() -> list[tuple[float, str]]:
 
 def _place_step(gain: float) -> float:
     """Return the position of a log-ratio on the axis of all steps."""
-    return round(50 + 50 * max(-1.0, min(1.0, gain / SPAN)), 2)
+    return round(50 + 50 * max(-1.0, min(1.0, gain / AXIS_END)), 2)
 
 
-def place_measured(part: Measured, published: float | None) -> Strip | None:
+def place_measured(part: MeasuredTest, published: float | None) -> Strip | None:
     """Return the positions of a measured test on a separate axis; None without an interval.
 
     The axis starts at 0 for an absolute value, is centred on 1 (logarithmically) for a ratio, and includes 0 for a difference.
@@ -196,9 +196,9 @@ WIDTH, LABEL, AXIS = 980, 350, 330
 """The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
 """The heights in pixels: of a line, of the line of an inconclusive step, and of the head."""
-OPEN = "cannot-tell"
+INCONCLUSIVE = "cannot-tell"
 """The kind of an inconclusive step."""
-ORDER = ("better", "same", OPEN, "worse")
+ORDER = ("better", "same", INCONCLUSIVE, "worse")
 """The kinds from top to bottom; within each, steps are sorted by their gain."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
@@ -212,7 +212,7 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 """The head of the SVG."""
 
 
-def picture(judged: Sequence[Verdict]) -> str:
+def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
     """Return the SVG of all tuning steps, with a line for each.
 
     A step that is inconclusive has a thin line without its name.
@@ -221,9 +221,9 @@ def picture(judged: Sequence[Verdict]) -> str:
         judged: The verdicts of the claims, for the published effects.
 
     """
-    drawn = [(row, row.strip) for row in step_rows(steps(evidence.references()[0], judged)) if row.strip]
+    drawn = [(row, row.strip) for row in make_step_rows(list_steps(evidence.load_references()[0], judged)) if row.strip]
     rows = sorted(drawn, key=lambda pair: ORDER.index(pair[0].kind))
-    open_ = sum(row.kind == OPEN for row, _ in rows)
+    open_ = sum(row.kind == INCONCLUSIVE for row, _ in rows)
     height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
     label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} cannot be told"
     svg = HEAD.format(width=WIDTH, height=height, label=label)
@@ -234,12 +234,12 @@ def picture(judged: Sequence[Verdict]) -> str:
         )
     y, before = TOP, ""
     for row, strip in rows:
-        step, thin = row.step, row.kind == OPEN
-        if thin and before != OPEN:
+        step, thin = row.step, row.kind == INCONCLUSIVE
+        if thin and before != INCONCLUSIVE:
             svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} steps of which nobody can tell here</text>\n'
         if not thin:
             title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # as long as there is room for
-            effect = f"{step.text.partition(' [')[0]} {about(step.metric).short} at {step.point}{step.on}"
+            effect = f"{step.text.partition(' [')[0]} {find_metric(step.metric).short} at {step.point}{step.on}"
             svg += f'<text x="0" y="{y + 8}">{escape(title)}</text>\n'
             svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(effect)}</text>\n'
         middle, width, size = (y + 1, 1, 1.5) if thin else (y + 4, 3, 4)

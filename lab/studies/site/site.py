@@ -19,28 +19,28 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from lab.analysis.evidence import Evidence, references
-from lab.analysis.judge.decision import SURE_P
-from lab.analysis.noise import Noise, noises, nulls_text, pairs
+from lab.analysis.evidence import Evidence, load_references
+from lab.analysis.judge.decision import ALPHA
+from lab.analysis.noise import Noise, describe_null_claims, list_aa_variants, measure_noise
 from lab.base.errors import LabError, UsageError
-from lab.base.files import reference_folder, replace, written_to
-from lab.model.metrics import about
-from lab.model.names import WORTH
+from lab.base.files import as_option_error, reference_folder, replace_file
+from lab.model.metrics import find_metric
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.records.calibration import REFERENCE, CalibrationFolder
-from lab.records.published import sources
-from lab.report.html.rendering import html, rendered
-from lab.report.markdown import markdown
+from lab.records.published import list_sources
+from lab.report.html.rendering import fill_template, render_html
+from lab.report.markdown import render_markdown
 from lab.report.tables.calibration import page as calibration_page
-from lab.report.tables.noise import itself_text, level_text
+from lab.report.tables.noise import describe_aa, level_text
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies import ledger
 from lab.studies.claims import ANSWERS, KINDS
-from lab.studies.claims.judging import Verdict
+from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.publications import OWN_ANSWERS
 from lab.studies.exhibits.exploring import overview
-from lab.studies.site.notebooks import ROOT, Page, execute_all, notebooks
-from lab.studies.site.rows import answered, claim_row, step_rows, step_ticks
-from lab.studies.steps import findings, steps
+from lab.studies.site.notebooks import ROOT, Page, execute_all, list_notebooks
+from lab.studies.site.rows import claim_row, find_answer, make_step_rows, step_ticks
+from lab.studies.steps import list_findings, list_steps
 
 FILE = "index.html"
 """The name of the report's file."""
@@ -64,7 +64,7 @@ class Site:
     gaps: dict[str, int]
 
 
-def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
+def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
     """Build the report and write it into a folder.
 
     Args:
@@ -87,9 +87,9 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
         raise UsageError("--output", f"{folder.absolute()} cannot be written", remedy)
     if path.is_dir():
         raise UsageError("--output", f"{path} is a folder", remedy)
-    runs, damaged = references()
-    verdicts, reliability = ledger.ledger(), methods(runs)
-    files, studies = notebooks(), sources()
+    runs, damaged = load_references()
+    verdicts, reliability = ledger.judge_claims(), read_reliability(runs)
+    files, studies = list_notebooks(), list_sources()
     # First the studies in the order of their publications, then the other notebooks without the explorer: each run has a page already.
     order = [*(key for key in studies if key in files), *(key for key in files if key not in (*studies, "explore"))]
     pages: list[Page] = []
@@ -99,7 +99,7 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
     counted = {page.key: len([*page.needs()]) for page in pages}
     counted |= {"methods": 0 if reliability.calibrated else 1, "damaged runs": len(damaged)}
     gaps = {name: count for name, count in counted.items() if count}
-    text = rendered(
+    text = fill_template(
         "site.html",
         Path(__file__).parent / "templates",
         **_make_front(verdicts, runs, pages),
@@ -113,23 +113,23 @@ def build(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
         own_answers=OWN_ANSWERS,
         kinds=KINDS,
         least_blocks=MIN_BLOCKS,
-        mark_p=SURE_P,
-        worth=f"{100 * WORTH:g}",
-        about=about,
+        mark_p=ALPHA,
+        worth=f"{100 * EQUIVALENCE_MARGIN:g}",
+        about=find_metric,
         level_text=level_text,
-        itself_text=itself_text,
-        overview=lambda run: html(overview(run)),
+        itself_text=describe_aa,
+        overview=lambda run: render_html(overview(run)),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
     ).replace(f"{ROOT}/", "")  # the checkout's place has nothing to do with the data
-    with written_to("--output", path):
-        replace(path, text.encode())
+    with as_option_error("--output", path):
+        replace_file(path, text.encode())
     figures = sum(part.kind == "figure" for page in pages for _, part in page.parts)
-    return Site(path, ledger.counts(verdicts), figures, gaps)
+    return Site(path, ledger.count_answers(verdicts), figures, gaps)
 
 
-def _make_front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
+def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
     """Return the template's values for the front page."""
-    checks, measured = ledger.checks(), steps(runs, verdicts)
+    checks, measured = ledger.judge_checks(), list_steps(runs, verdicts)
     tally: dict[str, Counter[str]] = {}
     for verdict in verdicts:
         tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
@@ -146,15 +146,15 @@ def _make_front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Se
             places = needs.setdefault((missing, just.removeprefix(": ") + command), {})
             places.setdefault(anchor, f"{page.key}: {name}")
     return {
-        "steps": step_rows(measured),
+        "steps": make_step_rows(measured),
         "ticks": step_ticks(),
         "decided": Counter(step.decision.value for step in measured),
-        "findings": [(finding, answered(finding)) for finding in findings(runs)],
+        "findings": [(finding, find_answer(finding)) for finding in list_findings(runs)],
         "run_ids": {run.name: run.run.record.id for run in runs},
         "claims": [rows[verdict.claim.id] for verdict in verdicts],
         "checks": [rows[verdict.claim.id] for verdict in checks],
         "rows_of": lambda ids: [rows[name] for name in ids],
-        "counts": ledger.counts(verdicts),
+        "counts": ledger.count_answers(verdicts),
         "tally": tally,
         "given": [answer for answer in ANSWERS if any(counts[answer] for counts in tally.values())],
         "by_key": {page.key: page for page in pages},
@@ -167,7 +167,7 @@ def _make_front(verdicts: Sequence[Verdict], runs: Sequence[Evidence], pages: Se
 
 
 @dataclass(frozen=True, slots=True)
-class Methods:
+class Reliability:
     """The reliability of the numbers: the generators' errors and the noise.
 
     Attributes:
@@ -186,35 +186,35 @@ class Methods:
     nulls: str
 
 
-def methods(runs: Sequence[Evidence]) -> Methods:
+def read_reliability(runs: Sequence[Evidence]) -> Reliability:
     """Return the reliability of the lab's and of these runs' numbers, all read from where the lab itself reads it."""
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
-        calibration, calibrated = html(markdown(calibration_page(record)), below=2), True
+        calibration, calibrated = render_html(render_markdown(calibration_page(record)), below=2), True
     except LabError as error:
         none = "no calibration is committed: `just selfbench calibrate` measures what every generator reports of a known server"
         reason = "" if "unknown calibration" in error.fault else f" ({error.fault})"
-        calibration, calibrated = html(none + reason), False
+        calibration, calibrated = render_html(none + reason), False
     by_run = {run.run.record.id: _read_noise(run) for run in runs}
     compared = [noise for run_noises, _ in by_run.values() for noise in run_noises if noise.compared]
-    return Methods(
+    return Reliability(
         calibration,
         calibrated,
         tuple((run, noise) for run, (run_noises, _) in by_run.items() for noise in run_noises if not noise.why),
         tuple((run, reason) for run, (_, reason) in by_run.items() if reason),
-        nulls_text(compared) if compared else "",
+        describe_null_claims(compared) if compared else "",
     )
 
 
 def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
     """Return (the run's noise, why it is not known)."""
     record = run.run.record
-    if not pairs(record.arms):
+    if not list_aa_variants(record.arms):
         return (), "nothing in it was measured twice"
     if all(point.disturbance is not None for point in record.points):
         return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
     try:
-        run_noises = noises(run.summary())
+        run_noises = measure_noise(run.summary())
     except LabError as error:
         return (), f"cannot be read: {error.fault}"
     return run_noises, "" if any(not noise.why for noise in run_noises) else "too few valid blocks"

@@ -25,22 +25,22 @@ from typing import Any
 from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import programs
-from lab.systems.manifests.gateway_api import ANY, Entry, Served
-from lab.systems.reading import Reading, asked, given, metric, of_parts
+from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort
+from lab.systems.reading import Reading, check_metric, check_parts, request_page, require_key
 from lab.systems.renewing import WatchedFiles
-from lab.systems.settings import Settings, merged, of_configmap
+from lab.systems.settings import Settings, merge_settings, read_configmap_settings
 from lab.systems.system import (
     Certificates,
+    ContainerProcess,
     Context,
     Members,
-    Process,
     ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,
-    led_to,
     limit_down,
-    served_natively,
+    list_native_served,
+    resolve_targets,
 )
 
 FOLDER = "/srv/caddy"
@@ -75,31 +75,34 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    ports = served_natively(context, "caddy", ARGUMENTS)
-    program = programs.of_image(container, "caddy")
+    ports = list_native_served(context, "caddy", ARGUMENTS)
+    program = programs.provide_for_image(container, "caddy")
     folders = {"XDG_CONFIG_HOME": f"{FOLDER}/config", "XDG_DATA_HOME": f"{FOLDER}/data"}
 
-    settings = of_configmap(context.objects, "caddy", PARTS)
+    settings = read_configmap_settings(context.objects, "caddy", PARTS)
     return Realisation(
         command=(program.inside, *ARGUMENTS[1:]),
         env=folders | dict(container.env),
-        files=render(ports, *led_to(context, ports, "Caddy", never="{"), settings),
+        files=render(ports, *resolve_targets(context, ports, "Caddy", never="{"), settings),
         checker=("sh", "-c", _CHECK, program.inside, CONFIG),
         programs={program.inside: program.file},
         about=program.about,
     )
 
 
-def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
+def render(
+    ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
+) -> dict[str, str]:
     """Return path → text of the configuration and the certificates."""
     health: Node = {
         "listen": [":1042"],
         "routes": [{"match": [{"path": ["/healthz"]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
     }
     servers = {
-        f"port-{port.port}": merged(_render_server(port, members, settings), settings["server"]) for port in ports
+        f"port-{port.port}": merge_settings(_render_server(port, members, settings), settings["server"])
+        for port in ports
     }
-    apps: Node = {"http": merged({"servers": {**servers, HEALTH: health}}, settings["http"])}
+    apps: Node = {"http": merge_settings({"servers": {**servers, HEALTH: health}}, settings["http"])}
     if certificates:
         pairs = [{"certificate": _locate_file(name, "crt"), "key": _locate_file(name, "key")} for name in certificates]
         apps["tls"] = {"certificates": {"load_files": pairs}}
@@ -107,7 +110,7 @@ def render(ports: Sequence[Served], members: Members, certificates: Certificates
         "listen": f"127.0.0.1:{PORT}",
         "origins": ["localhost", f"127.0.0.1:{PORT}"],
     }  # those of the lab's requests
-    config = merged({"admin": admin, "apps": apps}, settings["config"])
+    config = merge_settings({"admin": admin, "apps": apps}, settings["config"])
     texts = {
         _locate_file(name, end): files[f"tls.{end}"] for name, files in certificates.items() for end in ("crt", "key")
     }
@@ -118,7 +121,7 @@ def _locate_file(secret: str, end: str) -> str:
     return f"{FOLDER}/certificates/{secret}.{end}"
 
 
-def _render_server(served: Served, members: Members, settings: Settings) -> Node:
+def _render_server(served: ServedPort, members: Members, settings: Settings) -> Node:
     routes: list[Node] = [
         {
             "match": [({} if host == ANY else {"host": [host]}) | _match_path(entry)],
@@ -150,11 +153,11 @@ def _render_handlers(entry: Entry, members: Members, settings: Settings) -> list
         "upstreams": [{"dial": f"{member.address}:{member.port}"} for member in endpoints],
     }
     if settings["transport"]:
-        proxy["transport"] = merged({"protocol": "http"}, settings["transport"])
-    return [*headers, merged(proxy, settings["reverse_proxy"])]
+        proxy["transport"] = merge_settings({"protocol": "http"}, settings["transport"])
+    return [*headers, merge_settings(proxy, settings["reverse_proxy"])]
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for Caddy's reload.
 
     Caddy replaces its servers in the same process, and connections stay open.
@@ -166,7 +169,7 @@ def control(process: Process) -> WatchedFiles:
     return WatchedFiles(process, "caddy", lambda path: path == CONFIG, served, reload_signal=signal.SIGUSR1)
 
 
-def count(process: Process) -> Mapping[str, int]:
+def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the number of requests; an empty mapping where Caddy does not count them.
 
     Each handler counts the requests that pass it, so the largest count of a single handler is the number that arrived.
@@ -186,10 +189,10 @@ def read(system: System, check: Check) -> Reading:
         UnreadableError: when the interface does not answer, or shows no such part.
 
     """
-    part, _, path = given(check, "name").partition(".")
+    part, _, path = require_key(check, "name").partition(".")
     if part == "metrics":
-        return metric(system, check, PORT, METRICS, path)
-    config = json.loads(asked(system, check, PORT, SERVED))
+        return check_metric(system, check, PORT, METRICS, path)
+    config = json.loads(request_page(system, check, PORT, SERVED))
     http = (config.get("apps") or {}).get("http") or {}
     servers = [server for name, server in (http.get("servers") or {}).items() if name != HEALTH]
     proxies = [handler for server in servers for handler in _list_proxies(server.get("routes") or [])]
@@ -200,7 +203,7 @@ def read(system: System, check: Check) -> Reading:
         "reverse_proxy": proxies,
         "transport": [proxy.get("transport") or {} for proxy in proxies],
     }
-    return of_parts(check, parts, part, path, SERVED)
+    return check_parts(check, parts, part, path, SERVED)
 
 
 def _list_proxies(routes: Sequence[Any]) -> Iterator[Any]:

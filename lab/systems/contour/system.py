@@ -24,9 +24,9 @@ from lab.systems.system import (
     Controller,
     ProxySystem,
     Realisation,
-    expect,
+    extract_messages,
     is_repository_of,
-    words_in,
+    refuse_unexpected,
 )
 
 IMAGE = "projectcontour/contour"
@@ -50,7 +50,7 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     held = container.command == ("contour",) and container.args[:1] == ("serve",)
-    expect(container, held, "the command contour, and serve as the first argument", "contour")
+    refuse_unexpected(container, held, "the command contour, and serve as the first argument", "contour")
     program = _provide_program(container)
     return Realisation(
         command=(program.inside, *container.args),
@@ -73,7 +73,7 @@ def realise_envoy(context: Context) -> Realisation:
     if contour is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"
         raise NotMeasurableError("a file of routes", container.place, fault, "--target local")
-    proxy, controller = envoy.program(context), _provide_program(contour)
+    proxy, controller = envoy.provide_envoy(context), _provide_program(contour)
     options = (f"--admin-address={HOME}/admin.sock", f"--namespace={context.pod.namespace}", *XDS)
     bootstrap = shlex.join((controller.inside, "bootstrap", BOOTSTRAP, *options))
     hook = (controller.inside, *container.pre_stop[1:]) if container.pre_stop[:1] == ("contour",) else None
@@ -88,7 +88,7 @@ def realise_envoy(context: Context) -> Realisation:
 
 def _provide_program(container: Container) -> programs.Program:
     """Return the Contour that the image names. A version that cannot be built is a UsageError."""
-    return programs.built(container.place, "contour", MODULE, programs.tagged(container))
+    return programs.provide_go_program(container.place, "contour", MODULE, programs.read_tag_version(container))
 
 
 def ignored(log: Iterable[str]) -> list[str]:
@@ -111,7 +111,7 @@ def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
             reason = _REASON.search(match["rest"])
             yield ": ".join([_unquote(match["words"]), *([_unquote(reason[1])] if reason else [])])
         else:
-            yield from words_in([line], KLOG_FAULT, _ENDS)
+            yield from extract_messages([line], KLOG_FAULT, _ENDS)
 
 
 def _unquote(text: str) -> str:
@@ -130,7 +130,7 @@ SYSTEM = ProxySystem(
             image="envoyproxy/envoy",
             realise=realise_envoy,
             proxy="envoy",
-            complaints=lambda log: words_in(log, _ENVOYS),
+            complaints=lambda log: extract_messages(log, _ENVOYS),
         ),
     ),
 )

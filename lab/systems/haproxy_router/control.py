@@ -15,10 +15,10 @@ import time
 from collections.abc import Mapping
 
 from lab.base.errors import MeasuringError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy.system import HOME
-from lab.systems.system import Loading, Process, write_changed
+from lab.systems.system import ContainerProcess, Loading, write_changed
 
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
 TAKEN_S = 30.0
@@ -43,7 +43,7 @@ class RouterControl:
 
     looks_once_more = False
 
-    def __init__(self, process: Process, interval_s: float) -> None:
+    def __init__(self, process: ContainerProcess, interval_s: float) -> None:
         self._process, self.interval_s, self._place = process, interval_s, process.container.place
         self._reported = 0
 
@@ -62,11 +62,11 @@ class RouterControl:
             MeasuringError: when that HAProxy has ended.
 
         """
-        statuses = (readable(f"/proc/{pid}/status") for pid in self._process.processes())
+        statuses = (read_text_if_readable(f"/proc/{pid}/status") for pid in self._process.processes())
         if str(loading.pid) not in (number for status in statuses for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
-        return haproxy.serving(self._process) == str(loading.pid)
+        return haproxy.find_serving_pid(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         """Write the changed files and request a reload; return None where nothing changed or `over` is set.
@@ -97,7 +97,10 @@ class RouterControl:
         return sum(file.stat().st_size for file in files if not file.name.startswith("."))
 
     def _read_starts(self) -> list[Loading]:
-        return [Loading(float(began), int(pid)) for pid, began in _STARTED.findall(readable(self._process.stdout))]
+        return [
+            Loading(float(began), int(pid))
+            for pid, began in _STARTED.findall(read_text_if_readable(self._process.stdout))
+        ]
 
     def ask(self) -> bool:
         """Request a reload by a line to the FIFO, and return whether that succeeded.

@@ -37,27 +37,27 @@ from lab.systems import programs
 from lab.systems.haproxy import system as haproxy
 from lab.systems.haproxy.system import FD_CEILING, HOME
 from lab.systems.haproxy_router.control import CONF, RUN, TAKEN_S, RouterControl
-from lab.systems.manifests.objects import Member, Objects
+from lab.systems.manifests.objects import Endpoint, Objects
 from lab.systems.manifests.routes import HostRoute
-from lab.systems.rendering import rendered
+from lab.systems.rendering import render_template
 from lab.systems.system import (
     KLOG_FAULT,
     NODE_ADDRESS,
+    ContainerProcess,
     Context,
     Controller,
-    Process,
+    MachineTool,
     ProxySystem,
     Realisation,
     Root,
-    Tool,
     Workers,
     all_cpus,
-    expect,
+    extract_messages,
     find_program,
     is_repository_of,
     refuse_open_files,
+    refuse_unexpected,
     refuse_workers,
-    words_in,
 )
 
 IMAGE, NAME = "origin-haproxy-router", "haproxy-router"
@@ -156,11 +156,11 @@ allows only its own text.
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class RouterBackend:
     """A route with the endpoints that it leads to."""
 
     route: HostRoute
-    endpoints: tuple[Member, ...]
+    endpoints: tuple[Endpoint, ...]
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    expect(container, not (container.command or container.args), "neither command nor args", NAME)
+    refuse_unexpected(container, not (container.command or container.args), "neither command nor args", NAME)
     find_program(container.place, "haproxy")
     place = f"{container.place}.env"
     env = _read_variables(place, container.env)
@@ -229,7 +229,7 @@ def realise(context: Context) -> Realisation:
     return Realisation(
         command=("bash", INSIDE, certificates),
         env={**container.env, "RELOAD_INTERVAL": f"{interval}s"},
-        files={**render(settings, list(map(Backend, routes, members))), INSIDE: SCRIPT.read_text()},
+        files={**render(settings, list(map(RouterBackend, routes, members))), INSIDE: SCRIPT.read_text()},
         checker=("sh", "-euc", _CHECKED, CERTIFICATE, certificates, "haproxy", "-c", "-f", f"{CONF}/haproxy.config"),
         waits=(delay_s, 1.0),
     )
@@ -289,7 +289,7 @@ def _read_max_connections(place: str, text: str, context: Context) -> int | None
     return int(text)
 
 
-def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[str, str]:
+def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) -> dict[str, str]:
     """Return path → text of the configuration, its maps and its error page.
 
     Args:
@@ -303,7 +303,7 @@ def render(settings: Mapping[str, object], backends: Sequence[Backend]) -> dict[
     allowed = [item for item in terminated if item.route.insecure == "Allow"]
     plain = [item for item in backends if item.route.tls == "none"] + allowed
     redirected = [item for item in terminated + passed if item.route.insecure == "Redirect"]
-    config = rendered(
+    config = render_template(
         Path(__file__).with_name("haproxy.config.j2"),
         **settings,
         backends=backends,
@@ -352,7 +352,7 @@ _UNAVAILABLE = (
 )
 
 
-def renew(process: Process) -> None:
+def renew(process: ContainerProcess) -> None:
     """Request a reload like the router does.
 
     Raises:
@@ -366,7 +366,7 @@ def renew(process: Process) -> None:
         time.sleep(0.01)
 
 
-def control(process: Process) -> RouterControl:
+def control(process: ContainerProcess) -> RouterControl:
     """Return the handle with the reload interval of the container's environment."""
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
     return RouterControl(process, reload_interval_s(place, process.started.env["RELOAD_INTERVAL"]))
@@ -390,7 +390,7 @@ def reload_interval_s(place: str, text: str) -> int:
 
 
 def _parse_seconds(place: str, text: str) -> float:
-    if (seconds := quantities.seconds(text)) is None:
+    if (seconds := quantities.parse_duration_s(text)) is None:
         raise UsageError(place, f"expected a duration such as 15s, got {text!r}", "a number and its unit, s or m")
     return float(seconds)
 
@@ -412,7 +412,7 @@ def realise_router(context: Context) -> Realisation:
     """
     container = context.container
     try:
-        files = programs.files(NAME, NAME)
+        files = programs.locate_root_files(NAME, NAME)
     except UsageError:
         fault = "the router's own files are not here"
         remedy = f"LAB_IMAGES=<file> with a line `{NAME}: …` names them: a folder, an archive, or an image; or measure on local or kind"
@@ -431,9 +431,9 @@ SYSTEM = ProxySystem(
     renew=renew,
     counters=haproxy.count,
     tools=(
-        Tool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
-        Tool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),
-        Tool("socat", ("-V",), (1, 7), "reads HAProxy back, serves WebSockets", "apt-get install socat"),
+        MachineTool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
+        MachineTool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),
+        MachineTool("socat", ("-V",), (1, 7), "reads HAProxy back, serves WebSockets", "apt-get install socat"),
     ),
     sinks=syslog_ports,
     controllers=(
@@ -444,8 +444,8 @@ SYSTEM = ProxySystem(
             system=NAME,
             short=NAME,
             config="/var/lib/haproxy/conf/haproxy.config",
-            about=lambda: f"{NAME}: {programs.files(NAME, NAME).about}",
-            complaints=lambda log: words_in(log, KLOG_FAULT),
+            about=lambda: f"{NAME}: {programs.locate_root_files(NAME, NAME).about}",
+            complaints=lambda log: extract_messages(log, KLOG_FAULT),
             load_lines={'"router reloaded"': "Reloaded"},  # its log does not report the beginning
             # No renew: the router decides about its reloads, and no run here has shown them.
         ),

@@ -19,9 +19,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.base.errors import refuse_if, refuse_unknown
 from lab.systems import programs, settings
-from lab.systems.manifests.gateway_api import ANY, Match, Served, rules_of
+from lab.systems.manifests.gateway_api import ANY, Match, ServedPort, list_rules
 from lab.systems.renewing import WatchedFiles
-from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
+from lab.systems.system import (
+    ContainerProcess,
+    Context,
+    Members,
+    ProxySystem,
+    Realisation,
+    Workers,
+    list_native_served,
+    resolve_targets,
+)
 
 PROGRAM = "apache2"
 """The name of the program in Debian."""
@@ -53,14 +62,14 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    ports = served_natively(context, "httpd", ARGUMENTS)
-    program = programs.packaged(container.place, PROGRAM, "apache2-bin", "apache2/modules")
-    members, certificates = led_to(context, ports, "httpd", headers=False)
+    ports = list_native_served(context, "httpd", ARGUMENTS)
+    program = programs.provide_debian_program(container.place, PROGRAM, "apache2-bin", "apache2/modules")
+    members, certificates = resolve_targets(context, ports, "httpd", headers=False)
     data = context.objects.configmaps.get("httpd", {})
     defaults = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
     for key in (key for key, value in data.items() if not value):  # the key would have no effect on httpd
         refuse_unknown(key, defaults, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
-    sections = settings.sections("ConfigMap/httpd", data, DEFAULTS)
+    sections = settings.read_sections("ConfigMap/httpd", data, DEFAULTS)
     needs_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or needs_tls else ()))
     text = "\n".join(_render(loaded, ports, members, sections))
@@ -75,12 +84,12 @@ def realise(context: Context) -> Realisation:
         stop_signal=signal.SIGWINCH,  # graceful stop, as the image has it
         checker=("env", f"LD_LIBRARY_PATH={programs.LIBRARIES}", "sh", "-c", _CHECK, program.inside, CONFIG),
         programs=program.files(loaded),
-        about=" ".join(("httpd", programs.version_of(program.program, r"Apache/(\S+)", program.libraries))),
+        about=" ".join(("httpd", programs.read_version(program.program, r"Apache/(\S+)", program.libraries))),
     )
 
 
 def _render(
-    loaded: Sequence[str], ports: Sequence[Served], members: Members, sections: Mapping[str, Mapping[str, str]]
+    loaded: Sequence[str], ports: Sequence[ServedPort], members: Members, sections: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
     """Yield the lines of the configuration, with these modules loaded."""
     yield f"ServerRoot {HOME}"
@@ -94,7 +103,7 @@ def _render(
         path = page.partition("?")[0]
         yield from (f"<Location {path}>", f"SetHandler {path[1:]}", "</Location>")
     yield from ("</VirtualHost>", "Listen 1042", "<VirtualHost *:1042>", "Redirect 200 /healthz", "</VirtualHost>")
-    rules = rules_of(ports)
+    rules = list_rules(ports)
     names = {place: f"rule-{number}" for number, place in enumerate(rules)}
     parameters = [f"{name}={value}" for name, value in sections["member"].items()]
     for place, rule in rules.items():
@@ -106,7 +115,7 @@ def _render(
         yield from _render_port(port, names, sections["host"])
 
 
-def _render_port(port: Served, names: Mapping[str, str], directives: Mapping[str, str]) -> Iterator[str]:
+def _render_port(port: ServedPort, names: Mapping[str, str], directives: Mapping[str, str]) -> Iterator[str]:
     fault = f"{len(port.secrets)} certificates on one port cannot be written for httpd here"
     refuse_if(len(port.secrets) > 1, f"Gateway: port {port.port}", fault, "name one")
     yield f"Listen {port.port}"
@@ -142,7 +151,7 @@ def _locate_file(secret: str, end: str) -> str:
     return f"{HOME}/certificates/{secret}.{end}"
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for httpd's graceful restart."""
 
     def served(files: Mapping[str, str]) -> bool:
@@ -152,7 +161,7 @@ def control(process: Process) -> WatchedFiles:
     return WatchedFiles(process, PROGRAM, lambda path: path.startswith(HOME), served, reload_signal=signal.SIGUSR1)
 
 
-def counters(process: Process) -> Mapping[str, int]:
+def counters(process: ContainerProcess) -> Mapping[str, int]:
     """Return the number of requests that were forwarded to backends.
 
     httpd's own count would include its status pages and the probes.

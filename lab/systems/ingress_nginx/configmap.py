@@ -13,8 +13,8 @@ internal/ingress/controller/config/config.go and template/configmap.go. The colu
     controller     the real controller's, as it needs its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
 
 The column `tags`: `optional` means that an empty value leaves the directive out, `tls` that only a load over TLS can show the
-key's effect, and `behind` that only a load behind a load balancer can. `settings` refuses anything else in a manifest, where
-the real controller would report nothing. The controller decodes a value (`decoded`) by the rules of Go:
+key's effect, and `behind` that only a load behind a load balancer can. `decode_settings` refuses anything else in a manifest, where
+the real controller would report nothing. The controller decodes a value (`decode`) by the rules of Go:
 
     int    0x3C → 60, 0o74 → 60, 1_000 → 1000, -1 → -1, "" → 0; 1e2 and "75s" → the default stays, and a warning is logged
     bool   True → true, 0 → false, "" → false; yes, on → the default stays
@@ -83,14 +83,14 @@ def _parse_bool(text: str) -> str | None:
     return "true" if text in _TRUE else "false" if text in _FALSE else None
 
 
-def items(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """Split a list like the controller does: at commas, without empty fields, and then trimmed."""
     return [item.strip() for item in text.split(",") if item]
 
 
 def codes(text: str) -> list[int]:
     """Return the codes of custom-http-errors that the controller accepts: integers from 300 to 599."""
-    return [number for item in items(text) if (number := _atoi(item)) is not None and 299 < number < 600]
+    return [number for item in split_list(text) if (number := _atoi(item)) is not None and 299 < number < 600]
 
 
 def _atoi(text: str) -> int | None:
@@ -126,12 +126,12 @@ WRITTEN = ("format", "directives")
 """The kinds of values that may contain nginx's variables."""
 
 
-def joined(kind: str, texts: Sequence[str]) -> str:
+def join_words(kind: str, texts: Sequence[str]) -> str:
     """Join several words into one value of this kind."""
     return _BETWEEN.get(kind, " ").join(texts)
 
 
-def decoded(kind: str, text: str, default: str) -> Decoded:
+def decode(kind: str, text: str, default: str) -> Decoded:
     """Return the value that the controller decodes from a text, for a key of this kind and default."""
     expected, decode = _KINDS[kind]
     excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
@@ -145,7 +145,7 @@ def decoded(kind: str, text: str, default: str) -> Decoded:
             value,
             f"{excerpt!r} is not {expected}: the controller leaves the directive out, and nginx's own default holds",
         )
-    if kind == "codes" and value != ",".join(items(text)):
+    if kind == "codes" and value != ",".join(split_list(text)):
         return Decoded(value, f"of {excerpt!r} the controller takes {value or 'nothing'}: {expected}")
     if kind == "int" and (value != text or value.startswith("-")):
         return Decoded(value, f"{excerpt!r} is read as {value}" if text else "is empty: the controller reads 0")
@@ -156,7 +156,7 @@ Where = Literal["main", "events", "http", "location", "upstream", "written", "id
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class IngressNginxKey:
     """A line of the table, which describes a key.
 
     Attributes:
@@ -185,11 +185,11 @@ class Key:
     why: str
 
 
-def _read_keys() -> dict[str, Key]:
+def _read_keys() -> dict[str, IngressNginxKey]:
     with Path(__file__).with_suffix(".tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE))
     return {
-        row["key"]: Key(
+        row["key"]: IngressNginxKey(
             name=row["key"],
             kind=row["kind"],
             default=row["default"],
@@ -206,18 +206,18 @@ def _read_keys() -> dict[str, Key]:
     }
 
 
-KEYS: Mapping[str, Key] = _read_keys()
+KEYS: Mapping[str, IngressNginxKey] = _read_keys()
 """The keys of ingress-nginx 1.15.1, by their names."""
 IDLE, FOREIGN = (frozenset(name for name, key in KEYS.items() if key.where == kind) for kind in ("idle", "controller"))
 REALISED = tuple(key for key in KEYS.values() if key.name not in IDLE | FOREIGN)
 
 
-def look_up(name: str, text: str) -> tuple[Key, Decoded]:
+def look_up(name: str, text: str) -> tuple[IngressNginxKey, Decoded]:
     """Return an existing key, and the value that the controller decodes from a text."""
-    return KEYS[name], decoded(KEYS[name].kind, text, KEYS[name].default)
+    return KEYS[name], decode(KEYS[name].kind, text, KEYS[name].default)
 
 
-def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
+def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
     """Return the value of every key that is realised here: the ConfigMap's, as decoded, else the default.
 
     Args:
@@ -254,7 +254,7 @@ def settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
-def lines(values: Mapping[str, str], block: Where) -> list[str]:
+def render_lines(values: Mapping[str, str], block: Where) -> list[str]:
     """Return the directives of one block that the table alone describes.
 
     Args:

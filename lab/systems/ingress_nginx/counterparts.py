@@ -83,7 +83,7 @@ def counterparts() -> tuple[Counterpart, ...]:
     )
 
 
-def hint(name: str, text: str = "") -> str:
+def explain_name(name: str, text: str = "") -> str:
     """Explain, in words, what was probably intended by a name that is no key.
 
     Args:
@@ -106,7 +106,7 @@ def hint(name: str, text: str = "") -> str:
     return f"the nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
 
 
-def lead(name: str) -> str:
+def find_key(name: str) -> str:
     """Return, in few words, the key that has the effect of nginx's directive `name`."""
     plain = _normalize(name)
     if plain in KEYS:
@@ -128,9 +128,9 @@ def directives_led(text: str) -> str | None:
     names = dict.fromkeys(_DIRECTIVE.findall(plain))
     if not names or plain[-1] not in ";}" or _YAML.search(plain):
         return None
-    if "(" in plain and not any(name in _BLOCKS or lead(name) != _SNIPPET for name in names):
+    if "(" in plain and not any(name in _BLOCKS or find_key(name) != _SNIPPET for name in names):
         return None  # a program
-    return "; ".join(f"{name} → {lead(name)}" for name in names if name not in _BLOCKS)
+    return "; ".join(f"{name} → {find_key(name)}" for name in names if name not in _BLOCKS)
 
 
 def is_f5(names: Collection[str]) -> bool:

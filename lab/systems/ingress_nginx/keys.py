@@ -3,7 +3,7 @@
 The effects are rendered and not guessed: nginx.conf is rendered with the keys and without them, for a variant (the shipped
 baseline, or that over TLS). Some values depend on the machine (CPUs, open files, addresses). They are rendered for two
 machines that cannot exist, and what differs between these two is not checked. Keys that only the real controller realises
-are not rendered (`is_controllers`).
+are not rendered (`needs_controller`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
 from lab.systems import checker
-from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, look_up, settings
+from lab.systems.ingress_nginx.configmap import FOREIGN, IDLE, decode_settings, look_up
 from lab.systems.ingress_nginx.system import CHECKER, files, render
 from lab.systems.manifests import objects
-from lab.systems.nginx.readback import directives
+from lab.systems.nginx.readback import list_directives
 from lab.systems.nginx.system import nginx_version
 from lab.systems.reading import ABSENT, UnreadableError
 from lab.systems.system import Context
@@ -52,7 +52,7 @@ Counts = dict[tuple[str, str, str, str], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class DirectiveChanges:
     """The directives that a set of keys changes.
 
     Attributes:
@@ -68,7 +68,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InspectedKey:
     """The value of one key, as the controller decodes it.
 
     Attributes:
@@ -83,12 +83,12 @@ class Found:
     idle: str = ""
 
 
-def is_controllers(name: str, text: str) -> bool:
+def needs_controller(name: str, text: str) -> bool:
     """Return whether only the real controller realises a key: it needs the controller's own logic, Lua or modules."""
     return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
 
 
-def look(name: str, text: str) -> Found:
+def inspect_key(name: str, text: str) -> InspectedKey:
     """Return the value that the controller decodes for an existing key, and whether it can be measured."""
     key, decoded = look_up(name, text)
     idle = ""
@@ -101,7 +101,7 @@ def look(name: str, text: str) -> Found:
     elif decoded.value == key.default:
         excerpt = decoded.value if len(decoded.value) <= 40 else f"{decoded.value[:40]}…"
         idle = f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default"
-    return Found(decoded.value, key.default, decoded.told, idle)
+    return InspectedKey(decoded.value, key.default, decoded.told, idle)
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
@@ -110,8 +110,8 @@ def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
     Where nginx accepts them but the lab cannot read the result back, the text begins with `UNREAD`.
     """
     context = _context(variant, 1, 100_000)
-    text = render(settings("ConfigMap", data), context, nginx_version())
-    if message := checker.refusal(CHECKER, files(text, context)):
+    text = render(decode_settings("ConfigMap", data), context, nginx_version())
+    if message := checker.find_refusal(CHECKER, files(text, context)):
         return message
     try:
         _count_directives(tuple(sorted(data.items())), variant, UNLIKELY[0])
@@ -126,7 +126,9 @@ def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = 
     return any(change.anywhere or change.somewhere for change in changes)
 
 
-def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> str:
+def find_answering_directive(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
+) -> str:
     """Return the directive of `after` by which nginx answers every request of the load; empty = there is none."""
     change = _compare(before, after, variant, UNLIKELY[0], every=True)
     allowing = {place for (_, place, name, _), times in change.somewhere.items() if name == "allow" and times}
@@ -138,12 +140,14 @@ def answered(before: Mapping[str, str], after: Mapping[str, str], variant: str =
     return ""
 
 
-def checks(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> tuple[Check, ...]:
+def derive_checks(
+    before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
+) -> tuple[Check, ...]:
     """Return a check for every directive that `after` changes, except those that depend on the machine.
 
     A key that only the real controller realises is read back from the ConfigMap that the controller watches.
     """
-    by_controller = {key: text for key, text in after.items() if is_controllers(key, text) and key not in before}
+    by_controller = {key: text for key, text in after.items() if needs_controller(key, text) and key not in before}
     old, new = ({key: text for key, text in data.items() if key not in by_controller} for data in (before, after))
     first, second = (_compare(old, new, variant, machine) for machine in UNLIKELY)
     stable = {
@@ -187,7 +191,7 @@ def _is_readable(context: str, name: str) -> bool:
 
 def _compare(
     before: Mapping[str, str], after: Mapping[str, str], variant: str, machine: tuple[int, int], every: bool = False
-) -> Changed:
+) -> DirectiveChanges:
     """Compare nginx.conf between two sets of keys.
 
     With `every`, changes in a single block are listed even where the change by kind of block shows them.
@@ -203,7 +207,7 @@ def _compare(
         and not _NAMELESS_SERVER.match(stated[1])
         and (every or (stated[0], stated[2]) not in values)
     }
-    return Changed(values, counted, frozenset(place for _, place, _, _ in old))
+    return DirectiveChanges(values, counted, frozenset(place for _, place, _, _ in old))
 
 
 def _join(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
@@ -215,16 +219,16 @@ def _join(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
 
 @lru_cache(maxsize=256)
 def _count_directives(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> Counts:
-    text = render(settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
+    text = render(decode_settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
     return Counter(
         (directive.context, directive.place, directive.name, " ".join(directive.arguments))
-        for directive in directives({"nginx.conf": text})
+        for directive in list_directives({"nginx.conf": text})
     )
 
 
 @lru_cache(maxsize=32)
 def _context(variant: str, cpus: int, open_files: int) -> Context:
-    parsed = objects.read(load_variant(variant).manifests)
+    parsed = objects.read_objects(load_variant(variant).manifests)
     pod = parsed.role("proxy")[0]
     addresses = {pod.name: f"192.0.2.{cpus % 250}" for pod in parsed.pods}
     somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())

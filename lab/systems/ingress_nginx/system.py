@@ -23,29 +23,29 @@ from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.systems import programs
-from lab.systems.ingress_nginx.configmap import items, lines, settings
+from lab.systems.ingress_nginx.configmap import decode_settings, render_lines, split_list
 from lab.systems.manifests.objects import Route
 from lab.systems.manifests.pods import Container
 from lab.systems.nginx import system as nginx
 from lab.systems.nginx.control import NginxControl
 from lab.systems.nginx.system import CONFIG, LOADER, PID, count, nginx_version, refuse_nginx_workers
-from lab.systems.rendering import rendered
-from lab.systems.renewing import by_signal
+from lab.systems.rendering import render_template
+from lab.systems.renewing import make_signal_renewal
 from lab.systems.system import (
+    ContainerProcess,
     Context,
     Control,
     Controller,
-    Process,
     ProxySystem,
     Realisation,
     Root,
     Workers,
-    arguments,
-    configmap_of,
-    cores,
-    expect,
-    limit_up,
+    find_configmap,
+    parse_arguments,
+    parse_cpu_limit,
     refuse_open_files,
+    refuse_unexpected,
+    round_limit_up,
 )
 
 NAME, SHORT = "ingress-nginx", "ingress-nginx-controller"
@@ -100,7 +100,7 @@ def realise_controller(context: Context) -> Realisation:
     for key, refuse in (("worker-processes", refuse_nginx_workers), ("max-worker-open-files", refuse_open_files)):
         if (value := data.get(key, "")).isdigit():
             refuse(f"{container.place}: {key}", int(value), context)
-    root = Root(programs.files(NAME, SHORT).folder, OWN, "/etc/nginx")
+    root = Root(programs.locate_root_files(NAME, SHORT).folder, OWN, "/etc/nginx")
     command = (*(container.command or ENTRYPOINT), *container.args)
     return Realisation(command, {"PATH": PATH, **container.env}, root=root)
 
@@ -181,12 +181,12 @@ def render(values: Mapping[str, str], context: Context, version: tuple[int, ...]
     conditions = values["proxy-next-upstream"].split()
     non_idempotent = values["retry-non-idempotent"] == "true" or "non_idempotent" in conditions
     origin, target = values["proxy-redirect-from"], values["proxy-redirect-to"]  # empty: the controller writes none
-    text = rendered(
+    text = render_template(
         Path(__file__).with_name("nginx.conf.j2"),
         values=values,
         on=lambda key: values[key] == "true",
-        names=lambda key: items(values[key]),
-        lines=partial(lines, values),
+        names=lambda key: split_list(values[key]),
+        lines=partial(render_lines, values),
         pid=PID,
         version=version,
         http_port=http_port,
@@ -228,7 +228,7 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
     """
     if (configured := values["worker-processes"]) != "auto":
         return configured
-    return str(limit_up(cores(context.container.limits.get("cpu")), context.cpus) or 1)
+    return str(round_limit_up(parse_cpu_limit(context.container.limits.get("cpu")), context.cpus) or 1)
 
 
 def _render_server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
@@ -273,7 +273,9 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     held = not container.command and container.args[:1] == ("/nginx-ingress-controller",)
-    expect(container, held, "no command, and /nginx-ingress-controller as the first argument", "ingress-nginx")
+    refuse_unexpected(
+        container, held, "no command, and /nginx-ingress-controller as the first argument", "ingress-nginx"
+    )
     flags, args_place = _read_arguments(container), f"{container.place}.args"
     pre_stop = _convert_pre_stop(container)
     controller = flags.get("--controller-class", "k8s.io/ingress-nginx")
@@ -281,8 +283,8 @@ def realise(context: Context) -> Realisation:
     refuse_unknown(controller, set(context.objects.classes.values()), args_place, fault)
     if not (configmap := flags.get("--configmap", "")):
         raise UsageError(args_place, "--configmap is missing", "--configmap=$(POD_NAMESPACE)/ingress-nginx-controller")
-    place, data = configmap_of(args_place, configmap, context)
-    values = settings(place, data)
+    place, data = find_configmap(args_place, configmap, context)
+    values = decode_settings(place, data)
     source = f"{container.place}: limits.cpu" if values["worker-processes"] == "auto" else f"{place}: worker-processes"
     if (workers := workers_of(values, context)).isdecimal():
         refuse_nginx_workers(source, int(workers), context)
@@ -331,14 +333,14 @@ def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
             raise UsageError(container.place, f"the image's preStop {unknown} cannot be run here", remedy)
 
 
-def control(process: Process) -> Control:
+def control(process: ContainerProcess) -> Control:
     """Return the handle with the sync rate of the controller's command line."""
     return NginxControl(process, CONFIG, float(_read_arguments(process.container).get(_RATE, "0.3")))
 
 
 def _read_arguments(container: Container) -> Mapping[str, str]:
     """Parse the command line. An argument that is not honoured, or is no rate or time, is a UsageError."""
-    values, place = arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"
+    values, place = parse_arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"
     if not re.fullmatch(r"0*\.\d*[1-9]\d*|\d*[1-9]\d*(\.\d+)?", rate := values.get(_RATE, "0.3")):
         raise UsageError(place, f"{_RATE}: expected a rate per second, got {rate!r}", "0.3 is the default")
     for name in (_BEFORE, _AFTER):
@@ -355,12 +357,12 @@ CONTROLLER = Controller(
     short=SHORT,
     made=True,
     config="/etc/nginx/nginx.conf",
-    renew=by_signal(signal.SIGHUP, "nginx"),  # the signal of the controller's `nginx -s reload`
+    renew=make_signal_renewal(signal.SIGHUP, "nginx"),  # the signal of the controller's `nginx -s reload`
     load_lines={
         '"Configuration changes detected, backend reload required"': "Reload",
         '"Backend successfully reloaded"': "Reloaded",
     },
-    about=lambda: f"{NAME}: {programs.files(NAME, SHORT).about}",
+    about=lambda: f"{NAME}: {programs.locate_root_files(NAME, SHORT).about}",
     ignored=ignored,
     complaints=complaints,
 )
@@ -371,11 +373,11 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="endpoints change by a reload (no Lua)",
     control=control,
-    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
+    renew=make_signal_renewal(signal.SIGHUP),  # the signal of `nginx -s reload`
     renew_in_cluster="nginx",
     passing=LOADER,
     counters=count,
     controllers=(CONTROLLER,),
     config_files=("/etc/nginx/nginx.conf",),
-    workers=Workers(rules={"ingress-nginx/controller": limit_up}, keys=("worker-processes",)),
+    workers=Workers(rules={"ingress-nginx/controller": round_limit_up}, keys=("worker-processes",)),
 )

@@ -17,9 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.base.errors import refuse_if
 from lab.systems import programs, settings
-from lab.systems.manifests.gateway_api import ANY, Entry, Served
+from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort
 from lab.systems.renewing import WatchedFiles
-from lab.systems.system import Context, Members, Process, ProxySystem, Realisation, Workers, led_to, served_natively
+from lab.systems.system import (
+    ContainerProcess,
+    Context,
+    Members,
+    ProxySystem,
+    Realisation,
+    Workers,
+    list_native_served,
+    resolve_targets,
+)
 
 HOME = "/srv/lighttpd"
 CONFIG, MARKS, EMPTY = f"{HOME}/lighttpd.conf", f"{HOME}/marks", f"{HOME}/empty"
@@ -46,13 +55,13 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    ports = served_natively(context, "lighttpd", ARGUMENTS)
-    program = programs.packaged(container.place, "lighttpd", "lighttpd", "lighttpd")
-    members, certificates = led_to(context, ports, "lighttpd", headers=False)
+    ports = list_native_served(context, "lighttpd", ARGUMENTS)
+    program = programs.provide_debian_program(container.place, "lighttpd", "lighttpd", "lighttpd")
+    members, certificates = resolve_targets(context, ports, "lighttpd", headers=False)
     refuse_if(
         certificates, "Gateway: spec.listeners", "a certificate cannot be written for lighttpd here", "leave TLS out"
     )
-    sections = settings.sections("ConfigMap/lighttpd", context.objects.configmaps.get("lighttpd", {}), SECTIONS)
+    sections = settings.read_sections("ConfigMap/lighttpd", context.objects.configmaps.get("lighttpd", {}), SECTIONS)
     several, fault = sections["server"].get("max-worker", "0") not in ("0", "1"), "asks for several workers"
     refuse_if(
         several, "ConfigMap/lighttpd: server.max-worker", f"{fault}, whose counts are each its own", "leave it out"
@@ -73,12 +82,12 @@ def realise(context: Context) -> Realisation:
         stop_signal=signal.SIGINT,  # graceful shutdown
         checker=("env", f"LD_LIBRARY_PATH={programs.LIBRARIES}", "bash", "-c", _CHECK, "bash", *command, "-tt"),
         programs=program.files(loaded),
-        about=" ".join(("lighttpd", programs.version_of(program.program, r"lighttpd/(\S+)", program.libraries))),
+        about=" ".join(("lighttpd", programs.read_version(program.program, r"lighttpd/(\S+)", program.libraries))),
     )
 
 
 def _render(
-    loaded: Sequence[str], ports: Sequence[Served], members: Members, sections: Mapping[str, Mapping[str, str]]
+    loaded: Sequence[str], ports: Sequence[ServedPort], members: Members, sections: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
     """Yield the lines of the configuration, with these modules loaded."""
     yield f"server.modules = ({', '.join(_quote(f'mod_{name}') for name in loaded)})"
@@ -133,7 +142,7 @@ def _quote(text: str) -> str:
     return f'"{text}"'
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for lighttpd's graceful restart.
 
     It happens in the same process, after the requests in flight have ended.
@@ -155,7 +164,7 @@ def count_workers(processes: Sequence[tuple[int, str]]) -> int:
     return sum(f"-f {CONFIG}" in line for _, line in processes)
 
 
-def counters(process: Process) -> Mapping[str, int]:
+def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the number of requests that were forwarded to backends; it begins anew after a restart."""
     numbers = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
     return {"requests": sum(map(int, numbers))}
@@ -167,6 +176,6 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="routes and endpoints change by lighttpd's own graceful restart (no control plane)",
     control=control,
-    counters=counters,
+    counters=count,
     workers=Workers(rules={"lighttpd": lambda _limit, _cpus: 1}, count=count_workers),  # one, whatever the CPUs
 )

@@ -38,7 +38,7 @@ _KEYS: Mapping[str, Callable[[], Private]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CertificateRequest:
     """The certificate that a Secret's annotations request.
 
     Attributes:
@@ -51,7 +51,7 @@ class Request:
     key: str
 
 
-def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
+def read_request(place: str, annotations: Mapping[str, str]) -> CertificateRequest | None:
     """Return the certificate that a Secret's annotations request; None where they request none.
 
     Args:
@@ -68,11 +68,11 @@ def requested(place: str, annotations: Mapping[str, str]) -> Request | None:
     key = annotations.get(KEY, DEFAULT_KEY)
     fault = f"expected {' or '.join(_KEYS)}, got {key!r}"
     refuse_if(key not in _KEYS, f"{place}: metadata.annotations: {KEY}", fault, "correct it")
-    return Request(names, key)
+    return CertificateRequest(names, key)
 
 
 @cache
-def issue(request: Request) -> Mapping[str, str]:
+def issue(request: CertificateRequest) -> Mapping[str, str]:
     """Issue a certificate: `tls.crt`, `tls.key` and `ca.crt` as PEM texts, the same ones for the same request."""
     authority, authority_key = _make_authority()
     key = _KEYS[request.key]()
@@ -87,7 +87,7 @@ def issue(request: Request) -> Mapping[str, str]:
     }
 
 
-def described(der: bytes) -> dict[str, str]:
+def describe_certificate(der: bytes) -> dict[str, str]:
     """Describe a certificate from a connection by its `key` (such as `RSA 2048`) and `subject` (the common name).
 
     Raises:

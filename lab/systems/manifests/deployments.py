@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lab.base.errors import UsageError, refuse_if, refuse_unknown
-from lab.base.quantities import quantity
-from lab.systems.manifests.fields import Fields, spec_of
-from lab.systems.manifests.pods import Container, Mount, Pod, Probe, ProbeKind, Volume
+from lab.base.quantities import parse_quantity
+from lab.systems.manifests.fields import Fields, open_spec
+from lab.systems.manifests.pods import Container, Pod, Probe, ProbeKind, Volume, VolumeMount
 from lab.systems.manifests.replicas import Strategy, read_strategy
 
 DEFAULT_ID = 101
@@ -63,7 +63,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
 
     """
     metadata = raw["metadata"]
-    with spec_of(place, raw) as spec:
+    with open_spec(place, raw) as spec:
         spec.waive("revisionHistoryLimit", "progressDeadlineSeconds")
         replicas = spec.take("replicas", 1)
         with spec.inner("selector") as selector:
@@ -170,7 +170,7 @@ def _read_volume(fields: Fields) -> Volume:
         fault = "the local target limits volumes in memory only"
         empty.refuse(size and not medium, "sizeLimit", fault, "leave it out, or ask for medium: Memory")
         try:
-            quantity(size or "0")
+            parse_quantity(size or "0")
         except ValueError as error:
             raise UsageError(empty.at("sizeLimit"), str(error), "such as 260Mi") from None
         return Volume(name, size=size, memory=medium == "Memory")
@@ -235,13 +235,13 @@ def _waive_seccomp(security: Fields) -> None:
             profile.waive("localhostProfile")
 
 
-def _read_mount(fields: Fields, volumes: Mapping[str, Volume]) -> Mount:
+def _read_mount(fields: Fields, volumes: Mapping[str, Volume]) -> VolumeMount:
     name = fields.need("name", "")
     refuse_unknown(name, volumes, fields.place, f"there is no volume {name!r}")
     path = fields.need("mountPath", "").rstrip("/")
     wrong = not path.startswith("/") or "/.." in path
     fields.refuse(wrong, "mountPath", f"expected an absolute path, got {path!r}", "such as /srv/conf")
-    return Mount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
+    return VolumeMount(name, path, fields.take("subPath", ""), fields.take("readOnly", False))
 
 
 def _read_variable(fields: Fields) -> tuple[str, str]:

@@ -109,7 +109,7 @@ class Fields:
 
 
 @contextmanager
-def spec_of(place: str, raw: object, *waived: str) -> Iterator[Fields]:
+def open_spec(place: str, raw: object, *waived: str) -> Iterator[Fields]:
     """Open the `spec` of an object, which may have only the standard fields and the waived ones next to it."""
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata", *waived)

@@ -4,8 +4,8 @@
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
         →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(Backend(backend, 80))),)})]
 
-The result is the same for every proxy: each system writes its own configuration from `served`, and refuses what it cannot
-write by `Rule.refuse`.
+The result is the same for every proxy: each system writes its own configuration from `list_served_ports`, and refuses what it cannot
+write by `RouteRule.refuse`.
 
 - A route: its hosts, exact paths and prefixes, one Service, the request headers that it sets, and its timeout are read.
 - A Gateway: one listener for each port is read, for every host.
@@ -25,7 +25,7 @@ from typing import Any, Literal, cast
 
 from lab.base import quantities
 from lab.base.errors import refuse_if, refuse_unknown
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, open_spec
 
 ANY = "*"
 """The host of a route that names none."""
@@ -83,7 +83,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class ServicePort:
     """A port of a Service, to which a rule leads."""
 
     service: str
@@ -91,7 +91,7 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RouteRule:
     """A rule of an HTTPRoute.
 
     Attributes:
@@ -105,7 +105,7 @@ class Rule:
 
     place: str
     matches: tuple[Match, ...]
-    backend: Backend | None
+    backend: ServicePort | None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     request_s: float | None = None
 
@@ -149,7 +149,7 @@ class HttpRoute:
     name: str
     parents: tuple[tuple[str, str], ...]
     hosts: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[RouteRule, ...]
     manifest: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
@@ -158,11 +158,11 @@ class Entry:
     """A match of a host, with the rule that it leads to."""
 
     match: Match
-    rule: Rule
+    rule: RouteRule
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedPort:
     """The routes that a proxy serves on one port.
 
     Attributes:
@@ -186,12 +186,14 @@ class Served:
         return sorted(self.hosts, key=lambda host: (host == ANY, host.startswith("*."), -len(host)))
 
 
-def rules_of(ports: Iterable[Served]) -> dict[str, Rule]:
+def list_rules(ports: Iterable[ServedPort]) -> dict[str, RouteRule]:
     """Return every rule that these ports serve, once each, by its place."""
     return {entry.rule.place: entry.rule for port in ports for entries in port.hosts.values() for entry in entries}
 
 
-def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], honoured: Collection[str] = ()) -> list[Served]:
+def list_served_ports(
+    gateways: Iterable[Gateway], routes: Sequence[HttpRoute], honoured: Collection[str] = ()
+) -> list[ServedPort]:
     """Return each port of these Gateways, in ascending order, with the routes that are attached to it.
 
     Args:
@@ -201,7 +203,7 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], honoured: C
         UsageError: for two listeners on one port, and for an option of TLS that the controller does not honour.
 
     """
-    ports: dict[int, Served] = {}
+    ports: dict[int, ServedPort] = {}
     for gateway, listener in ((owner, listener) for owner in gateways for listener in owner.listeners):
         place = f"{gateway.place}: spec.listeners[{listener.name}]"
         fault = f"port {listener.port} is another listener's, too"
@@ -215,17 +217,17 @@ def served(gateways: Iterable[Gateway], routes: Sequence[HttpRoute], honoured: C
                 entries = [Entry(match, rule) for rule in route.rules for match in rule.matches]
                 for host in route.hosts or (ANY,):
                     hosts.setdefault(host, []).extend(entries)
-        ordered = {host: in_order(entries) for host, entries in hosts.items()}
-        ports[listener.port] = Served(listener.port, ordered, listener.secrets, listener.options)
+        ordered = {host: sort_entries(entries) for host, entries in hosts.items()}
+        ports[listener.port] = ServedPort(listener.port, ordered, listener.secrets, listener.options)
     return [ports[port] for port in sorted(ports)]
 
 
-def in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def sort_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Sort entries into the API's order of precedence: an exact path first, then the longest prefix."""
     return tuple(sorted(entries, key=lambda entry: (entry.match.path_kind != "Exact", -len(entry.match.path))))
 
 
-def check(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Collection[str]) -> None:
+def check_references(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Collection[str]) -> None:
     """Refuse a Gateway whose class does not exist, and a route to a Gateway or listener that does not exist.
 
     Raises:
@@ -255,7 +257,7 @@ def read_class(place: str, raw: Mapping[str, Any]) -> str:
         UsageError: for a field that is not read here.
 
     """
-    with spec_of(place, raw, "status") as spec:
+    with open_spec(place, raw, "status") as spec:
         spec.waive("description", "parametersRef")  # for the controller, which reads them in the manifest
         return spec.need("controllerName", "")
 
@@ -269,7 +271,7 @@ def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
     """
     metadata = raw["metadata"]
     namespace = metadata.get("namespace", "default")
-    with spec_of(place, raw, "status") as spec:
+    with open_spec(place, raw, "status") as spec:
         spec.waive("infrastructure")
         class_name = spec.need("gatewayClassName", "")
         listeners = tuple(_read_listener(item, namespace) for item in spec.each("listeners"))
@@ -306,7 +308,7 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
     """
     metadata = raw["metadata"]
     namespace = metadata.get("namespace", "default")
-    with spec_of(place, raw, "status") as spec:
+    with open_spec(place, raw, "status") as spec:
         parents = tuple(
             (_read_reference(item, "Gateway", namespace), item.take("sectionName", ""))
             for item in spec.each("parentRefs")
@@ -315,15 +317,17 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
         for host in hosts:
             fault = f"expected a host, such as shop.example or *.example, got {host!r}"
             spec.refuse(not _HOST.fullmatch(host), "hostnames", fault, "correct it")
-        rules = tuple(_read_rule(item, namespace) for item in spec.each("rules")) or (Rule(place, (Match(),), None),)
+        rules = tuple(_read_rule(item, namespace) for item in spec.each("rules")) or (
+            RouteRule(place, (Match(),), None),
+        )
     refuse_if(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
 
 
-def _read_rule(item: Fields, namespace: str) -> Rule:
+def _read_rule(item: Fields, namespace: str) -> RouteRule:
     item.waive("name")
     backends = [
-        Backend(_read_reference(reference, "Service", namespace), _read_port(reference))
+        ServicePort(_read_reference(reference, "Service", namespace), _read_port(reference))
         for reference in item.each("backendRefs")
     ]
     fault = "the local target does not honour a division between several Services"
@@ -331,7 +335,7 @@ def _read_rule(item: Fields, namespace: str) -> Rule:
     matches = tuple(_read_match(match) for match in item.each("matches", "path")) or (Match(),)
     with item.inner("timeouts") as timeouts:
         text = timeouts.take("request", "")
-        request_s = quantities.seconds(text) if text else None
+        request_s = quantities.parse_duration_s(text) if text else None
         wrong = text and request_s is None
         timeouts.refuse(wrong, "request", f"expected a duration such as 10s, got {text!r}", "a number and its unit")
     headers: dict[str, str] = {}
@@ -339,7 +343,7 @@ def _read_rule(item: Fields, namespace: str) -> Rule:
         change.choice("type", ("RequestHeaderModifier",), remedy="remove it, or use --target kind")
         with change.inner("requestHeaderModifier") as modifier:
             headers |= dict(_read_header(header) for header in modifier.each("set"))
-    return Rule(item.place, matches, backends[0] if backends else None, headers, request_s)
+    return RouteRule(item.place, matches, backends[0] if backends else None, headers, request_s)
 
 
 def _read_match(item: Fields) -> Match:

@@ -15,26 +15,26 @@ from typing import Any
 from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.systems.manifests import certificates
 from lab.systems.manifests.deployments import Deployment, read_deployment
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, open_spec
 from lab.systems.manifests.gateway_api import (
-    Backend,
     Entry,
     Gateway,
     HttpRoute,
     Match,
-    Rule,
-    Served,
-    check,
-    in_order,
+    RouteRule,
+    ServedPort,
+    ServicePort,
+    check_references,
+    list_served_ports,
     read_class,
     read_gateway,
     read_http_route,
-    served,
+    sort_entries,
 )
 from lab.systems.manifests.pods import Pod
 from lab.systems.manifests.replicas import Budget, read_budget
 from lab.systems.manifests.routes import PREFIX, HostRoute, read_ingress, read_route
-from lab.systems.manifests.routes import Route as Route
+from lab.systems.manifests.routes import IngressPath as Route
 
 ROLE_LABEL = "lab/role"
 
@@ -100,7 +100,7 @@ class Secret:
     """
 
     data: Mapping[str, str]
-    certificate: certificates.Request | None
+    certificate: certificates.CertificateRequest | None
 
     @property
     def keys(self) -> frozenset[str]:
@@ -113,7 +113,7 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Endpoint:
     """An endpoint of a Service's port.
 
     Attributes:
@@ -158,7 +158,7 @@ class Objects:
     A system's controller reads its own kinds among them (`ProxySystem.kinds`); any other kind is refused (`bringup.vet`).
     """
 
-    def served(self, controller: str, options: Collection[str] = ()) -> list[Served]:
+    def served(self, controller: str, options: Collection[str] = ()) -> list[ServedPort]:
         """Return what the Gateways of a controller's classes serve, one item for each port.
 
         Args:
@@ -171,9 +171,9 @@ class Objects:
         gateways = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
         fault = f"no Gateway is of a class of {controller}: it would serve nothing"
         refuse_if(not gateways, "GatewayClass", fault, did_you_mean(controller, self.gateway_classes.values()))
-        return served(gateways, self.http_routes, options)
+        return list_served_ports(gateways, self.http_routes, options)
 
-    def served_ingresses(self, http: int = 80, https: int = 443) -> list[Served]:
+    def served_ingresses(self, http: int = 80, https: int = 443) -> list[ServedPort]:
         """Return what every Ingress leads to, for a controller other than ingress-nginx.
 
         The first port is without TLS. There is a second one with TLS if a host has a certificate.
@@ -189,10 +189,10 @@ class Objects:
         entries: dict[str, list[Entry]] = {}
         for route in self.routes:
             entries.setdefault(route.host, []).append(self._to_entry(route))
-        hosts = {host: in_order(items) for host, items in entries.items()}
+        hosts = {host: sort_entries(items) for host, items in entries.items()}
         secrets = {route.host: route.secret for route in self.routes if route.secret}
-        encrypted = Served(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
-        return [Served(http, hosts), *([encrypted] if secrets else [])]
+        encrypted = ServedPort(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
+        return [ServedPort(http, hosts), *([encrypted] if secrets else [])]
 
     def _to_entry(self, route: Route) -> Entry:
         fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
@@ -203,7 +203,7 @@ class Objects:
         port = route.port if isinstance(route.port, int) else numbers[route.port]
         match = Match("Exact" if route.path_type == "Exact" else "PathPrefix", route.path)
         place = f"Ingress/{route.ingress}: {route.host}{route.path}"
-        return Entry(match, Rule(place, (match,), Backend(route.service, port)))
+        return Entry(match, RouteRule(place, (match,), ServicePort(route.service, port)))
 
     def certificate(self, secret: str, place: str) -> Mapping[str, str]:
         """Return the files of a Secret.
@@ -242,7 +242,7 @@ class Objects:
         refuse_if(not pods, f"Service/{service}", fault, "compare it with the pod template's labels")
         return pods
 
-    def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Member, ...]:
+    def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Endpoint, ...]:
         """Return the ready endpoints behind a Service's port; none where the Service or port does not exist.
 
         Args:
@@ -256,10 +256,10 @@ class Objects:
             return ()
         target = definition.ports[port]
         ready = filter(definition.selects, self.pods if self.ready is None else self.ready)
-        pods = [Member(addresses[pod.name], pod.port(target), pod.name) for pod in ready]
+        pods = [Endpoint(addresses[pod.name], pod.port(target), pod.name) for pod in ready]
         name = definition.names.get(port, "") if isinstance(port, int) else port
         slices = [item for item in self.slices.values() if item.service == service and name in item.ports]
-        return (*pods, *(Member(address, item.ports[name]) for item in slices for address in item.addresses))
+        return (*pods, *(Endpoint(address, item.ports[name]) for item in slices for address in item.addresses))
 
     def target_port(self, service: str, port: int | str) -> int:
         """Return the container port behind a Service's port.
@@ -274,7 +274,7 @@ class Objects:
         return pods[0].port(ports[port])
 
 
-def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
+def read_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     """Read the objects of a variant from its manifests.
 
     Raises:
@@ -287,7 +287,7 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     for raw in manifests:
         if raw["kind"] == "Ingress":
             _check_class(raw, objects.classes)
-    check(objects.gateways, objects.http_routes, objects.gateway_classes)
+    check_references(objects.gateways, objects.http_routes, objects.gateway_classes)
     backends = [rule.backend for route in objects.http_routes for rule in route.rules if rule.backend]
     for route in [*objects.routes, *objects.host_routes, *backends]:
         if route.service not in objects.services or objects.services[route.service].selector:
@@ -297,13 +297,13 @@ def read(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     return objects
 
 
-def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
+def apply_change(objects: Objects, raw: Mapping[str, Any]) -> Objects:
     """Return the objects after one Route, HTTPRoute, Ingress, Service or EndpointSlice was created or changed.
 
     A route may lead to a Service that does not exist (yet), as in a cluster.
 
     Raises:
-        UsageError: for an object of another kind, or one that `read` would refuse.
+        UsageError: for an object of another kind, or one that `read_objects` would refuse.
 
     """
     kind, name = _identify(raw)
@@ -319,7 +319,7 @@ def applied(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "HTTPRoute":
             unchanged = tuple(item for item in objects.http_routes if item.name != name)
             changed = _add(replace(objects, http_routes=unchanged), raw)
-            check(changed.gateways, changed.http_routes, changed.gateway_classes)
+            check_references(changed.gateways, changed.http_routes, changed.gateway_classes)
             return changed
         case _:
             remedy = "Routes, HTTPRoutes, Ingresses, Services and EndpointSlices can"
@@ -391,7 +391,7 @@ def _is_node(raw: Mapping[str, Any]) -> bool:
 
 
 def _read_service(place: str, raw: Mapping[str, Any]) -> Service:
-    with spec_of(place, raw) as spec:
+    with open_spec(place, raw) as spec:
         spec.waive("internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")  # no cluster network here
         kind, policy = spec.take("type", "ClusterIP"), spec.take("externalTrafficPolicy", "Cluster")
         selector = spec.take("selector", dict[str, str]())
@@ -451,7 +451,7 @@ def _read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
     for name in _PAIR if raw.get("type") == _TLS else ():
         remedy = f"a Secret of type {_TLS} has {' and '.join(_PAIR)}"
         refuse_if(name not in data, f"{place}: data", f"{name!r} is missing", remedy)
-    return Secret(data, certificates.requested(place, annotations))
+    return Secret(data, certificates.read_request(place, annotations))
 
 
 def _read_data(place: str, raw: Mapping[str, Any]) -> Mapping[str, str]:

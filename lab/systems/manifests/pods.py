@@ -44,7 +44,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class VolumeMount:
     """A volume mounted in a container.
 
     Attributes:
@@ -105,7 +105,7 @@ class Container:
     command: tuple[str, ...]
     args: tuple[str, ...]
     env: Mapping[str, str]
-    mounts: tuple[Mount, ...]
+    mounts: tuple[VolumeMount, ...]
     ports: Mapping[str, int]
     limits: Mapping[str, str]
     privileged: bool

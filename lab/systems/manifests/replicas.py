@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import MeasuringError, refuse_if
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, open_spec
 
 Amount = int | str
 """A number of pods, or a share of them such as `25%`."""
@@ -42,12 +42,15 @@ class Strategy:
 
     def allowed(self, replicas: int) -> tuple[int, int]:
         """Return (surge, unavailable) in pods for a number of replicas; at least one of the two is above 0."""
-        surge, unavailable = amount(self.surge, replicas, up=True), amount(self.unavailable, replicas, up=False)
+        surge, unavailable = (
+            resolve_amount(self.surge, replicas, up=True),
+            resolve_amount(self.unavailable, replicas, up=False),
+        )
         return surge, unavailable or int(surge == 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ReplicaPod:
     """A pod of a Deployment that is not terminating.
 
     Attributes:
@@ -63,14 +66,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """The next step of a rollout: how many pods to create, and which to delete."""
 
     create: int = 0
     delete: tuple[str, ...] = ()
 
 
-def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_ending: int = 0) -> Step:
+def plan_step(replicas: int, strategy: Strategy, members: Sequence[ReplicaPod], old_ending: int = 0) -> RolloutStep:
     """Return what a Deployment creates and deletes now.
 
     Args:
@@ -81,9 +84,9 @@ def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_endin
     new, old = [item for item in ranked if item.current], [item for item in ranked if not item.current]
     surplus = tuple(item.name for item in new[: max(0, len(new) - replicas)])
     if not old and not (strategy.recreate and old_ending):
-        return Step(max(0, replicas - len(new)), surplus)
+        return RolloutStep(max(0, replicas - len(new)), surplus)
     if strategy.recreate:
-        return Step(0, tuple(item.name for item in old))
+        return RolloutStep(0, tuple(item.name for item in old))
     surge, unavailable = strategy.allowed(replicas)
     create = max(0, min(replicas + surge - len(members), replicas - len(new)))
     minimum = replicas - unavailable
@@ -92,7 +95,7 @@ def step(replicas: int, strategy: Strategy, members: Sequence[Member], old_endin
     broken = [item for item in old if not item.ready][: max(0, room)]
     spare = max(0, sum(item.ready for item in members) - minimum)
     healthy = [item for item in old if item.ready][:spare] if room > 0 else []
-    return Step(create, (*surplus, *(item.name for item in [*broken, *healthy])))
+    return RolloutStep(create, (*surplus, *(item.name for item in [*broken, *healthy])))
 
 
 def read_strategy(spec: Fields) -> Strategy:
@@ -123,7 +126,7 @@ def read_amount(fields: Fields, name: str) -> Amount | None:
     return value
 
 
-def amount(value: Amount, replicas: int, up: bool) -> int:
+def resolve_amount(value: Amount, replicas: int, up: bool) -> int:
     """Convert an amount to a number of pods; a share of the replicas is rounded up or down.
 
     >>> amount("25%", 3, up=True), amount("25%", 3, up=False), amount(2, 3, up=True)
@@ -175,8 +178,8 @@ class Budget:
     def healthy_wanted(self, expected: int) -> int:
         """Return how many of the expected pods must stay healthy."""
         if self.least is not None:
-            return amount(self.least, expected, up=True)
-        return max(0, expected - amount(self.most_out or 0, expected, up=True))
+            return resolve_amount(self.least, expected, up=True)
+        return max(0, expected - resolve_amount(self.most_out or 0, expected, up=True))
 
 
 def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
@@ -186,7 +189,7 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
         UsageError: for a field that the lab does not honour, or unless exactly one of the two amounts is given.
 
     """
-    with spec_of(place, raw) as spec:
+    with open_spec(place, raw) as spec:
         with spec.inner("selector") as selector:
             labels = selector.need("matchLabels", dict[str, str]())
         least, most_out = (read_amount(spec, name) for name in ("minAvailable", "maxUnavailable"))
@@ -196,7 +199,7 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
     return Budget(str(raw["metadata"]["name"]), labels, least, most_out)
 
 
-def over(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:
+def find_budget(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:
     """Return the budget that is for a pod with these labels; None where none is.
 
     Raises:

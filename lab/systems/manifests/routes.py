@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from lab.base.errors import refuse_if
 from lab.model.endpoint import Tls
-from lab.systems.manifests.fields import Fields, spec_of
+from lab.systems.manifests.fields import Fields, open_spec
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
@@ -24,7 +24,7 @@ PathType = Literal["Prefix", "Exact"]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class IngressPath:
     """A path of an Ingress.
 
     Attributes:
@@ -51,7 +51,7 @@ class Route:
     secret: str = ""
 
 
-def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
+def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
     """Read the paths of an Ingress.
 
     Raises:
@@ -60,8 +60,8 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
     """
     metadata = raw["metadata"]
     rewrite, forwarded = _read_annotations(f"{place}: metadata.annotations", metadata.get("annotations") or {})
-    routes: list[Route] = []
-    with spec_of(place, raw, "status") as spec:
+    routes: list[IngressPath] = []
+    with open_spec(place, raw, "status") as spec:
         spec.waive("ingressClassName")  # compared by the module that knows the classes
         secrets: dict[str, str] = {}
         for entry in spec.each("tls", "secretName"):
@@ -84,7 +84,7 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[Route]:
                         forwarded,
                         secrets.get(host, ""),
                     )
-                    routes.append(Route(metadata.get("namespace", "default"), metadata["name"], *values))
+                    routes.append(IngressPath(metadata.get("namespace", "default"), metadata["name"], *values))
     return routes
 
 
@@ -139,7 +139,7 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
     for annotation in metadata.get("annotations") or {}:
         fault, remedy = f"the local target does not honour {annotation}", "remove it, or use --target kind"
         refuse_if("router.openshift.io/" in annotation, f"{place}: metadata.annotations", fault, remedy)
-    with spec_of(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
+    with open_spec(place, raw, "status") as spec, spec.inner("to") as to, spec.inner("port") as port:
         fault = "expected None: the router does not admit it"
         remedy = "write wildcardPolicy: None: without OpenShift's API server nothing fills it in"
         spec.refuse(spec.any("wildcardPolicy") != "None", "wildcardPolicy", fault, remedy)

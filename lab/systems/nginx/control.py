@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
-from lab.base.files import readable
-from lab.systems.system import Loading, Process, bytes_of, pid_of, write_changed
+from lab.base.files import read_text_if_readable
+from lab.systems.system import ContainerProcess, Loading, require_pid, sum_sizes, write_changed
 
 _MASTER, _WORKER = "nginx: master process", "nginx: worker process"
 TRY_S = 60.0
@@ -41,7 +41,7 @@ class NginxControl:
 
     looks_once_more = True
 
-    def __init__(self, process: Process, config: str, syncs_per_s: float, program: str = "nginx") -> None:
+    def __init__(self, process: ContainerProcess, config: str, syncs_per_s: float, program: str = "nginx") -> None:
         self._process, self._config, self.interval_s, self._program = process, config, 1 / syncs_per_s, program
         self._place = process.container.place
         self._main: int | None = None
@@ -56,7 +56,7 @@ class NginxControl:
         pid = self._process.pid
         if pid is None:
             return None
-        if readable(f"/proc/{pid}/comm").strip() != "nginx":
+        if read_text_if_readable(f"/proc/{pid}/comm").strip() != "nginx":
             self._main = pid
             return None
         self._before, self._workers = frozenset(), 1
@@ -69,7 +69,7 @@ class NginxControl:
             MeasuringError: when the container has ended.
 
         """
-        pid = pid_of(self._process, "served")
+        pid = require_pid(self._process, "served")
         if not _read_title(pid).startswith(_MASTER):
             return False
         fresh = [_read_title(child) for child in _list_children(pid) if child not in self._before]
@@ -82,7 +82,7 @@ class NginxControl:
             MeasuringError: when `nginx -t` refuses it or does not end in time, or the container has ended.
 
         """
-        text, pid = files[self._config], pid_of(self._process, "took a reload")
+        text, pid = files[self._config], require_pid(self._process, "took a reload")
         file = self._process.inside(self._config)
         if file is None or file.read_text() == text or not self._try(file, text, over):
             return None
@@ -95,7 +95,7 @@ class NginxControl:
 
     def config_bytes(self) -> int:
         """Return the size of the configuration file in bytes."""
-        return bytes_of(self._process, [self._config])
+        return sum_sizes(self._process, [self._config])
 
     def _try(self, file: Path, text: str, over: threading.Event) -> bool:
         """Try a configuration in the container, as the controller does; after a failure the old one stays in use.
@@ -133,8 +133,8 @@ class NginxControl:
 
 
 def _read_title(pid: int) -> str:
-    return readable(f"/proc/{pid}/cmdline").split("\0", 1)[0].strip()
+    return read_text_if_readable(f"/proc/{pid}/cmdline").split("\0", 1)[0].strip()
 
 
 def _list_children(pid: int) -> list[int]:
-    return [int(child) for child in readable(f"/proc/{pid}/task/{pid}/children").split()]
+    return [int(child) for child in read_text_if_readable(f"/proc/{pid}/task/{pid}/children").split()]

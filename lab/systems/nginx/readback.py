@@ -32,17 +32,17 @@ from lab.model.variants.variants import Check
 from lab.systems.reading import (
     ABSENT,
     CLOCK_S,
-    Process,
+    ListedProcess,
     Reading,
     UnreadableError,
-    compared,
-    given,
-    joined,
-    processes,
-    run,
-    soft_limit,
-    started,
-    wrong,
+    compare_value,
+    fail_reading,
+    join_distinct,
+    list_processes,
+    read_soft_limit,
+    read_start_times,
+    require_key,
+    run_in_container,
 )
 
 PAGE, TIMEOUT_S = "/8kB.txt", 5.0
@@ -56,7 +56,7 @@ nginx writes the line right after its response, and a busy machine may delay it.
 """
 
 
-def fault(system: System, check: Check, arguments: str) -> str:
+def find_effect_fault(system: System, check: Check, arguments: str) -> str:
     """Send a request, and return what shows that the directive has no effect on it; empty when nothing does.
 
     A client's request shows more than the configuration does: gzip, proxy_cache and access_log have effects that can be
@@ -124,7 +124,7 @@ def _size(system: System, check: Check, file: str) -> int | None:
     command = ["stat", "-L", "-c", "%F:%s", file]
     if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, command).stderr:
         return None
-    kind, _, size = run(system, check, command).strip().rpartition(":")
+    kind, _, size = run_in_container(system, check, command).strip().rpartition(":")
     return int(size) if kind in ("regular file", "regular empty file") else None
 
 
@@ -138,8 +138,8 @@ def read(system: System, check: Check) -> Reading:
         UnreadableError: when not exactly one nginx master with workers runs, or its configuration cannot be read.
 
     """
-    name, _, part = given(check, "name").partition(" ")
-    running = processes(system, check)
+    name, _, part = require_key(check, "name").partition(" ")
+    running = list_processes(system, check)
     masters = [process for process in running if process.title.startswith("nginx: master process")]
     workers = [process for process in running if process.title == "nginx: worker process"]
     if len(masters) != 1 or not workers:
@@ -149,11 +149,11 @@ def read(system: System, check: Check) -> Reading:
     program = re.match(r"nginx: master process (\S*nginx)(?= |$)", masters[0].title)
     options = re.findall(r"(?:^| )-([cp]) (\S+)", masters[0].title)
     arguments = [text for option, value in options for text in (f"-{option}", value)]
-    files = dump(run(system, check, [program[1] if program else "nginx", *arguments, "-T"]))
+    files = split_dump(run_in_container(system, check, [program[1] if program else "nginx", *arguments, "-T"]))
     main = next(iter(files))
     stated = [
         directive.arguments
-        for directive in directives(files)
+        for directive in list_directives(files)
         if directive.name == name and check.context in (None, directive.context, directive.place)
     ]
     values = [_select_argument(args, part) for args in stated]
@@ -163,14 +163,14 @@ def read(system: System, check: Check) -> Reading:
         reading = Reading(check, observed, ok, "" if ok else detail)
     else:
         values = [check.value] if check.among and check.value in values else values
-        reading = compared(check, joined(values) if values else ABSENT)
+        reading = compare_value(check, join_distinct(values) if values else ABSENT)
     if len(set(values)) > 1 and check.context is None:
         detail = f"{name} stands in several places with several values: the check needs a context"
-        reading = wrong(check, reading.observed, detail)
+        reading = fail_reading(check, reading.observed, detail)
     if reading.ok:
         reading = _check_loaded(system, reading, main, workers)
-    if reading.ok and stated and (message := fault(system, check, " ".join(stated[0]))):
-        return wrong(check, reading.observed, message)
+    if reading.ok and stated and (message := find_effect_fault(system, check, " ".join(stated[0]))):
+        return fail_reading(check, reading.observed, message)
     return reading
 
 
@@ -187,28 +187,28 @@ def _select_argument(args: Sequence[str], part: str) -> str:
     return next((arg.removeprefix(f"{part}=") for arg in args if arg.startswith(f"{part}=")), ABSENT)
 
 
-def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[Process]) -> Reading:
+def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[ListedProcess]) -> Reading:
     """Return the reading if nginx runs what its main file has, else a failed one."""
     check = reading.check
-    written = int(run(system, check, ["stat", "-c", "%Y", main]))
-    oldest = min(started(system, check, [worker.pid for worker in workers]))
+    written = int(run_in_container(system, check, ["stat", "-c", "%Y", main]))
+    oldest = min(read_start_times(system, check, [worker.pid for worker in workers]))
     if oldest + CLOCK_S < written:
         detail = f"{main} was written after the workers had started: it is not what they run"
-        return wrong(check, reading.observed, detail)
+        return fail_reading(check, reading.observed, detail)
     if emergency := next((line for line in system.log_tail().splitlines() if "[emerg]" in line), None):
-        return wrong(check, reading.observed, f"nginx logged: {emergency.strip()}")
+        return fail_reading(check, reading.observed, f"nginx logged: {emergency.strip()}")
     if check.name == "worker_processes" and check.value.isdigit() and len(workers) != int(check.value):
         observed = f"{reading.observed}, and {len(workers)} running"
-        return wrong(check, observed, f"asked for {check.value} workers, {len(workers)} run")
+        return fail_reading(check, observed, f"asked for {check.value} workers, {len(workers)} run")
     if check.name == "worker_rlimit_nofile":
-        limits = joined([soft_limit(system, check, worker.pid, "Max open files") for worker in workers])
+        limits = join_distinct([read_soft_limit(system, check, worker.pid, "Max open files") for worker in workers])
         if limits != check.value:
             detail = f"asked for {check.value} open files, the workers have {limits}: the hard limit is lower"
-            return wrong(check, limits, detail)
+            return fail_reading(check, limits, detail)
     return reading
 
 
-def dump(text: str) -> dict[str, str]:
+def split_dump(text: str) -> dict[str, str]:
     """Split the output of `nginx -T` into file → text, the main file first.
 
     Raises:
@@ -238,7 +238,7 @@ class Directive:
     arguments: Sequence[str]
 
 
-def directives(files: Mapping[str, str]) -> Iterator[Directive]:
+def list_directives(files: Mapping[str, str]) -> Iterator[Directive]:
     """Yield all directives in order, with those of included files.
 
     Args:

@@ -26,23 +26,23 @@ from pathlib import Path
 
 from lab.base.errors import refuse_if
 from lab.systems import inside, programs
-from lab.systems.manifests.gateway_api import ANY, Backend, Entry, Served
+from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort, ServicePort
 from lab.systems.nginx import readback
 from lab.systems.nginx.control import NginxControl
-from lab.systems.rendering import rendered
-from lab.systems.renewing import by_signal
+from lab.systems.rendering import render_template
+from lab.systems.renewing import make_signal_renewal
 from lab.systems.system import (
+    ContainerProcess,
     Context,
-    Process,
     ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,
     all_cpus,
-    command,
-    led_to,
     refuse_open_files,
     refuse_workers,
+    require_command,
+    resolve_targets,
 )
 
 FOLDER, VERSION = "/tmp/nginx", "1.31.3"
@@ -80,7 +80,7 @@ class Directives:
     """The blocks inside the http block, such as maps."""
 
 
-def started(context: Context, ports: Sequence[Served], directives: Directives, proxy: str) -> Realisation:
+def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Directives, proxy: str) -> Realisation:
     """Return the pinned nginx with a configuration that serves these ports.
 
     Args:
@@ -97,11 +97,11 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
         fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
         several, remedy = len(served.secrets) > 1, "one for all names, or measure another system"
         refuse_if(several, "Gateway: spec.listeners", fault, remedy)
-    members, certificates = led_to(context, ports, proxy, never='$"\\')
+    members, certificates = resolve_targets(context, ports, proxy, never='$"\\')
     # nginx would refuse an upstream without servers
     upstreams = {_name_upstream(item): endpoints for item, endpoints in members.items() if endpoints}
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
-    text = rendered(
+    text = render_template(
         Path(__file__).with_name("served.conf.j2"),
         folder=FOLDER,
         pid=PID,
@@ -125,7 +125,7 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
             for served in ports
         ],
     )
-    program = programs.program(context.container.place, "nginx", VERSION)
+    program = programs.provide_wheel_program(context.container.place, "nginx", VERSION)
     command = (program.inside, "-e", "stderr", "-c", CONFIG)
     pairs = {pems[name]: files["tls.crt"] + files["tls.key"] for name, files in certificates.items()}
     return Realisation(
@@ -139,12 +139,12 @@ def started(context: Context, ports: Sequence[Served], directives: Directives, p
     )
 
 
-def control(process: Process) -> NginxControl:
+def control(process: ContainerProcess) -> NginxControl:
     """Return the handle for a controller that reloads as soon as something changed, at most ten times a second."""
     return NginxControl(process, CONFIG, 10.0, process.started.command[0])
 
 
-def _name_upstream(backend: Backend) -> str:
+def _name_upstream(backend: ServicePort) -> str:
     return f"{backend.service}-{backend.port}"
 
 
@@ -183,7 +183,7 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    argv = command(container)
+    argv = require_command(container)
     if context.pod.role == "proxy":
         sources = filter(None, (volume.source for volume in context.pod.volumes.values()))
         for name in (name for kind, name in sources if kind == "ConfigMap"):
@@ -201,7 +201,7 @@ def nginx_version() -> tuple[int, ...]:
         UsageError: when there is none, it prints no version, or it lacks directives of the controller's configuration.
 
     """
-    text = programs.version_of("nginx", r"nginx/(\d+\.\d+\.\d+)")
+    text = programs.read_version("nginx", r"nginx/(\d+\.\d+\.\d+)")
     refuse_if(not text, "nginx", "not found on PATH", "Debian: apt install nginx-light")
     refuse_if(text == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
     version = tuple(map(int, text.split(".")))
@@ -210,12 +210,12 @@ def nginx_version() -> tuple[int, ...]:
     return version
 
 
-def count(process: Process) -> Mapping[str, int]:
+def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the request count of the status page."""
-    return counted(process.ask(PORT, PATH))
+    return parse_counts(process.ask(PORT, PATH))
 
 
-def counted(page: str) -> Mapping[str, int]:
+def parse_counts(page: str) -> Mapping[str, int]:
     """Parse the request count of a status page; return an empty mapping for any other text."""
     match = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
     return {"requests": int(match[1])} if match else {}
@@ -236,11 +236,11 @@ SYSTEM = ProxySystem(
     image="nginx",
     realise=realise,
     # No control: its configuration is a ConfigMap, which a pod reads when it starts.
-    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
+    renew=make_signal_renewal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,
     counters=count,
-    count_script=f"if {{ {inside.asked(PORT, PATH)}; }} 2>/dev/null; then exit 0; fi",
-    parse_counts=counted,
+    count_script=f"if {{ {inside.compose_query(PORT, PATH)}; }} 2>/dev/null; then exit 0; fi",
+    parse_counts=parse_counts,
     versions={"nginx": lambda: ".".join(map(str, nginx_version()))},
     of_backend=True,
     workers=Workers(

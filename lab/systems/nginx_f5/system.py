@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab.base.errors import UsageError, did_you_mean
-from lab.systems.nginx.system import LOADER, Directives, control, refuse_nginx_workers, started
-from lab.systems.renewing import by_signal
-from lab.systems.settings import filled, load_keys
+from lab.systems.nginx.system import LOADER, Directives, control, realise_nginx, refuse_nginx_workers
+from lab.systems.renewing import make_signal_renewal
+from lab.systems.settings import fill_defaults, load_keys
 from lab.systems.system import (
     Context,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
-    arguments,
-    configmap_of,
-    expect,
+    find_configmap,
+    parse_arguments,
     refuse_open_files,
+    refuse_unexpected,
 )
 
 _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
@@ -61,21 +61,23 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     args_place = f"{container.place}.args"
-    expect(container, not container.command, "no command", "nginx-f5")
-    flags = arguments(container, container.args, (_CONFIGMAP, _CLASS), _WAIVED)
+    refuse_unexpected(container, not container.command, "no command", "nginx-f5")
+    flags = parse_arguments(container, container.args, (_CONFIGMAP, _CLASS), _WAIVED)
     classes = context.objects.classes
     if (name := flags.get(_CLASS, "nginx")) not in classes or classes[name] != "nginx.org/ingress-controller":
         fault = f"no IngressClass {name!r} is of nginx.org/ingress-controller: it would serve nothing"
         raise UsageError(args_place, fault, did_you_mean(name, classes))
-    place, data = configmap_of(args_place, flags.get(_CONFIGMAP, ""), context)
-    values = filled(place, data, KEYS)
+    place, data = find_configmap(args_place, flags.get(_CONFIGMAP, ""), context)
+    values = fill_defaults(place, data, KEYS)
     for key, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[key].isdecimal():
             refuse(f"{place}: {key}", int(values[key]), context)
-    return started(context, context.objects.served_ingresses(), directives(place, values), "F5's controller")
+    return realise_nginx(
+        context, context.objects.served_ingresses(), render_directives(place, values), "F5's controller"
+    )
 
 
-def directives(place: str, values: Mapping[str, str]) -> Directives:
+def render_directives(place: str, values: Mapping[str, str]) -> Directives:
     """Return the directives for the values of all keys; an empty value is left out.
 
     Args:
@@ -124,7 +126,7 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="directive-equivalent: no controller, endpoints change by a reload as its open-source nginx's do",
     control=control,
-    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
+    renew=make_signal_renewal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,
     migrations={"nginx-f5": "migrate.tsv"},
     workers=Workers(rules={"nginx-ingress": all_cpus}, keys=("worker-processes",)),

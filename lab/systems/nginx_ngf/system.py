@@ -14,24 +14,24 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from lab.base.errors import refuse_unknown
-from lab.systems.manifests.fields import Fields, spec_of
-from lab.systems.manifests.gateway_api import rules_of
+from lab.systems.manifests.fields import Fields, open_spec
+from lab.systems.manifests.gateway_api import list_rules
 from lab.systems.manifests.objects import Objects
-from lab.systems.nginx.system import LOADER, Directives, control, started
-from lab.systems.renewing import by_signal
+from lab.systems.nginx.system import LOADER, Directives, control, realise_nginx
+from lab.systems.renewing import make_signal_renewal
 from lab.systems.system import (
     Context,
     ProxySystem,
     Realisation,
     Workers,
     all_cpus,
-    expect,
     refuse_open_files,
+    refuse_unexpected,
     refuse_workers,
 )
 
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
-KEPT: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
+IDLE_CONNECTIONS: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
 """The idle upstream connections that a release keeps open where no policy sets the number; 0 = it has each closed.
 
 The release is written as in the image's tag.
@@ -67,16 +67,16 @@ def realise(context: Context) -> Realisation:
 
     """
     container = context.container
-    expect(container, not (container.command or container.args), "neither command nor args", "nginx-ngf")
+    refuse_unexpected(container, not (container.command or container.args), "neither command nor args", "nginx-ngf")
     release = container.image.split("@")[0].rpartition(":")[2]
     fault = f"release {release!r} of NGINX Gateway Fabric is not known here"
-    refuse_unknown(release, KEPT, container.place, fault)
+    refuse_unknown(release, IDLE_CONNECTIONS, container.place, fault)
     ports = [
         replace(port, options={TLS[name]: value for name, value in port.options.items()})
         for port in context.objects.served(CONTROLLER, TLS)
     ]
-    services = {rule.backend.service for rule in rules_of(ports).values() if rule.backend}
-    return started(context, ports, directives(context, release, services), "NGINX Gateway Fabric")
+    services = {rule.backend.service for rule in list_rules(ports).values() if rule.backend}
+    return realise_nginx(context, ports, directives(context, release, services), "NGINX Gateway Fabric")
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
@@ -84,7 +84,7 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
 
     Args:
         context: the container.
-        release: the release, which must be one of `KEPT`.
+        release: the release, which must be one of `IDLE_CONNECTIONS`.
         services: the Services that the routes lead to.
 
     Raises:
@@ -93,7 +93,7 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
     """
     objects = context.objects
     main, http, events, zone = _read_proxy(context)
-    method, after, connections = "random two least_conn", list[str](), KEPT[release]
+    method, after, connections = "random two least_conn", list[str](), IDLE_CONNECTIONS[release]
     for place, spec in _open_specs(objects, "UpstreamSettingsPolicy"):
         with spec:
             _refuse_partial(place, spec, "Service", services)
@@ -184,7 +184,7 @@ def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
     for raw in objects.others:
         if raw["kind"] == kind:
             place = f"{kind}/{raw['metadata']['name']}"
-            with spec_of(place, raw, "status") as spec:
+            with open_spec(place, raw, "status") as spec:
                 yield place, spec
 
 
@@ -213,7 +213,7 @@ SYSTEM = ProxySystem(
     by_tag=True,
     kinds=frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"}),
     control=control,
-    renew=by_signal(signal.SIGHUP),  # the signal of `nginx -s reload`
+    renew=make_signal_renewal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,
     migrations={"nginx-ngf": "migrate.tsv"},
     workers=Workers(rules={"nginx-gateway-fabric/nginx": all_cpus}, fields={"NginxProxy": "workerProcesses"}),

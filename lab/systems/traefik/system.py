@@ -36,27 +36,27 @@ from lab.base.errors import UsageError
 from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import programs
-from lab.systems.manifests.gateway_api import ANY, Backend, Match, Served
-from lab.systems.manifests.objects import Member
-from lab.systems.reading import Reading, asked, compared, given, metric, of_parts
+from lab.systems.manifests.gateway_api import ANY, Match, ServedPort, ServicePort
+from lab.systems.manifests.objects import Endpoint
+from lab.systems.reading import Reading, check_metric, check_parts, compare_value, request_page, require_key
 from lab.systems.renewing import WatchedFiles
-from lab.systems.settings import Settings, merged, of_configmap
+from lab.systems.settings import Settings, merge_settings, read_configmap_settings
 from lab.systems.system import (
     KLOG_FAULT,
     Certificates,
+    ContainerProcess,
     Context,
     Controller,
     Members,
-    Process,
     ProxySystem,
     ReadbackKind,
     Realisation,
     Workers,
-    expect,
-    led_to,
+    extract_messages,
+    refuse_unexpected,
     refuse_workers,
+    resolve_targets,
     within_up,
-    words_in,
 )
 
 FILE = "/srv/traefik/dynamic.yaml"
@@ -71,7 +71,7 @@ _EMPTY_SERVICE = "nobody"
 
 
 def render(
-    ports: Sequence[Served],
+    ports: Sequence[ServedPort],
     members: Members,
     certificates: Certificates,
     entry_points: Mapping[int, str],
@@ -105,33 +105,33 @@ def render(
                 "priority": len(entries) - number if host != ANY else 1,
                 "service": _name_service(rule.backend) if rule.backend else _EMPTY_SERVICE,
                 **({"middlewares": [f"{name}-headers"]} if rule.headers else {}),
-                **({"tls": merged({}, settings["tls"])} if port.secrets else {}),
+                **({"tls": merge_settings({}, settings["tls"])} if port.secrets else {}),
             }
-            routers[name] = merged(router, settings["router"])
+            routers[name] = merge_settings(router, settings["router"])
     http = {"routers": routers, "services": services}
     if settings["serversTransport"]:
-        http["serversTransports"] = {TRANSPORT: merged({}, settings["serversTransport"])}
+        http["serversTransports"] = {TRANSPORT: merge_settings({}, settings["serversTransport"])}
     pairs = [{"certFile": files["tls.crt"], "keyFile": files["tls.key"]} for files in certificates.values()]
-    options = {"options": {"default": merged({}, settings["options"])}} if settings["options"] else {}
+    options = {"options": {"default": merge_settings({}, settings["options"])}} if settings["options"] else {}
     tls = {"tls": {"certificates": pairs, **options}} if pairs else {}
     mark = hashlib.sha256(json.dumps([http, middlewares, tls]).encode()).hexdigest()[:12]
     middlewares[f"{MARK}{mark}"] = {"stripPrefix": {"prefixes": ["/"]}}
     return json.dumps({"http": {**http, "middlewares": middlewares}, **tls}, indent=1)
 
 
-def version(text: str) -> str:
+def read_version(text: str) -> str:
     """Return the version of a file from its text."""
     return next(name.removeprefix(MARK) for name in json.loads(text)["http"]["middlewares"] if name.startswith(MARK))
 
 
-def _name_service(backend: Backend) -> str:
+def _name_service(backend: ServicePort) -> str:
     return f"{backend.service}-{backend.port}"
 
 
-def _render_service(members: Sequence[Member], settings: Settings) -> Mapping[str, Any]:
+def _render_service(members: Sequence[Endpoint], settings: Settings) -> Mapping[str, Any]:
     urls = [{"url": f"http://{member.address}:{member.port}"} for member in members]
     transport = {"serversTransport": TRANSPORT} if settings["serversTransport"] else {}
-    return merged({"loadBalancer": {"servers": urls, **transport}}, settings["service"])
+    return merge_settings({"loadBalancer": {"servers": urls, **transport}}, settings["service"])
 
 
 def _render_rule(host: str, match: Match) -> str:
@@ -185,16 +185,16 @@ def realise(context: Context) -> Realisation:
     """
     container = context.container
     held = not container.command and _FILE_PROVIDER in container.args
-    expect(container, held, f"no command, and {_FILE_PROVIDER} among the arguments", "traefik")
+    refuse_unexpected(container, held, f"no command, and {_FILE_PROVIDER} among the arguments", "traefik")
     program = _provide_program(context)
     ports = context.objects.served("lab.test/traefik")
     entry_points = {int(match[2]): match[1] for arg in container.args if (match := _ADDRESS.fullmatch(arg))}
-    settings = of_configmap(context.objects, "traefik", PARTS)
+    settings = read_configmap_settings(context.objects, "traefik", PARTS)
     return Realisation(
         command=(program.inside, *container.args),
         env=container.env,
         files={
-            FILE: render(ports, *led_to(context, ports, "Traefik"), entry_points, settings),
+            FILE: render(ports, *resolve_targets(context, ports, "Traefik"), entry_points, settings),
             _CHECK_INSIDE: CHECK.read_text(),
         },
         checker=("bash", _CHECK_INSIDE, program.inside, *container.args),
@@ -203,11 +203,11 @@ def realise(context: Context) -> Realisation:
     )
 
 
-def control(process: Process) -> WatchedFiles:
+def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle for the file that Traefik watches."""
 
     def served(files: Mapping[str, str]) -> bool:
-        return taken(process.ask(PORT, RAW)) == {version(files[FILE])}
+        return list_served_versions(process.ask(PORT, RAW)) == {read_version(files[FILE])}
 
     return WatchedFiles(process, "traefik", lambda path: path == FILE, served)
 
@@ -222,7 +222,7 @@ def realise_controller(context: Context) -> Realisation:
     """
     container = context.container
     held = not container.command and any(map(_KUBERNETES_PROVIDER.fullmatch, container.args))
-    expect(container, held, "no command, and a Kubernetes provider among the arguments", "traefik-ingress")
+    refuse_unexpected(container, held, "no command, and a Kubernetes provider among the arguments", "traefik-ingress")
     program = _provide_program(context)
     return Realisation(
         command=(program.inside, *container.args),
@@ -238,7 +238,7 @@ def _provide_program(context: Context) -> programs.Program:
     threads = context.container.env.get("GOMAXPROCS", "")
     if threads.isdigit():
         refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
-    return programs.of_image(context.container, "traefik")
+    return programs.provide_for_image(context.container, "traefik")
 
 
 def ignored(log: Iterable[str]) -> list[str]:
@@ -248,10 +248,10 @@ def ignored(log: Iterable[str]) -> list[str]:
 
 def complaints(log: Iterable[str]) -> list[str]:
     """Return the distinct errors in its log."""
-    return words_in([_COLOUR.sub("", line) for line in log], *_FAULTS)
+    return extract_messages([_COLOUR.sub("", line) for line in log], *_FAULTS)
 
 
-def taken(raw: str) -> set[str]:
+def list_served_versions(raw: str) -> set[str]:
     """Return the versions of the files that it serves, from the text of `RAW`."""
     names = json.loads(raw).get("middlewares", {})
     return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}
@@ -259,16 +259,16 @@ def taken(raw: str) -> set[str]:
 
 def _read(system: System, check: Check) -> Reading:
     """Perform a check of kind `traefik`."""
-    part, _, path = given(check, "name").partition(".")
+    part, _, path = require_key(check, "name").partition(".")
 
     if part == "metrics":
-        return metric(system, check, PORT, METRICS, path)
+        return check_metric(system, check, PORT, METRICS, path)
     pages = {"version": "/api/version", "overview": "/api/overview", "entrypoint": "/api/entrypoints"}
     page = pages.get(part, RAW)
-    content = json.loads(asked(system, check, PORT, page))
+    content = json.loads(request_page(system, check, PORT, page))
     match part:
         case "version":
-            return compared(check, content["Version"])
+            return compare_value(check, content["Version"])
         case "overview":
             parts = {part: [content]}
         case "entrypoint":
@@ -278,7 +278,7 @@ def _read(system: System, check: Check) -> Reading:
                 kind: [item for name, item in content.get(f"{kind}s", {}).items() if not name.endswith(_INTERNAL)]
                 for kind in ("router", "service")
             }
-    return of_parts(check, parts, part, path, page)
+    return check_parts(check, parts, part, path, page)
 
 
 SYSTEM = ProxySystem(

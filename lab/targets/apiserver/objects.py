@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from lab.systems.manifests.objects import SERVICE_LABEL, Member, Service
+from lab.systems.manifests.objects import SERVICE_LABEL, Endpoint, Service
 from lab.targets.cluster.api import Object
 from lab.targets.cluster.objects import pod_template
 from lab.targets.local.sandbox.network import NODE_ADDRESS
@@ -47,7 +47,7 @@ def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({obj["metadata"]["namespace"] for obj in manifests if "namespace" in obj["metadata"]})
 
 
-def pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
+def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
     """Return a Deployment's pod, on the node.
 
     Args:
@@ -102,7 +102,7 @@ def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool,
     }
 
 
-def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Member]]) -> Iterator[Object]:
+def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Endpoint]]) -> Iterator[Object]:
     """Yield the EndpointSlice of a Service; none if it selects no pods or has no port.
 
     Args:

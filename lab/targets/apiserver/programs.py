@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lab.base.errors import UsageError
-from lab.systems.programs import MADE, ROOT, ROOTS, SCRIPTS
+from lab.systems.programs import CONTROLLER_ROOTS, ROOT, ROOTS, SCRIPTS
 from lab.systems.table import CONTROLLERS
 from lab.targets.cluster import docker
 from lab.targets.cluster import images as references
@@ -60,13 +60,13 @@ SERVERS = ("etcd", "kube-apiserver")
 """The names of the servers' programs."""
 SCRIPT = SCRIPTS / "controllers"
 """The script that makes servers and controllers."""
-UNPACKED = MADE / "images"
+UNPACKED = CONTROLLER_ROOTS / "images"
 """The folder of unpacked images."""
 SERVERS_ALONE = "servers"
 """The script's argument to make the servers only."""
 
 
-def unpacked(reference: str, cache_folder: Path) -> Path:
+def unpack_image(reference: str, cache_folder: Path) -> Path:
     """Return the folder with the files of an image that LAB_IMAGES or the pinned images name; unpack it if necessary.
 
     Args:
@@ -89,14 +89,16 @@ def unpacked(reference: str, cache_folder: Path) -> Path:
             f"{path} {state.st_mtime_ns} {state.st_size}",
             lambda into: _unpack_archive(path, into),
         )
-    if shutil.which("docker") is not None and (held := docker.held(reference)) is not None:
+    if shutil.which("docker") is not None and (held := docker.find_image_id(reference)) is not None:
         return _unpack_once(cache_folder, held, lambda into: _unpack_from_docker(reference, into))
-    return _unpack_once(cache_folder, docker.full(reference), lambda into: _pull(docker.full(reference), into))
+    return _unpack_once(
+        cache_folder, docker.expand_reference(reference), lambda into: _pull(docker.expand_reference(reference), into)
+    )
 
 
-def there(reference: str, cache_folder: Path) -> bool:
+def is_unpacked(reference: str, cache_folder: Path) -> bool:
     """Return whether an image of a registry has been unpacked before."""
-    return _locate_folder(cache_folder, docker.full(reference)).is_dir()
+    return _locate_folder(cache_folder, docker.expand_reference(reference)).is_dir()
 
 
 def _locate_folder(cache_folder: Path, key: str) -> Path:
@@ -126,7 +128,7 @@ def _unpack_from_docker(reference: str, into: Path) -> None:
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
         argv = ["docker", "image", "save", "--output", str(file), reference]
-        docker.output(argv, 600.0, f"image {reference}", "LAB_IMAGES names another")
+        docker.run_for_output(argv, 600.0, f"image {reference}", "LAB_IMAGES names another")
         _unpack_archive(file, into)
 
 
@@ -193,7 +195,7 @@ def _pull(reference: str, into: Path) -> None:
     if not separator:
         name, _, version = repository.rpartition(":")
     scheme = "http" if host.split(":")[0] in ("localhost", "127.0.0.1") else "https"
-    registry = Registry(f"{scheme}://{'registry-1.docker.io' if host == 'docker.io' else host}/v2/{name}")
+    registry = ImageRegistry(f"{scheme}://{'registry-1.docker.io' if host == 'docker.io' else host}/v2/{name}")
     manifest = registry.manifest(version)
     if "manifests" in manifest:
         manifest = registry.manifest(_select_digest(manifest["manifests"]))
@@ -214,7 +216,7 @@ def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
     raise LookupError(f"it has nothing for linux/{needed['architecture']}")
 
 
-class Registry:
+class ImageRegistry:
     """A client of one repository in an image registry.
 
     Every call raises OSError, and ValueError for other contents than the requested ones.
@@ -305,19 +307,19 @@ def provide() -> None:
         UsageError: Something can be neither fetched nor made.
 
     """
-    roots, systems = chosen(), list[str]()
-    pinned = references.written()
+    roots, systems = list_chosen(), list[str]()
+    pinned = references.read_images()
     for controller in CONTROLLERS.values():
         if controller.short in roots or not controller.made:
             continue
-        if (MADE / controller.system / "root").is_dir():
+        if (CONTROLLER_ROOTS / controller.system / "root").is_dir():
             systems.append(controller.system)  # the script makes it again if its pins have changed
             continue
         reference = pinned.named(controller.short)
-        if not there(reference, UNPACKED):
+        if not is_unpacked(reference, UNPACKED):
             _report(f"for --target apiserver, once: {reference} …")
         try:
-            roots[controller.short] = (reference, str(unpacked(reference, UNPACKED)))
+            roots[controller.short] = (reference, str(unpack_image(reference, UNPACKED)))
         except UsageError as error:
             _report(f"  ✗ {error.fault}: {controller.system} is made from its Go module")
             systems.append(controller.system)
@@ -327,16 +329,16 @@ def provide() -> None:
     os.environ[ROOTS] = json.dumps(roots)
 
 
-def chosen() -> dict[str, tuple[str, str]]:
+def list_chosen() -> dict[str, tuple[str, str]]:
     """Return short name → (reference, folder) of the controller images that LAB_IMAGES names.
 
     Raises:
         UsageError: An image cannot be had.
 
     """
-    images = references.written().chosen
+    images = references.read_images().chosen
     names = [controller.short for controller in CONTROLLERS.values() if controller.short in images]
-    return {short: (images[short], str(unpacked(images[short], UNPACKED))) for short in names}
+    return {short: (images[short], str(unpack_image(images[short], UNPACKED))) for short in names}
 
 
 def _report(line: str) -> None:

@@ -34,15 +34,15 @@ from lab.systems.system import Context, Controller, Realisation
 from lab.systems.table import find, find_controller
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.servers import PORT, Servers
-from lab.targets.cluster.api import Object, until
-from lab.targets.cluster.objects import Reference, in_order, on_side
-from lab.targets.local.kubelet.containers import Process
+from lab.targets.cluster.api import Object, poll_until
+from lab.targets.cluster.objects import Reference, rename_for_side, sort_for_apply
+from lab.targets.local.kubelet.containers import LocalContainerProcess
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
 
 LOOK_S = 0.02
 """The seconds between two looks at a controller's error output."""
-MOST_READ = 1 << 20
+MAX_READ = 1 << 20
 """The most characters of a controller's output that are read.
 
 Its remarks on settings come first; an access log may follow.
@@ -51,13 +51,18 @@ _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
 """The beginning of a line of klog: month and day, and the time."""
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 """The folder of a service account's files in a container."""
-LEFT = (("coordination.k8s.io/v1", "Lease"), ("discovery.k8s.io/v1", "EndpointSlice"), ("v1", "Pod"), ("v1", "Event"))
+FOREIGN_KINDS = (
+    ("coordination.k8s.io/v1", "Lease"),
+    ("discovery.k8s.io/v1", "EndpointSlice"),
+    ("v1", "Pod"),
+    ("v1", "Event"),
+)
 """The kinds of objects in a namespace that do not come from the manifests, by API version."""
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
 """The note of a sample on how changes reach the proxy here."""
 
 
-class Followed:
+class FollowedController:
     """A controller's container and the reader of its log.
 
     Attributes:
@@ -69,7 +74,7 @@ class Followed:
 
     """
 
-    def __init__(self, pod: Pod, process: Process, controller: Controller, log: EventLog) -> None:
+    def __init__(self, pod: Pod, process: LocalContainerProcess, controller: Controller, log: EventLog) -> None:
         """Prepare the reader.
 
         Args:
@@ -101,7 +106,7 @@ class Followed:
             file: Path = getattr(self.process, name)
             if file.exists():
                 with file.open(errors="replace") as stream:
-                    text += stream.read(MOST_READ if name == "stdout" else -1)
+                    text += stream.read(MAX_READ if name == "stdout" else -1)
         return text.splitlines()
 
     def config_bytes(self) -> int:
@@ -116,8 +121,8 @@ class Followed:
         for line in self.lines():
             event = self.controller.event_of(line)
             if event == "Reload":
-                began_s = stamp(line)
-            elif event == "Reloaded" and began_s is not None and (at_s := stamp(line)) is not None:
+                began_s = parse_stamp(line)
+            elif event == "Reloaded" and began_s is not None and (at_s := parse_stamp(line)) is not None:
                 took_s, began_s = at_s - began_s, None
         return took_s
 
@@ -137,14 +142,14 @@ class Followed:
                 for line in lines:
                     kind = self.controller.event_of(line)
                     if kind is not None and not starting:
-                        self._log.add("proxy", kind, self.pod.name, "", "proxy", stamp(line))
+                        self._log.add("proxy", kind, self.pod.name, "", "proxy", parse_stamp(line))
                     elif kind == "Reloaded":
                         starting = False
         except OSError as error:
             self.fault = str(error)
 
 
-def stamp(line: str) -> float | None:
+def parse_stamp(line: str) -> float | None:
     """Return when a line of klog was written, in seconds since 1970; None if it has no such stamp.
 
     The stamp is in UTC, as in a container, and has no year: the current one is assumed.
@@ -155,7 +160,7 @@ def stamp(line: str) -> float | None:
     return datetime.strptime(f"{year}{match[1]} {match[2]} +0000", "%Y%m%d %H:%M:%S.%f %z").timestamp()
 
 
-class Registry:
+class ApiserverRoutes:
     """The objects of one system in the run's API server, on the system's side; methods may be called from any thread.
 
     It is the `Routes` of this target.
@@ -200,8 +205,8 @@ class Registry:
         """The last text of each object or status that was written."""
         self._lock = threading.RLock()
         self._faults: list[LabError] = []
-        self._followed: list[Followed] = []
-        self._without_controller: list[Process] = []
+        self._followed: list[FollowedController] = []
+        self._without_controller: list[LocalContainerProcess] = []
         """The proxies that have no controller."""
         self._over = False
 
@@ -226,7 +231,7 @@ class Registry:
         messages = messages or self._collect_messages(lambda followed: followed.controller.ignored(followed.lines()))
         return MeasuringError(fault.place, fault.fault, "\n  ".join(messages)) if messages else fault
 
-    def _collect_messages(self, ask: Callable[[Followed], Sequence[str]]) -> list[str]:
+    def _collect_messages(self, ask: Callable[[FollowedController], Sequence[str]]) -> list[str]:
         """Return messages of all controllers in their words, without repeats, three at most."""
         messages = dict.fromkeys(message for followed in self._followed for message in ask(followed))
         return [f"the controller says: {message}" for message in list(messages)[:3]]
@@ -244,9 +249,9 @@ class Registry:
         bare = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind, name in shared]
         for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
-        for obj in in_order(self._manifests):
+        for obj in sort_for_apply(self._manifests):
             # Wait for a kind that was defined a moment ago. An unknown kind is refused by the API server in its words.
-            until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
+            poll_until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
@@ -256,7 +261,7 @@ class Registry:
 
         A kubelet puts both into the containers of a pod that has a service account.
         """
-        spec = objects.pod(self._manifests, context.pod.deployment, context.pod.name)["spec"]
+        spec = objects.make_pod(self._manifests, context.pod.deployment, context.pod.name)["spec"]
         account = spec.get("serviceAccountName")
         if account is None or spec.get("automountServiceAccountToken") is False:
             return started
@@ -266,9 +271,9 @@ class Registry:
         env = {"KUBERNETES_SERVICE_HOST": NODE_ADDRESS, "KUBERNETES_SERVICE_PORT": str(PORT)}
         return replace(started, env={**started.env, **env}, files={**started.files, **files})
 
-    def follow(self, pod: Pod, process: Process) -> None:
+    def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
         """Write the Pod of a container that is about to start, and follow its controller."""
-        self._write(objects.pod(self._manifests, pod.deployment, pod.name))
+        self._write(objects.make_pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
         if pod.role != "proxy":
@@ -277,7 +282,7 @@ class Registry:
         if controller is None:
             self._without_controller.append(process)
             return
-        followed = Followed(pod, process, controller, self.log)
+        followed = FollowedController(pod, process, controller, self.log)
         self._followed.append(followed)
         if self._changing:
             followed.start()
@@ -339,7 +344,7 @@ class Registry:
             MeasuringError: The API server refuses an object.
 
         """
-        changed = in_order(on_side(manifests, self._side))
+        changed = sort_for_apply(rename_for_side(manifests, self._side))
         with self._lock:
             for obj in changed:
                 self._api.apply(obj)
@@ -347,7 +352,7 @@ class Registry:
             self._manifests += changed
 
     @property
-    def _active(self) -> list[Followed]:
+    def _active(self) -> list[FollowedController]:
         return [followed for followed in self._followed if not followed.left]
 
     def renew(self) -> None:
@@ -359,12 +364,12 @@ class Registry:
         """
         for followed in self._active:
             if followed.controller.renew is None:
-                raise MeasuringError(followed.controller.image, *renewing.NONE)
+                raise MeasuringError(followed.controller.image, *renewing.NOT_RENEWABLE)
             followed.controller.renew(followed.process)
         for process in self._without_controller:
             system = find(process.container.repository)
             if system is None or system.renew is None:
-                raise MeasuringError(process.container.place, *renewing.NONE)
+                raise MeasuringError(process.container.place, *renewing.NOT_RENEWABLE)
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
@@ -421,7 +426,7 @@ class Registry:
                     self._api.delete(
                         reference.api_version, reference.kind, reference.name, reference.namespace or None, grace_s=0
                     )
-            for api_version, kind in LEFT:
+            for api_version, kind in FOREIGN_KINDS:
                 for space in self._spaces:
                     self._api.delete_all(api_version, kind, space, "", grace_s=0)
 

@@ -24,7 +24,7 @@ from lab.base.errors import LabError, LostError
 from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
-from lab.targets.common.process import composed
+from lab.targets.common.process import make_environment
 from lab.targets.local.sandbox import network
 from lab.targets.local.sandbox.namespaces import STATE
 
@@ -123,7 +123,7 @@ class Servers:
             self._processes[name] = subprocess.Popen(
                 [programs.server(name), *options],
                 cwd=FOLDER,
-                env=composed(FOLDER),
+                env=make_environment(FOLDER),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -179,7 +179,7 @@ def _prepare_files() -> str:
     """Write the servers' files and return the token that was generated."""
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
-    accounts = certificates.issue(certificates.Request(("service-accounts",), "ecdsa-256"))
+    accounts = certificates.issue(certificates.CertificateRequest(("service-accounts",), "ecdsa-256"))
     cluster = {"server": f"https://127.0.0.1:{PORT}", "certificate-authority": str(FOLDER / "ca.crt")}
     config = {
         "apiVersion": "v1",
@@ -197,12 +197,12 @@ def _prepare_files() -> str:
     }
     for name, text in texts.items():
         (FOLDER / name).write_text(text)
-    network.batch([], [f"address replace {network.NODE_ADDRESS}/32 dev lo"])
+    network.run_ip([], [f"address replace {network.NODE_ADDRESS}/32 dev lo"])
     return token
 
 
 def _issue_certificate() -> dict[str, str]:
-    return dict(certificates.issue(certificates.Request(NAMES, "ecdsa-256")))
+    return dict(certificates.issue(certificates.CertificateRequest(NAMES, "ecdsa-256")))
 
 
 def _is_etcd_listening() -> bool:

@@ -16,7 +16,7 @@ from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
 from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import Side
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
 from lab.systems import programs, table
 from lab.systems.manifests.objects import Objects
@@ -24,9 +24,9 @@ from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import MACHINE, Context, Controller, Realisation
 from lab.targets.apiserver import objects
 from lab.targets.apiserver.programs import SERVERS, provide, server, version
-from lab.targets.apiserver.registry import Registry
+from lab.targets.apiserver.registry import ApiserverRoutes
 from lab.targets.apiserver.servers import Servers
-from lab.targets.cluster.objects import on_side
+from lab.targets.cluster.objects import rename_for_side
 from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.kubelet import Kubelet
@@ -81,7 +81,7 @@ class ApiserverTarget(LocalTarget):
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
         """Return the manifests under the names of a side, because both sides are in one API server."""
-        return on_side(variant.manifests, side)
+        return rename_for_side(variant.manifests, side)
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
         """Read the manifests that the lab needs for its processes into objects; the controller judges the others."""
@@ -105,7 +105,7 @@ class ApiserverTarget(LocalTarget):
         """Return the versions of the backend's programs: the controllers bring the proxies'."""
         return table.program_versions(of_backend=True)
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Check that this target can run a variant and serve the points; see `LocalTarget.check_variant`.
 
         Raises:
@@ -149,7 +149,9 @@ class ApiserverTarget(LocalTarget):
         side: Side,
     ) -> Routes:
         """Return the component that writes a system's objects to the API server; see `LocalTarget.routes`."""
-        return Registry([dict(obj) for obj in manifests], self.servers, side, objects, net, kubelet, log, changing)
+        return ApiserverRoutes(
+            [dict(obj) for obj in manifests], self.servers, side, objects, net, kubelet, log, changing
+        )
 
 
 def _describe(controller: Controller) -> str:
@@ -168,5 +170,5 @@ def _has_program(container: Container, program: str) -> bool:
     controller = table.find_controller(container.repository)
     if controller is None or controller.system == MACHINE:
         return True
-    root = programs.files(controller.system, controller.short).folder
+    root = programs.locate_root_files(controller.system, controller.short).folder
     return any(os.path.lexists(root / folder / program) for folder in ("bin", "sbin", "usr/bin", "usr/sbin"))

@@ -31,7 +31,7 @@ CLIENT_NAMESPACE = "ingress-lab-client"
 """The namespace of the generator's pod, the lease and the inventory; the manifests name the variants' namespace."""
 CLIENT_POD = "generator"
 EVICTION_REFUSED = 429
-WRITTEN = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+WRITE_QUERY = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
 _MAY_NOT = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<what>\w+ resource "[^"]*".*)', re.IGNORECASE | re.DOTALL)
 _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
 """The messages about an unknown field: from server-side apply, which answers 500, and from other strict decoders."""
@@ -48,7 +48,7 @@ class DeniedError(UsageError):
 
 
 @contextmanager
-def right() -> Iterator[None]:
+def lost_without_right() -> Iterator[None]:
     """Turn the DeniedError of a missing right into a LostError, because it says nothing about the variant.
 
     It also works as a decorator, for what a disruption does.
@@ -61,7 +61,7 @@ def right() -> Iterator[None]:
         ) from None
 
 
-def until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
+def poll_until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
     """Call `ask` every `poll_s` seconds until its result is truthy or `limit_s` seconds are over, and return it."""
     deadline = time.monotonic() + limit_s
     while not (answer := ask()) and time.monotonic() <= deadline:
@@ -169,7 +169,7 @@ class Api(Connection):
         if subresource:
             path, description = f"{path}/{subresource}", f"{subresource} of {description}"
         return self._send_checked(
-            "PATCH", description, path, WRITTEN, body, "application/strategic-merge-patch+json"
+            "PATCH", description, path, WRITE_QUERY, body, "application/strategic-merge-patch+json"
         ).json()
 
     def token(self, namespace: str, account: str, lasts_s: int) -> str:
@@ -209,11 +209,11 @@ class Api(Connection):
 
     def create(self, obj: Mapping[str, Any]) -> Object:
         """Create an object and return it; ConflictError when it exists already."""
-        return self._write("POST", obj, WRITTEN)
+        return self._write("POST", obj, WRITE_QUERY)
 
     def replace(self, obj: Mapping[str, Any]) -> Object:
         """Replace an object and return it; ConflictError when it has changed since its resourceVersion."""
-        return self._write("PUT", obj, WRITTEN, obj["metadata"]["name"])
+        return self._write("PUT", obj, WRITE_QUERY, obj["metadata"]["name"])
 
     def delete(
         self,

@@ -20,14 +20,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, UsageError
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 from lab.model.endpoint import HowToEnd, Role
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object, right, until
+from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, Object, lost_without_right, poll_until
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.inventory import GRACE_S, Inventory, by_rank
-from lab.targets.cluster.objects import ROLES, Reference, made, pod_spec, role
-from lab.targets.cluster.pods import conditions, container_id, container_status, ready, reasoned, running
+from lab.targets.cluster.inventory import GRACE_S, Inventory, act_by_rank
+from lab.targets.cluster.objects import ROLES, Reference, find_role, find_workload, pod_spec
+from lab.targets.cluster.pods import conditions, container_id, container_status, join_reason, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
 
 RESIZED_S = 10.0
@@ -90,7 +90,7 @@ class Changes:
         by_age = sorted(pods, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
         return next(filter(ready, by_age), by_age[0])
 
-    @right()
+    @lost_without_right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
         """End the role's first pod; return False if a PodDisruptionBudget refused an eviction."""
         pod = self.first(role)
@@ -104,15 +104,15 @@ class Changes:
                         self._recorder.say("EvictionRefused", name, refusal)
                     return False
             case "crash":
-                crash(self._api, self._images.named("loadgen"), pod, self._run)
+                crash_container(self._api, self._images.named("loadgen"), pod, self._run)
         return True
 
-    @right()
+    @lost_without_right()
     def scale(self, role: Role, replicas: int) -> None:
         """Set the replicas of the role's Deployment."""
         self._patch_deployment(role, {"replicas": replicas})
 
-    @right()
+    @lost_without_right()
     def roll(self, role: Role) -> None:
         """Start a rolling update of the role's Deployment to the same containers.
 
@@ -122,7 +122,7 @@ class Changes:
             role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}}
         )
 
-    @right()
+    @lost_without_right()
     def squeeze(self, role: Role, cpu: str | None) -> None:
         """Limit the CPU of the role's pods while they run, or restore the manifests' limit.
 
@@ -149,7 +149,7 @@ class Changes:
             name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
             with _tolerate_failure(undoing=cpu is None):
                 new_limit = cpu or limit or self._read_capacity(pod)
-                new_request = min((value for value in (request, new_limit) if value), key=quantity)
+                new_request = min((value for value in (request, new_limit) if value), key=parse_quantity)
                 resources = {"limits": {"cpu": new_limit}, "requests": {"cpu": new_request}}
                 body = {"spec": {"containers": [{"name": container, "resources": resources}]}}
                 self._api.change("v1", "Pod", name, self._namespace, body, "resize")
@@ -160,7 +160,7 @@ class Changes:
         if cpu is None:
             self._squeezed.discard(role)
 
-    @right()
+    @lost_without_right()
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Apply objects in the variant's namespace, with the run's label and the labels that its objects share."""
         assert self._inventory is not None, "up(changing=True) comes first"
@@ -174,7 +174,7 @@ class Changes:
         if new := completed.keys() - self._listed:
             self._inventory.add(new)
             self._listed |= new
-        by_rank(completed, lambda ref: self._api.apply(completed[ref]))
+        act_by_rank(completed, lambda ref: self._api.apply(completed[ref]))
 
     def settle(self, kill: Callable[[Object], object]) -> None:
         """End at once the pods that are still ending: nobody looks any more, and a router's grace period is an hour.
@@ -192,8 +192,8 @@ class Changes:
             with _tolerate_failure():
                 kill(pod)
             with _tolerate_failure():
-                if not until(lambda pod=pod: not self._is_running(pod), KILLED_S, POLL_S):
-                    crash(self._api, self._images.named("loadgen"), pod, self._run)
+                if not poll_until(lambda pod=pod: not self._is_running(pod), KILLED_S, POLL_S):
+                    crash_container(self._api, self._images.named("loadgen"), pod, self._run)
 
     def _list_pods(self, role: Role) -> list[Object]:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
@@ -208,8 +208,8 @@ class Changes:
 
         They are the same, or a controller makes the Deployment of the object.
         """
-        workload = next((obj for obj in self._manifests if role(obj) == wanted_role), None)
-        ref = None if workload is None else made(workload)
+        workload = next((obj for obj in self._manifests if find_role(obj) == wanted_role), None)
+        ref = None if workload is None else find_workload(workload)
         if workload is None or ref is None or ref.kind != "Deployment":
             kind = "nothing" if workload is None else workload["kind"]
             raise UsageError(f"role {wanted_role}", f"{kind} makes its pods, no Deployment", "name another role")
@@ -234,11 +234,11 @@ class Changes:
             if pod is None or "deletionTimestamp" in pod["metadata"] or not running(pod):
                 return  # its replacement has what the manifests say, the next container starts with it
             limit = ((container_status(pod).get("resources") or {}).get("limits") or {}).get("cpu")
-            if limit is not None and quantity(limit) == quantity(cpu):
+            if limit is not None and parse_quantity(limit) == parse_quantity(cpu):
                 return
             waits = [conditions(pod).get(kind, {}) for kind in ("PodResizePending", "PodResizeInProgress")]
             if time.monotonic() > deadline or any(wait.get("reason") == "Infeasible" for wait in waits):
-                messages = [reasoned(wait.get("reason"), wait.get("message")) for wait in waits]
+                messages = [join_reason(wait.get("reason"), wait.get("message")) for wait in waits]
                 raise MeasuringError(
                     f"pod {self._namespace}/{name}",
                     f"its CPU limit is not {cpu}: {'; '.join(filter(None, messages)) or 'its kubelet says nothing'}",
@@ -259,7 +259,7 @@ def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
             raise
 
 
-def crash(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
+def crash_container(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
     """Send SIGKILL to the first process of a pod's first container, from its node.
 
     Nothing inside a container can do that to the container's PID 1. A pod that sees its node's processes (hostPID, so

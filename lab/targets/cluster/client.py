@@ -28,7 +28,7 @@ from lab.model.variants import kustomize
 from lab.targets.cluster import inventory, objects, pods, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.shell import LEFTOVERS, Held, Shell
+from lab.targets.cluster.shell import LEFTOVERS, HeldProcess, Shell
 
 MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
 CONTAINER = "generator"
@@ -68,7 +68,7 @@ class ClientPod(Shell):
             MeasuringError: The pod does not come up.
 
         """
-        rendered = kustomize.objects(kustomize.render([MANIFESTS]))
+        rendered = kustomize.parse_objects(kustomize.render([MANIFESTS]))
         namespace, pod = objects.prepare(rendered, images, run, run)
         spec = hashlib.sha256(json.dumps(pod["spec"], sort_keys=True).encode()).hexdigest()[:12]
         pod["metadata"]["annotations"][SPEC] = spec
@@ -90,7 +90,7 @@ class ClientPod(Shell):
                     raise MeasuringError(place, fault, "`kubectl get nodes`, then try again")
                 time.sleep(0.1)
         api.apply(pod)
-        rollout.wait(api, [pod], deadline)
+        rollout.wait_until_ready(api, [pod], deadline)
         client = cls(api, api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE) or pod)
         client.script(f"{LEFTOVERS}\nrm -rf /scratch/tmp.*")
         client._write_hosts()
@@ -114,7 +114,7 @@ class ClientPod(Shell):
         """Raise LostError unless the pod is still the one that `ensure` returned."""
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         same = pod is not None and pod["metadata"]["uid"] == self._uid
-        pods.check_there(self.place, pod if same else None)
+        pods.check_running(self.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
         """Return a generator as the pod's image has it; None if it has none. It is looked up once."""
@@ -136,7 +136,7 @@ class ClientPod(Shell):
         stdout: IO[bytes] | int = DEVNULL,
         stderr: IO[bytes] | int = DEVNULL,
         used: str = "",
-    ) -> Held:
+    ) -> HeldProcess:
         """Prepare a generator in the pod, in a fresh folder with these files; see `Shell.held`.
 
         LostError unless the pod is still the same.
@@ -161,7 +161,7 @@ class ClientPod(Shell):
         lines = done.stdout.splitlines()
         if done.returncode or len(lines) != 2 * len(files):
             return None
-        return sum(map(seconds, " ".join(lines[1::2]).split()))
+        return sum(map(parse_times_seconds, " ".join(lines[1::2]).split()))
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
@@ -199,7 +199,7 @@ class ClientPod(Shell):
             raise MeasuringError(self.place, fault, "it must run as root (manifests/clusters/client)")
 
 
-def seconds(text: str) -> float:
+def parse_times_seconds(text: str) -> float:
     """Return the seconds of a time as the shell's `times` prints it: `1m2.340000s`. ValueError for another form."""
     minutes, separator, remainder = text.partition("m")
     if not (separator and remainder.endswith("s")):
@@ -207,7 +207,7 @@ def seconds(text: str) -> float:
     return 60 * int(minutes) + float(remainder[:-1].replace(",", "."))
 
 
-def clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
+def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     """Return by how much a container's clock is ahead of the lab's: date(1) there, between two readings here.
 
     The answer came at some moment of the round trip, so taking its middle is wrong by half the round trip at most. The
@@ -232,7 +232,7 @@ def clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     return ClockOffset(offset_s, error_s)
 
 
-def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
+def open_tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
     """Return a shell with programs that the image of a pod's container lacks (ss, lsattr, sockperf).
 
     The programs come in an ephemeral container of the generators' image, which is started if it is not there. It has
@@ -261,13 +261,13 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
     tool = f"lab-tools-{container}"[:60]
     if tool not in names:
         target = next(item for item in current["spec"]["containers"] if item["name"] == container)
-        added = {"spec": {"ephemeralContainers": [described(tool, images.named("loadgen"), target)]}}
+        added = {"spec": {"ephemeralContainers": [describe_ephemeral_container(tool, images.named("loadgen"), target)]}}
         api.change("v1", "Pod", name, namespace, added, "ephemeralcontainers")
     while "running" not in (state := _find_state(read_pod(), tool)):
         late = time.monotonic() > deadline
         details = state.get("waiting") or state.get("terminated") or {}
         if late or details.get("reason") in rollout.FATAL or "terminated" in state:
-            message = pods.reasoned(details.get("reason"), details.get("message")) or "no state yet"
+            message = pods.join_reason(details.get("reason"), details.get("message")) or "no state yet"
             raise MeasuringError(
                 f"pod {namespace}/{name}",
                 f"its tools ({tool}) do not start" + (" in 60 s" if late else "") + f": {message}",
@@ -277,7 +277,7 @@ def tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> S
     return Shell(api, namespace, name, tool)
 
 
-def described(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any]:
+def describe_ephemeral_container(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ephemeral container that accompanies one container of the pod.
 
     Args:

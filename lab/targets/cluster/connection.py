@@ -61,7 +61,7 @@ class Stream:
             self._response.shutdown()
 
 
-def contexts() -> list[str]:
+def list_contexts() -> list[str]:
     """Return the names of the contexts in the user's kubeconfig, for error messages.
 
     The list is empty where the kubeconfig has no context or cannot be read: opening a context reports that fault.

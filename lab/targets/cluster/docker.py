@@ -27,7 +27,7 @@ DENIED = "add yourself to its group (sudo usermod -aG docker $USER, then log in 
 ROOT = Path(__file__).parents[3]
 
 
-def bring(tool: str) -> None:
+def bring_tool(tool: str) -> None:
     """Put a program on PATH unless it is there; what is fetched is reported on stderr, with its time.
 
     Raises:
@@ -44,7 +44,7 @@ def bring(tool: str) -> None:
         raise UsageError(tool, lost if brought else "is not on PATH", remedy)
 
 
-def run(
+def run_program(
     argv: Sequence[str], timeout_s: float, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return its output and exit status, whatever the status is.
@@ -72,15 +72,15 @@ def run(
         raise UsageError(argv[0], fault, "try it by hand") from None
 
 
-def output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
+def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
     """Run a program and return its stdout; UsageError at `place` with the program's last line when it fails."""
-    done = run(argv, timeout_s)
+    done = run_program(argv, timeout_s)
     if done.returncode:
-        raise UsageError(place, last_words(done), remedy)
+        raise UsageError(place, find_last_line(done), remedy)
     return done.stdout
 
 
-def last_words(done: subprocess.CompletedProcess[str]) -> str:
+def find_last_line(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last line of a program's output that is not empty, because programs print their error there."""
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {done.returncode}"
@@ -95,10 +95,10 @@ class Engine:
     """The folder where it keeps images and containers; it may be another machine's (Docker Desktop, DOCKER_HOST)."""
 
 
-def engine() -> Engine:
+def find_engine() -> Engine:
     """Return the Docker engine; UsageError with the remedy when none answers, or none answers this user."""
     try:
-        done = run(["docker", "info", "--format", "{{json .}}"], INFO_S)
+        done = run_program(["docker", "info", "--format", "{{json .}}"], INFO_S)
     except UsageError as error:
         raise UsageError("Docker", f"{error.place}: {error.fault}", REMEDY) from None
     try:
@@ -106,7 +106,7 @@ def engine() -> Engine:
     except ValueError:
         info = {}
     if not info.get("ServerVersion"):
-        fault = next(iter(info.get("ServerErrors") or []), last_words(done))
+        fault = next(iter(info.get("ServerErrors") or []), find_last_line(done))
         raise UsageError("Docker", fault, DENIED if "permission denied" in fault.lower() else REMEDY)
     return Engine(info["ServerVersion"], Path(info["DockerRootDir"]))
 
@@ -130,13 +130,15 @@ def check_disk(engine: Engine) -> None:
         )
 
 
-def held(reference: str) -> str | None:
+def find_image_id(reference: str) -> str | None:
     """Return the ID of an image that the engine holds under this name; None if it holds none."""
-    done = run(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
+    done = run_program(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Literal["there", "loaded", "pulled"]:
+def ensure_image(
+    cluster: str, nodes: Iterable[str], short: str, reference: str
+) -> Literal["there", "loaded", "pulled"]:
     """Make sure that every node has an image, and return how it got there.
 
     Args:
@@ -149,24 +151,24 @@ def ensure(cluster: str, nodes: Iterable[str], short: str, reference: str) -> Li
         UsageError: The image cannot be had from anywhere.
 
     """
-    image_id = None if "@" in reference else held(reference)
+    image_id = None if "@" in reference else find_image_id(reference)
     lacking = [node for node in nodes if not _has_image(node, reference, image_id)]
     if not lacking:
         return "there"
     place = f"image {short}"
     if image_id:
         argv = ["kind", "load", "docker-image", reference, "--name", cluster, "--nodes", ",".join(lacking)]
-        output(argv, 300.0, place, f"`docker image inspect {reference}` here; then `just up kind` again")
+        run_for_output(argv, 300.0, place, f"`docker image inspect {reference}` here; then `just up kind` again")
         return "loaded"
     remedy = f"LAB_IMAGES=<file> with a line `{short}: …` names another, of a registry or held by Docker here; then `just up kind` again"
     for node in lacking:
-        done = run(["docker", "exec", node, "crictl", "pull", reference], 600.0)
+        done = run_program(["docker", "exec", node, "crictl", "pull", reference], 600.0)
         if done.returncode:
-            raise UsageError(place, f"{reference}: {last_words(done)}", remedy)
+            raise UsageError(place, f"{reference}: {find_last_line(done)}", remedy)
     return "pulled"
 
 
-def full(reference: str) -> str:
+def expand_reference(reference: str) -> str:
     """Return an image reference as a node's containerd lists it.
 
     >>> full("lab/page:1"), full("debian"), full("quay.io/a/b:1@sha256:0f")
@@ -187,8 +189,8 @@ def full(reference: str) -> str:
 def _has_image(node: str, reference: str, image_id: str | None) -> bool:
     """Return whether a node has an image under this name, with the ID that Docker has here (None: with any)."""
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
-    listing = output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
-    full_name = full(reference)
+    listing = run_for_output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
+    full_name = expand_reference(reference)
     return any(
         full_name in {*image.get("repoTags", ()), *image.get("repoDigests", ())} and image_id in (None, image["id"])
         for image in json.loads(listing).get("images", [])

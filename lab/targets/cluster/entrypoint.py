@@ -33,8 +33,8 @@ from lab.base.errors import MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
+from lab.targets.cluster.objects import find_role as role_of
 from lab.targets.cluster.objects import pod_labels, pod_spec
-from lab.targets.cluster.objects import role as role_of
 from lab.targets.cluster.pods import ready
 
 DATA = 0
@@ -177,7 +177,7 @@ class Entrypoint:
     words: str
 
 
-def entrypoint(
+def find_entrypoint(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", lasting: bool = False, by: str | None = None
 ) -> Entrypoint:
     """Return the way in to a role's pods by a port of their Service.
@@ -234,12 +234,12 @@ def entrypoint(
     return Entrypoint(address, service_port["port"], description)
 
 
-def each_pod(
+def list_pod_addresses(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", by: str | None = None
 ) -> list[tuple[str, int]]:
-    """Return the address and port of every ready pod that `entrypoint` may lead to, to connect without the Service.
+    """Return the address and port of every ready pod that `find_entrypoint` may lead to, to connect without the Service.
 
-    The arguments and the UsageError are those of `entrypoint`.
+    The arguments and the UsageError are those of `find_entrypoint`.
     """
     workload, _, service_port = _find_service(objects, role, port, by)
     number = _find_container_port(workload, service_port)

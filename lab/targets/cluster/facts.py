@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.images import Images
@@ -39,7 +39,7 @@ NETWORKS: Mapping[str, str] = {
 """The pod network that a DaemonSet brings to every node, by the DaemonSet's name in the project's manifests."""
 
 
-def facts(api: Api, images: Images) -> dict[str, str]:
+def collect_facts(api: Api, images: Images) -> dict[str, str]:
     """Return a cluster's versions, nodes and modes, and every image by its short name."""
     nodes = api.list("v1", "Node")
     # `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`.
@@ -47,7 +47,7 @@ def facts(api: Api, images: Images) -> dict[str, str]:
     return {
         "kubernetes": api.version(),
         "provider": ", ".join(sorted(providers - {""})) or UNKNOWN,
-        "nodes": nodes_in_words(nodes),
+        "nodes": describe_nodes(nodes),
         "pinning": "none: proxy, generator and backend use what CPUs their nodes have; on one node they share them",
         "kube_proxy": _read_if_allowed(lambda: _read_kube_proxy_mode(api)),
         "pod_network": _read_if_allowed(lambda: _find_network(api)),
@@ -55,7 +55,7 @@ def facts(api: Api, images: Images) -> dict[str, str]:
     }
 
 
-def nodes_in_words(nodes: Sequence[Mapping[str, Any]]) -> str:
+def describe_nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Describe nodes in sorted order, with equal ones counted together; names and ages are left out."""
     kinds = Counter(map(_describe_node, nodes))
     return "; ".join(f"{count} × {description}" for description, count in sorted(kinds.items()))
@@ -84,7 +84,7 @@ class PodRecord(BaseModel):
     images: dict[str, ImageRecord] = Field(description="by container")
 
 
-def pods_record(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def build_pod_records(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a `PodRecord` per pod, as plain data."""
     records: list[dict[str, Any]] = []
     for pod in pods:
@@ -117,7 +117,7 @@ def _describe_node(node: Mapping[str, Any]) -> str:
     parts = [
         node["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type"),
         "1 CPU" if capacity["cpu"] == "1" else f"{capacity['cpu']} CPUs",
-        f"{float(quantity(capacity['memory'])) / 2**30:.1f} GiB",
+        f"{float(parse_quantity(capacity['memory'])) / 2**30:.1f} GiB",
         info["architecture"],
         f"{info['operatingSystem'].capitalize()} {info['kernelVersion']}",
         info["osImage"],

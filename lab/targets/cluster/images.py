@@ -60,12 +60,12 @@ class Images:
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
 
-def load() -> Images:
+def load_images() -> Images:
     """Return the pinned and chosen images, with the tag of the generators' image as this checkout builds it.
 
-    UsageError as from `written`.
+    UsageError as from `read_images`.
     """
-    images = written()
+    images = read_images()
     chosen = dict(images.chosen)
     if "loadgen" not in chosen:
         base = chosen.get("debian", images.pinned["debian"])
@@ -73,7 +73,7 @@ def load() -> Images:
     return Images(images.pinned, chosen)
 
 
-def written() -> Images:
+def read_images() -> Images:
     """Return the pinned images and what LAB_IMAGES chooses instead.
 
     It chooses references; for the target apiserver also a folder or an archive (`/…`).
@@ -84,8 +84,8 @@ def written() -> Images:
     """
     setting = os.environ.get(SETTING)
     if not setting:
-        return Images(pinned(), {})
-    place, example = f"{SETTING}={setting}", f"`nginx: {pinned()['nginx']}`"
+        return Images(read_pinned(), {})
+    place, example = f"{SETTING}={setting}", f"`nginx: {read_pinned()['nginx']}`"
     try:
         content: Any = read_yaml(Path(setting).expanduser(), place)
     except UsageError as error:
@@ -93,14 +93,14 @@ def written() -> Images:
     if not isinstance(content, dict):
         raise UsageError(place, "expected `short name: reference` lines", f"for example {example}")
     for short, reference in content.items():
-        refuse_unknown(short, pinned(), place, f"unknown image '{short}'")
+        refuse_unknown(short, read_pinned(), place, f"unknown image '{short}'")
         if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):
-            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{pinned()[short]}`")
-    return Images(pinned(), dict(content))
+            raise UsageError(place, f"{short}: {reference!r} is no image reference", f"as in `{read_pinned()[short]}`")
+    return Images(read_pinned(), dict(content))
 
 
 @cache
-def pinned() -> Mapping[str, str]:
+def read_pinned() -> Mapping[str, str]:
     """Return the pinned reference of every image by its short name."""
     tags = [document["imageTag"] for document in _read_documents()]
     return {
@@ -109,14 +109,14 @@ def pinned() -> Mapping[str, str]:
     }
 
 
-def split(reference: str) -> tuple[str, str]:
+def split_reference(reference: str) -> tuple[str, str]:
     """Return the repository and the tag of an image reference, without its digest."""
     head, slash, tail = reference.partition("@")[0].rpartition("/")
     name, _, tag = tail.partition(":")
     return head + slash + name, tag
 
 
-def of_variants() -> dict[str, str | None]:
+def list_variant_images() -> dict[str, str | None]:
     """Return the images that variants run, by short name, with the variants that alone need each.
 
     A value is the text of the image's annotation; None means that every cluster must have the image.
@@ -158,10 +158,10 @@ def build_loadgen(reference: str, base: str) -> None:
         return
     place, remedy = "image loadgen", "LAB_TOOLS=debian scripts/shell … builds it by Docker instead"
     argv = ["nix", "--extra-experimental-features", "nix-command flakes", "build", "--no-link", "--print-out-paths"]
-    archive = docker.output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
-    loaded = docker.output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
+    archive = docker.run_for_output([*argv, f"{ROOT}#loadgen"], BUILD_S, place, remedy).strip()
+    loaded = docker.run_for_output(["docker", "load", "--input", archive], BUILD_S, place, remedy)
     name = loaded.strip().splitlines()[-1].removeprefix("Loaded image: ")
-    docker.output(["docker", "tag", name, reference], 60.0, place, remedy)
+    docker.run_for_output(["docker", "tag", name, reference], 60.0, place, remedy)
 
 
 def build_target(target: str, reference: str, base: str) -> None:
@@ -193,7 +193,7 @@ def _build_image(short: str, reference: str, base: str, context: Sequence[Path],
         argv = ["docker", "build", "--file", f"{name}/{dockerfile.name}", *arguments, name]
         another = f"LAB_IMAGES chooses another `debian`, or a ready `{short}`"
         remedy = f"it is built from {dockerfile.relative_to(ROOT)} on {base}; {another}"
-        docker.output(argv, BUILD_S, f"image {short}", remedy)
+        docker.run_for_output(argv, BUILD_S, f"image {short}", remedy)
 
 
 def _in_nix() -> bool:

@@ -37,7 +37,7 @@ from lab.targets.cluster.api import (
     DeniedError,
     RefusedError,
 )
-from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, flat, headless
+from lab.targets.cluster.objects import CLUSTERS, WORKLOADS, Object, Reference, flatten, is_headless
 
 POLL_S = 0.1
 THREADS = 8
@@ -50,7 +50,7 @@ The second holds where node-tuning pods are among them, whose preStop hook resto
 """
 GONE_S = 120.0
 ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
-HELD = ("GatewayClass",)
+FINALIZED_KINDS = ("GatewayClass",)
 NODE_SCOPE = ("lab/scope", "node")
 CONTROLLER_SCOPE = ("lab/scope", "controller")
 """The label of a Deployment and its pods that make other workloads."""
@@ -71,7 +71,7 @@ CLUSTER_KINDS = (
 WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
-def end_all(api: Api, workloads: Collection[Reference]) -> list[str]:
+def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
     """Delete workloads, request the end of their pods, and return the namespaces in which to `await_pods`.
 
     Pods are orphaned first. The garbage collector would grant each pod its own grace period, and a kubelet that has
@@ -152,7 +152,7 @@ def _reverts_node(pod: Mapping[str, Any]) -> bool:
     return pod["labels"].get(NODE_SCOPE[0]) == NODE_SCOPE[1]
 
 
-def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
+def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
     """Call `act` for every reference by several threads, one rank after the other, the needed ones first.
 
     Args:
@@ -169,7 +169,7 @@ def by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_
             list(pool.map(act, ranks[rank]))
 
 
-def delete(api: Api, refs: Iterable[Reference]) -> None:
+def delete_objects(api: Api, refs: Iterable[Reference]) -> None:
     """Delete objects and wait until they are gone, the last kinds in `objects.ORDER` first.
 
     MeasuringError at the deadline.
@@ -179,13 +179,17 @@ def delete(api: Api, refs: Iterable[Reference]) -> None:
         identity = ref.api_version, ref.kind, ref.name, ref.namespace or None
         if api.delete(*identity):
             return
-        if ref.kind in HELD and (obj := api.get(*identity)) is not None and obj["metadata"].pop("finalizers", None):
+        if (
+            ref.kind in FINALIZED_KINDS
+            and (obj := api.get(*identity)) is not None
+            and obj["metadata"].pop("finalizers", None)
+        ):
             # Somebody else writes to it, or it has just gone: waiting for its end shows which.
             with suppress(ConflictError, RefusedError):
                 api.replace(obj)
         _await_end(api, ref)
 
-    by_rank(refs, end, last_first=True)
+    act_by_rank(refs, end, last_first=True)
 
 
 def _await_end(api: Api, ref: Reference) -> None:
@@ -197,11 +201,13 @@ def _await_end(api: Api, ref: Reference) -> None:
                 f"does not end in {GONE_S:.0f} s; finalizers: {finalizers}",
                 "whoever set the finalizer must act on it",
             )
-            raise MeasuringError(f"{api.place}: {ref}", *(stuck(obj) if ref.kind == "Namespace" else reason))
+            raise MeasuringError(
+                f"{api.place}: {ref}", *(describe_stuck_namespace(obj) if ref.kind == "Namespace" else reason)
+            )
         time.sleep(POLL_S)
 
 
-def stuck(namespace: Mapping[str, Any]) -> tuple[str, str]:
+def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
     """Return the fault and the remedy for a namespace that is being deleted and does not end."""
     conditions = namespace.get("status", {}).get("conditions") or ()
     reasons = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
@@ -247,13 +253,13 @@ class Inventory:
         claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
         self.end_workloads()
         listed = self._read()
-        workload = {workload for obj in new.values() if (workload := objects.made(obj)) is not None}
+        workload = {workload for obj in new.values() if (workload := objects.find_workload(obj)) is not None}
         planned = set(new) | workload | namespaces - {_namespace_ref(CLIENT_NAMESPACE)}
         self._write(listed | planned)
         for name in sorted(names):
             claim_namespace(self._api, name, self._run, rendered.get(name))
         self._delete(listed - planned)
-        by_rank(new, lambda ref: self._apply(ref, new[ref], again=ref in listed))
+        act_by_rank(new, lambda ref: self._apply(ref, new[ref], again=ref in listed))
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
@@ -278,7 +284,7 @@ class Inventory:
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
             if ours := self._select_ours(workloads):
-                self._ending = end_all(self._api, ours)
+                self._ending = end_workloads(self._api, ours)
             self._write(listed - workloads)
 
     def await_pods(self, spared_stamp: str = "") -> None:
@@ -320,13 +326,13 @@ class Inventory:
 
         """
         try:
-            as_requested = headless(self._api.apply(obj)) == headless(obj)
+            as_requested = is_headless(self._api.apply(obj)) == is_headless(obj)
         except RefusedError as error:
             if not (again and any(text in error.fault for text in ("immutable", "cannot change", "may not change"))):
                 raise
             as_requested = False
         if not as_requested:
-            delete(self._api, [ref])
+            delete_objects(self._api, [ref])
             self._api.apply(obj)
 
     def _select_ours(self, refs: Iterable[Reference]) -> set[Reference]:
@@ -338,7 +344,7 @@ class Inventory:
         ours = {
             holder
             for holder in set(holders.values())
-            if is_ours(self._api.get(holder.api_version, holder.kind, holder.name))
+            if is_labs(self._api.get(holder.api_version, holder.kind, holder.name))
         }
         return {ref for ref, holder in holders.items() if holder in ours}
 
@@ -346,7 +352,7 @@ class Inventory:
         """Delete the lab's objects among these; what is in a deleted namespace goes with it."""
         ours = self._select_ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
-        delete(self._api, [ref for ref in ours if ref.namespace not in doomed])
+        delete_objects(self._api, [ref for ref in ours if ref.namespace not in doomed])
 
     def _read(self, any_run: bool = False) -> set[Reference]:
         data = (self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) or {}).get("data") or {}
@@ -394,7 +400,7 @@ def remove_all(api: Api) -> list[str]:
         for ref in list_labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, namespace)
     ]
     if workloads:
-        await_pods(api, end_all(api, workloads))
+        await_pods(api, end_workloads(api, workloads))
     labelled = [ref for api_version, kind in CLUSTER_KINDS for ref in list_labelled(api_version, kind)]
     reasons = {
         ref: _find_foreign_use(api, ref, namespaces) for ref in labelled if ref.kind == "CustomResourceDefinition"
@@ -405,7 +411,7 @@ def remove_all(api: Api) -> list[str]:
     spared = [ref for ref in reasons if groups[ref] in used]
     remarks += [f"kept: {ref}: {reasons[ref] or 'others use kinds of its group'}" for ref in spared]
     labelled = [ref for ref in labelled if ref not in spared]
-    delete(api, labelled)
+    delete_objects(api, labelled)
     return [str(ref) for ref in sorted(labelled, key=lambda ref: -ref.rank)] + remarks
 
 
@@ -419,7 +425,7 @@ def _find_foreign_use(api: Api, definition: Reference, namespaces: Sequence[str]
         listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])
     except DeniedError:
         return "whether objects of others would go with it cannot be seen"
-    count = sum(not is_ours(obj) and obj["metadata"].get("namespace") not in namespaces for obj in listed)
+    count = sum(not is_labs(obj) and obj["metadata"].get("namespace") not in namespaces for obj in listed)
     return f"{count} objects of others would go with it" if count else ""
 
 
@@ -427,7 +433,7 @@ def _namespace_ref(name: str) -> Reference:
     return Reference("v1", "Namespace", "", name)
 
 
-def is_ours(obj: Mapping[str, Any] | None) -> bool:
+def is_labs(obj: Mapping[str, Any] | None) -> bool:
     """Return whether an object exists (None: it does not) and has the lab's label."""
     return obj is not None and RUN_LABEL in (obj["metadata"].get("labels") or {})
 
@@ -462,13 +468,13 @@ def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = Non
         if "deletionTimestamp" not in namespace["metadata"]:
             return
         if time.monotonic() > deadline:
-            raise MeasuringError(f"{api.place}: Namespace {name}", *stuck(namespace))
+            raise MeasuringError(f"{api.place}: Namespace {name}", *describe_stuck_namespace(namespace))
         time.sleep(0.2)
 
 
 def refuse_foreign(api: Api, obj: Object) -> None:
     """Raise UsageError unless an object carries the lab's label; the message names its likely owner."""
-    if is_ours(obj):
+    if is_labs(obj):
         return
     metadata = obj["metadata"]
     managers = [field.get("manager", "") for field in metadata.get("managedFields") or ()]
@@ -486,14 +492,14 @@ def ensure_kinds(api: Api, run: str) -> list[str]:
     before is updated: an older one may not know a field that a disruption sets.
     """
     added: list[str] = []
-    for definition in flat(read_yaml(file, str(file)) for file in KINDS):
+    for definition in flatten(read_yaml(file, str(file)) for file in KINDS):
         labelled: Object = {**definition, "metadata": {**definition["metadata"], "labels": {RUN_LABEL: run}}}
         existing = api.get(labelled["apiVersion"], labelled["kind"], labelled["metadata"]["name"])
         if existing is None:
             with suppress(ConflictError):  # somebody added it just now
                 api.create(labelled)
                 added.append(labelled["spec"]["names"]["kind"])
-        elif is_ours(existing):
+        elif is_labs(existing):
             labelled["metadata"]["labels"] = {RUN_LABEL: existing["metadata"]["labels"][RUN_LABEL]}
             api.apply(labelled)
     return added

@@ -29,26 +29,26 @@ from lab.targets.cluster import docker, images, inventory, pods, rollout
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.objects import ROLES
-from lab.targets.cluster.steps import say, step
+from lab.targets.cluster.steps import print_line, step
 
 CONFIG = Path(__file__).parents[1] / "provision" / "kind.yaml"
 CACHE = Path(__file__).parents[3] / ".cache" / "kind"
 MADE_FROM = "lab/made-from"
 """The node label with the hash of the configuration that the cluster was made from."""
-AGAIN = "`just down kind` removes it; then `just up kind`"
+RECREATE_REMEDY = "`just down kind` removes it; then `just up kind`"
 
 
-def name() -> str:
+def cluster_name() -> str:
     """Return the name of the cluster: LAB_KIND_NAME, or else the name in the configuration file."""
     return os.environ.get("LAB_KIND_NAME") or str(_read_config()["name"])
 
 
 def kubeconfig() -> Path:
     """Return the path of the kubeconfig of this cluster alone; the file exists after `just up kind`."""
-    return CACHE / f"{name()}.kubeconfig"
+    return CACHE / f"{cluster_name()}.kubeconfig"
 
 
-def nodes() -> dict[str, str]:
+def list_nodes() -> dict[str, str]:
     """Return the state (`running`, `exited` …) of each of this cluster's nodes, by its container's name."""
     return dict(
         line.split(maxsplit=1) for line in sorted(_list_containers("--all", "--format", "{{.Names}} {{.State}}"))
@@ -61,11 +61,11 @@ def container_ids() -> list[str]:
 
 
 def _list_containers(*options: str) -> list[str]:
-    argv = ["docker", "ps", "--filter", f"label=io.x-k8s.kind.cluster={name()}", *options]
-    return docker.output(argv, 30.0, "Docker", "`just doctor` looks at it").splitlines()
+    argv = ["docker", "ps", "--filter", f"label=io.x-k8s.kind.cluster={cluster_name()}", *options]
+    return docker.run_for_output(argv, 30.0, "Docker", "`just doctor` looks at it").splitlines()
 
 
-def config(images: Images, workers: int) -> dict[str, Any]:
+def build_config(images: Images, workers: int) -> dict[str, Any]:
     """Return kind's configuration with its images resolved, the cluster's name, and this number of workers.
 
     The first worker is the generator's alone. The next are marked for `ROLES`, and the control plane for what is left
@@ -90,12 +90,12 @@ def config(images: Images, workers: int) -> dict[str, Any]:
     for node in cluster["nodes"]:
         node["image"] = image
         node["labels"] = {**node.get("labels", {}), MADE_FROM: digest}
-    return {**cluster, "name": name()}
+    return {**cluster, "name": cluster_name()}
 
 
 def connect() -> Api:
     """Return the cluster's API server, by the context that kind writes."""
-    return Api(f"kind-{name()}", kubeconfig())
+    return Api(f"kind-{cluster_name()}", kubeconfig())
 
 
 def create(config: Mapping[str, Any]) -> None:
@@ -110,14 +110,16 @@ def create(config: Mapping[str, Any]) -> None:
         # 20 s with a node image that is already here; one of 1 GB may have to be pulled.
         done = _run_kind("create", "cluster", "--config", "-", "--wait", "180s", limit_s=600.0, stdin=text)
         if done.returncode:
-            advice = f"`kind create cluster --retain --name {name()}` would keep the nodes to look at"
+            advice = f"`kind create cluster --retain --name {cluster_name()}` would keep the nodes to look at"
             remedy = f"nothing is left of it; {advice}"
             if "pull" in done.stderr:
                 alternative = "LAB_IMAGES=<file> with a line `kind-node: …` chooses another"
                 remedy = f"no registry has {config['nodes'][0]['image']} for this machine: {alternative}"
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-            messages = dict.fromkeys(line.removeprefix("ERROR: ") for line in (*errors[:1], docker.last_words(done)))
-            raise UsageError(f"kind cluster {name()}", ": ".join(messages), remedy)
+            messages = dict.fromkeys(
+                line.removeprefix("ERROR: ") for line in (*errors[:1], docker.find_last_line(done))
+            )
+            raise UsageError(f"kind cluster {cluster_name()}", ": ".join(messages), remedy)
     except BaseException:
         with suppress(LabError):  # the first fault is the one to report
             delete()
@@ -127,15 +129,17 @@ def create(config: Mapping[str, Any]) -> None:
 def delete() -> None:
     """Delete the cluster, its kubeconfig, and Docker's network `kind` once no container is on it."""
     done = _run_kind("delete", "cluster", limit_s=120.0)
-    left = nodes()
+    left = list_nodes()
     if done.returncode or left:
-        fault = f"not removed: {docker.last_words(done)}"
-        raise UsageError(f"kind cluster {name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
+        fault = f"not removed: {docker.find_last_line(done)}"
+        raise UsageError(f"kind cluster {cluster_name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
     for path in (kubeconfig(), kubeconfig().with_name(f"{kubeconfig().name}.lock")):
         path.unlink(missing_ok=True)
-    users = docker.run(["docker", "ps", "--all", "--quiet", "--filter", "network=kind"], 30.0)
+    users = docker.run_program(["docker", "ps", "--all", "--quiet", "--filter", "network=kind"], 30.0)
     if users.returncode == 0 and not users.stdout.strip():
-        docker.run(["docker", "network", "rm", "kind"], 30.0)  # kind makes it anew; another lab may be doing so now
+        docker.run_program(
+            ["docker", "network", "rm", "kind"], 30.0
+        )  # kind makes it anew; another lab may be doing so now
 
 
 def up(workers: int, console: Console) -> None:
@@ -147,11 +151,11 @@ def up(workers: int, console: Console) -> None:
         UsageError: A prerequisite is missing, or a cluster of this name was made from another configuration.
 
     """
-    chosen = images.load()
-    planned = config(chosen, workers)
+    chosen = images.load_images()
+    planned = build_config(chosen, workers)
     with step(console, "Docker, disk, kind, kubectl") as remarks:
         existing = _check_prerequisites(remarks)
-    title = f"cluster {name()}"
+    title = f"cluster {cluster_name()}"
     if existing:
         with step(console, f"{title} is there already"):
             api = _connect_existing(planned["nodes"][0]["labels"][MADE_FROM])
@@ -162,7 +166,7 @@ def up(workers: int, console: Console) -> None:
             api = connect()
     try:
         with step(console, "nodes and kube-system are ready") as remarks:
-            _await_ready(api, AGAIN if existing else "nothing is left of it")
+            _await_ready(api, RECREATE_REMEDY if existing else "nothing is left of it")
             remarks.append(f"Kubernetes {api.version()}")
     except (LabError, KeyboardInterrupt):
         if not existing:
@@ -170,18 +174,18 @@ def up(workers: int, console: Console) -> None:
         raise
     _bring_images(chosen, console)
     with step(console, f"kinds of {DEFINITIONS_OF}") as remarks:
-        remarks.append(", ".join(inventory.ensure_kinds(api, name())) or "there")
-    say(console, f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kubeconfig()}")
+        remarks.append(", ".join(inventory.ensure_kinds(api, cluster_name())) or "there")
+    print_line(console, f"{title} is ready: just bench keepalive --target kind; its kubeconfig: {kubeconfig()}")
 
 
 def down(console: Console) -> None:
     """Delete the cluster if there is one, and what an interrupted lab left of it."""
-    docker.engine()
-    if not nodes():
+    docker.find_engine()
+    if not list_nodes():
         delete()  # an interrupted lab may have left a kubeconfig and a network
-        say(console, f"there is no cluster {name()}")
+        print_line(console, f"there is no cluster {cluster_name()}")
         return
-    with step(console, f"cluster {name()} removed"):
+    with step(console, f"cluster {cluster_name()} removed"):
         delete()
 
 
@@ -195,44 +199,48 @@ def _build_patch(kind: str, taints: list[dict[str, str]]) -> str:
 
 def _run_kind(verb: str, noun: str, *options: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
     """Run a kind command for this cluster, with Docker even where podman is installed as well."""
-    argv = ["kind", verb, noun, "--name", name(), "--kubeconfig", str(kubeconfig()), *options]
-    return docker.run(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
+    argv = ["kind", verb, noun, "--name", cluster_name(), "--kubeconfig", str(kubeconfig()), *options]
+    return docker.run_program(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
 
 
 def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
     """Check all prerequisites before anything is started, and return the existing nodes."""
-    engine = docker.engine()
+    engine = docker.find_engine()
     remarks.append(f"engine {engine.version}")
     for tool in prerequisites.TOOLS:
         if tool.name in {"kind", "kubectl"}:
-            docker.bring(tool.name)
+            docker.bring_tool(tool.name)
             finding = prerequisites.check_tool(tool)
             if not finding.ok:
                 raise UsageError(tool.name, finding.found, finding.remedy)
             remarks.append(f"{tool.name} {finding.found}")
-    existing = nodes()
+    existing = list_nodes()
     if not existing:
         docker.check_disk(engine)
     stopped = [node for node, state in existing.items() if state != "running"]
     if stopped:
-        raise UsageError(f"kind cluster {name()}", f"{', '.join(stopped)} is {existing[stopped[0]]}", AGAIN)
+        raise UsageError(
+            f"kind cluster {cluster_name()}", f"{', '.join(stopped)} is {existing[stopped[0]]}", RECREATE_REMEDY
+        )
     return existing
 
 
 def _connect_existing(digest: str) -> Api:
     """Return the API server of the existing cluster, if it answers and was made from this configuration."""
-    place = f"kind cluster {name()}"
+    place = f"kind cluster {cluster_name()}"
     exported = _run_kind("export", "kubeconfig", limit_s=60.0)
     if exported.returncode:
-        raise UsageError(place, docker.last_words(exported), AGAIN)
+        raise UsageError(place, docker.find_last_line(exported), RECREATE_REMEDY)
     try:
         api = connect()
         labels = [node["metadata"]["labels"] for node in api.list("v1", "Node")]
     except LostError as error:
-        raise UsageError(place, f"is there and does not answer: {error.fault}", AGAIN) from None
+        raise UsageError(place, f"is there and does not answer: {error.fault}", RECREATE_REMEDY) from None
     if {label.get(MADE_FROM) for label in labels} != {digest}:
         fault = f"is there and was made from another configuration (it has {len(labels) - 1 or 'no'} workers)"
-        remedy = f"{AGAIN}; or give it its own --workers and LAB_IMAGES; or LAB_KIND_NAME makes another beside it"
+        remedy = (
+            f"{RECREATE_REMEDY}; or give it its own --workers and LAB_IMAGES; or LAB_KIND_NAME makes another beside it"
+        )
         raise UsageError(place, fault, remedy)
     return api
 
@@ -249,12 +257,12 @@ def _await_ready(api: Api, remedy: str) -> None:
         if not (pods.ready(obj) or obj["status"].get("phase") == "Succeeded")
     ]:
         if time.monotonic() > deadline:
-            explanation = [line for obj in unready for line in pods.lines(api, obj)]
+            explanation = [line for obj in unready for line in pods.explain(api, obj)]
             messages: list[str] = []
             for obj in unready:
-                fault = rollout.pod_fault(obj) if obj["kind"] == "Pod" else None
+                fault = rollout.find_pod_fault(obj) if obj["kind"] == "Pod" else None
                 condition = pods.conditions(obj).get("Ready", {})
-                message = fault.words if fault else pods.reasoned(condition.get("reason"), condition.get("message"))
+                message = fault.words if fault else pods.join_reason(condition.get("reason"), condition.get("message"))
                 messages.append(f"{obj['kind'].lower()} {obj['metadata']['name']}: {message}")
             raise UsageError(api.place, f"not ready: {'; '.join(messages)}", "\n  ".join([remedy, *explanation]))
         time.sleep(1.0)
@@ -262,7 +270,7 @@ def _await_ready(api: Api, remedy: str) -> None:
 
 def _bring_images(chosen: Images, console: Console) -> None:
     """Bring every image that a variant may need to every node; one that few variants need may be missing."""
-    needs, node_names = images.of_variants(), list(nodes())
+    needs, node_names = images.list_variant_images(), list(list_nodes())
     for short in (*(short for short, only_for in needs.items() if only_for is None), "loadgen"):
         _bring_image(chosen, short, node_names, console)
     replaced = set(chosen.chosen) - {"loadgen"}
@@ -270,12 +278,12 @@ def _bring_images(chosen: Images, console: Console) -> None:
         note = f"  [yellow]–[/] image {short} is not there, which only {only_for} need:"
         if only_for is not None and replaced and short not in replaced:
             # A user who names images has no use for the registry of all others.
-            say(console, f"{note} {images.SETTING} does not name it")
+            print_line(console, f"{note} {images.SETTING} does not name it")
         elif only_for is not None:
             try:
                 _bring_image(chosen, short, node_names, console)
             except UsageError as error:
-                say(console, f"{note} {chosen.named(short)}: {error.fault}")
+                print_line(console, f"{note} {chosen.named(short)}: {error.fault}")
 
 
 def _bring_image(chosen: Images, short: str, node_names: Sequence[str], console: Console) -> None:
@@ -286,7 +294,7 @@ def _bring_image(chosen: Images, short: str, node_names: Sequence[str], console:
     reference, base = chosen.named(short), chosen.named("debian")
     with step(console, f"image {short}") as remarks:
         buildable = short == "loadgen" and reference.endswith(f":{images.loadgen_tag(base)}")
-        if buildable and docker.held(reference) is None:
+        if buildable and docker.find_image_id(reference) is None:
             images.build_loadgen(reference, base)
             remarks.append("built")
-        remarks.extend([reference, docker.ensure(name(), node_names, short, reference)])
+        remarks.extend([reference, docker.ensure_image(cluster_name(), node_names, short, reference)])

@@ -28,12 +28,12 @@ So measuring stops before another lab may begin.
 """
 
 
-def run_id() -> str:
+def make_run_id() -> str:
     """Return the name of this process on a cluster: its start time and process number."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
-def holder(run: str) -> str:
+def format_holder(run: str) -> str:
     """Return the lease holder's name for people: user, machine and run."""
     return f"{getpass.getuser()}@{platform.node()} ({run})"
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from lab.base import quantities
 from lab.base.errors import UsageError, refuse_unknown
-from lab.base.paths import at
+from lab.base.paths import get_path
 from lab.model.endpoint import Role
 from lab.model.pairs import Side
 from lab.model.variants import kustomize
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.manifests import certificates
-from lab.systems.table import DEFINITIONS_OF, INTERVALS, MADE
+from lab.systems.table import DEFINITIONS_OF, INTERVALS, WORKLOAD_PATHS
 from lab.targets.cluster.api import BROUGHT_UP, CLIENT_NAMESPACE, RUN_LABEL, Api, Object
 from lab.targets.cluster.images import Images
 
@@ -41,7 +41,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OTHER = {"proxy": "backend", "backend": "proxy"}
 NO_BALANCER = "lab/none"
 """The loadBalancerClass of Services of type LoadBalancer: no cloud buys a balancer, and node ports exist anyway."""
-OWN = "ingress-lab"
+OWN_NAME = "ingress-lab"
 """The name of the variants' namespace, their IngressClass and its controller.
 
 Two systems on one API server must not share it.
@@ -76,45 +76,47 @@ class Reference:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def on_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def lay_over_for_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the manifests as a cluster gets them: with the components laid over them that their annotations name.
 
     UsageError with kustomize's message when a component does not fit.
     """
-    annotated = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flat(manifests)}
+    annotated = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flatten(manifests)}
     for name, obj in annotated.items():
         if name is not None:
             place = f"{obj['kind']}/{obj['metadata']['name']}: {ON_CLUSTERS}: {name}"
             try:
-                manifests = kustomize.laid_over(manifests, CLUSTERS / name)
+                manifests = kustomize.apply_component(manifests, CLUSTERS / name)
             except kustomize.BuildError as error:
                 raise UsageError(place, f"kustomize: {error}", "what it patches is what the base has") from None
     return manifests
 
 
-def on_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
+def rename_for_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
     """Return the objects of one side of a pair: unchanged on the left, with `ingress-lab` renamed on the right."""
-    return [dict(obj) if side == "left" else renamed(obj, OWN, f"{OWN}-{side}") for obj in flat(manifests)]
+    return [
+        dict(obj) if side == "left" else rename_word(obj, OWN_NAME, f"{OWN_NAME}-{side}") for obj in flatten(manifests)
+    ]
 
 
-def renamed(value: Any, old: str, new: str) -> Any:
+def rename_word(value: Any, old: str, new: str) -> Any:
     """Return a copy of an object in which one word is replaced by another, in all its strings but the keys."""
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
         case list():
-            return [renamed(item, old, new) for item in value]
+            return [rename_word(item, old, new) for item in value]
         case dict():
-            return {key: renamed(item, old, new) for key, item in value.items()}
+            return {key: rename_word(item, old, new) for key, item in value.items()}
         case _:
             return value
 
 
-def flat(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def flatten(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the objects; instead of a List, the objects inside it."""
     for obj in manifests:
         if obj["kind"] == "List":
-            yield from flat(obj.get("items") or ())
+            yield from flatten(obj.get("items") or ())
         else:
             yield obj
 
@@ -131,7 +133,7 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
 
     UsageError for a certificate that cannot be made.
     """
-    prepared = in_order(manifests)
+    prepared = sort_for_apply(manifests)
     for obj in prepared:
         _label(obj, run)
         template = pod_template(obj)
@@ -139,7 +141,9 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
             if obj["kind"] != "Pod":
                 _label(template, run)
             if obj["kind"] not in WORKLOADS:
-                _label(at(obj, f"{MADE[obj['kind']]}.patch.value"), run)  # the workload that is made of it
+                _label(
+                    get_path(obj, f"{WORKLOAD_PATHS[obj['kind']]}.patch.value"), run
+                )  # the workload that is made of it
             metadata, spec = template["metadata"], template["spec"]
             metadata["annotations"] = (metadata.get("annotations") or {}) | {BROUGHT_UP: stamp}
             for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
@@ -151,21 +155,21 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     return prepared
 
 
-def in_order(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
+def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
     """Return copies of all objects in the order in which they are applied, with requested certificates filled in.
 
     UsageError for a certificate that cannot be made.
     """
-    objects = sorted((copy.deepcopy(dict(obj)) for obj in flat(manifests)), key=lambda obj: Reference.of(obj).rank)
+    objects = sorted((copy.deepcopy(dict(obj)) for obj in flatten(manifests)), key=lambda obj: Reference.of(obj).rank)
     for obj in objects:
         if obj["kind"] == "Secret":
-            certify(obj)
+            fill_certificate(obj)
     return objects
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
     """Raise UsageError for a kind that the cluster does not know."""
-    for obj in flat(manifests):
+    for obj in flatten(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
             raise UsageError(api.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
@@ -181,21 +185,21 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
             return dict(obj)
         case "CronJob":
             return obj["spec"]["jobTemplate"]["spec"]["template"]
-        case kind if kind in MADE:
-            return at(obj, f"{MADE[kind]}.patch.value.spec.template")
+        case kind if kind in WORKLOAD_PATHS:
+            return get_path(obj, f"{WORKLOAD_PATHS[kind]}.patch.value.spec.template")
         case kind if kind in WORKLOADS:
             return obj["spec"]["template"]
         case _:
             return None
 
 
-def made(obj: Mapping[str, Any]) -> Reference | None:
+def find_workload(obj: Mapping[str, Any]) -> Reference | None:
     """Return the workload that makes an object's pods; None where the object leads to no pods.
 
     The workload is the object itself, or the Deployment that a controller makes of it.
     """
     ref = Reference.of(obj)
-    name = at(obj, f"{MADE[ref.kind]}.name") if ref.kind in MADE else None
+    name = get_path(obj, f"{WORKLOAD_PATHS[ref.kind]}.name") if ref.kind in WORKLOAD_PATHS else None
     if name is not None:
         return Reference("apps/v1", "Deployment", ref.namespace, name)
     return ref if ref.kind in WORKLOADS else None
@@ -208,12 +212,12 @@ def pod_spec(obj: Mapping[str, Any]) -> Object:
     return template["spec"]
 
 
-def headless(obj: Mapping[str, Any]) -> bool:
+def is_headless(obj: Mapping[str, Any]) -> bool:
     """Return whether an object is a Service without an address: clients get the addresses of its pods."""
     return obj["kind"] == "Service" and obj["spec"].get("clusterIP") == "None"
 
 
-def role(obj: Mapping[str, Any]) -> str | None:
+def find_role(obj: Mapping[str, Any]) -> str | None:
     """Return the role of the pods that an object makes, or is; None where they have no role.
 
     This is the only rule for roles.
@@ -226,7 +230,7 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
     return (pod_template(obj) or {}).get("metadata", {}).get("labels") or {}
 
 
-def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
+def compute_pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
     """Return the seconds from the proxy's readiness until it has finished its second load of the configuration.
 
     The result is 0 where the proxy has no reload interval. A router that has one loads its first configuration as soon
@@ -240,10 +244,11 @@ def pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
     intervals_s = [
         seconds
         for obj in manifests
-        if role(obj) == "proxy"
+        if find_role(obj) == "proxy"
         for container in pod_spec(obj)["containers"]
         for item in container.get("env", [])
-        if item["name"] in INTERVALS and (seconds := quantities.seconds(str(item.get("value", "")))) is not None
+        if item["name"] in INTERVALS
+        and (seconds := quantities.parse_duration_s(str(item.get("value", "")))) is not None
     ]
     return max(intervals_s) + 1.0 if intervals_s else 0.0  # one second for a load itself
 
@@ -274,7 +279,7 @@ def _set_affinity(spec: Object, role: str) -> None:
     )
 
 
-def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
+def bind_to_nodes(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
     """Bind the pods of each role to the node of the other side's pods, so that both have the same machine's noise.
 
     A role whose pods on the other side are spread over several nodes is not bound.
@@ -285,12 +290,12 @@ def beside(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) ->
 
     """
     for obj in manifests:
-        if len(role_nodes := set(nodes.get(role(obj) or "", ()))) == 1:
+        if len(role_nodes := set(nodes.get(find_role(obj) or "", ()))) == 1:
             spec = pod_spec(obj)
             spec["nodeSelector"] = (spec.get("nodeSelector") or {}) | {"kubernetes.io/hostname": role_nodes.pop()}
 
 
-def certify(secret: Object) -> None:
+def fill_certificate(secret: Object) -> None:
     """Fill the certificate into a Secret whose annotations request one.
 
     Raises:
@@ -299,7 +304,7 @@ def certify(secret: Object) -> None:
     """
     metadata = secret["metadata"]
     place = f"Secret {metadata.get('namespace', '')}/{metadata['name']}"
-    request = certificates.requested(place, metadata.get("annotations") or {})
+    request = certificates.read_request(place, metadata.get("annotations") or {})
     if request is not None:
         parts = {key: base64.b64encode(text.encode()).decode() for key, text in certificates.issue(request).items()}
         for key, value in (secret.get("data") or {}).items():

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 
 from lab.base.errors import LostError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.model.bottleneck import MAX_OTHERS_CORES
 from lab.targets.cluster.api import RUN_LABEL, Api, DeniedError, RefusedError
-from lab.targets.common.sampler import KTHREADD, descends, host_proc, host_processes
+from lab.targets.common.sampler import KTHREADD, find_host_proc, host_processes, is_descendant
 
 SYSTEM = re.compile(
     r"kube-.*|local-path-storage|openshift(-.*)?|calico-.*|tigera-.*|cilium.*|gke-.*|gmp-.*|amazon-.*|metallb-system"
@@ -39,7 +39,7 @@ Pod = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherUsage:
     """The CPU that others used on the lab's nodes during a sample.
 
     Attributes:
@@ -52,11 +52,11 @@ class Elsewhere:
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-Others = Callable[[Sequence[str]], Callable[[], Elsewhere]]
+OtherUsageSource = Callable[[Sequence[str]], Callable[[], OtherUsage]]
 """A source of what others use: call it with the nodes' names when a sample begins, and its result when it ends."""
 
 
-def together(*sources: Others) -> Others:
+def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
     """Return the sum of several sources, each of which sees other processes.
 
     The sum is not visible (None) where one source cannot see: unknown is not zero. Then the remaining sum is a lower
@@ -64,15 +64,15 @@ def together(*sources: Others) -> Others:
     though you may not query the kubelets.
     """
 
-    def begin(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+    def begin(nodes: Sequence[str]) -> Callable[[], OtherUsage]:
         ends = [source(nodes) for source in sources]
 
-        def end() -> Elsewhere:
+        def end() -> OtherUsage:
             parts = [ask() for ask in ends]
             visible = [part.cores for part in parts if part.cores is not None]
             counters = {name: count for part in parts for name, count in part.counters.items()}
             conclusive = len(visible) == len(parts) or sum(visible) >= MAX_OTHERS_CORES
-            return Elsewhere(sum(visible) if conclusive else None, counters)
+            return OtherUsage(sum(visible) if conclusive else None, counters)
 
         return end
 
@@ -80,21 +80,23 @@ def together(*sources: Others) -> Others:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PodCpuFigure:
     """The CPU seconds of a pod since it began, at a moment of its node's clock."""
 
     at_s: float
     cpu_s: float
 
 
-def figures(metrics: str) -> Mapping[Pod, Figure]:
+def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
     """Parse the pods' figures in a kubelet's /metrics/resource; ValueError for a line of another form."""
-    by_pod: dict[Pod, Figure] = {}
+    by_pod: dict[Pod, PodCpuFigure] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in (sample for sample in family.samples if sample.name == "pod_cpu_usage_seconds_total"):
             if sample.timestamp is None or not {"namespace", "pod"} <= sample.labels.keys():
                 raise ValueError(f"expected a pod's CPU, got {sample}")
-            by_pod[sample.labels["namespace"], sample.labels["pod"]] = Figure(float(sample.timestamp), sample.value)
+            by_pod[sample.labels["namespace"], sample.labels["pod"]] = PodCpuFigure(
+                float(sample.timestamp), sample.value
+            )
     return by_pod
 
 
@@ -107,10 +109,10 @@ class Kubelets:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._foreign: dict[str, bool] = {}
-        self._earlier: dict[Pod, Figure] = {}
-        self._latest: dict[Pod, Figure] = {}
+        self._earlier: dict[Pod, PodCpuFigure] = {}
+        self._latest: dict[Pod, PodCpuFigure] = {}
 
-    def __call__(self, nodes: Sequence[str]) -> Callable[[], Elsewhere]:
+    def __call__(self, nodes: Sequence[str]) -> Callable[[], OtherUsage]:
         """Read the figures of these nodes, and return the function that reads them again at the sample's end.
 
         The result is not visible (None) where you may not query the kubelets, or where one does not answer or answers
@@ -118,18 +120,18 @@ class Kubelets:
         """
         before = self._read(nodes)
 
-        def end() -> Elsewhere:
+        def end() -> OtherUsage:
             after = self._read(nodes) if before is not None else None
-            return Elsewhere(None) if before is None or after is None else self._sum_use(before, after)
+            return OtherUsage(None) if before is None or after is None else self._sum_use(before, after)
 
         return end
 
-    def _read(self, nodes: Sequence[str]) -> Mapping[Pod, Figure] | None:
+    def _read(self, nodes: Sequence[str]) -> Mapping[Pod, PodCpuFigure] | None:
         """Return the figures of foreign pods on these nodes, and remember them; None = not visible."""
-        by_pod: dict[Pod, Figure] = {}
+        by_pod: dict[Pod, PodCpuFigure] = {}
         try:
             for node in nodes:
-                by_pod |= figures(str(self._api.raw(f"/api/v1/nodes/{node}/proxy/metrics/resource")))
+                by_pod |= parse_figures(str(self._api.raw(f"/api/v1/nodes/{node}/proxy/metrics/resource")))
         except (DeniedError, RefusedError, ValueError):
             return None
         except LostError:
@@ -148,7 +150,7 @@ class Kubelets:
         self._latest |= by_pod
         return by_pod
 
-    def _sum_use(self, before: Mapping[Pod, Figure], after: Mapping[Pod, Figure]) -> Elsewhere:
+    def _sum_use(self, before: Mapping[Pod, PodCpuFigure], after: Mapping[Pod, PodCpuFigure]) -> OtherUsage:
         """Return the sum of all pods' rates between two readings."""
         cores, window_s, stale = 0.0, 0.0, 0
         for pod, end in after.items():
@@ -162,10 +164,10 @@ class Kubelets:
             cores += max(0.0, end.cpu_s - (start.cpu_s if start else 0.0)) / span_s
             window_s = max(window_s, span_s)
         counters = {"others/pods": len(after), "others/stale_pods": stale, "others/window_ms": round(1000 * window_s)}
-        return Elsewhere(cores, counters if after else {})
+        return OtherUsage(cores, counters if after else {})
 
 
-def host_watch(containers: Sequence[str]) -> Others:
+def watch_host(containers: Sequence[str]) -> OtherUsageSource:
     """Return the source of what other processes of this machine use, where the cluster's nodes are containers on it.
 
     Every process counts, except the lab (this process and its descendants), the nodes' containers, the container engine
@@ -179,27 +181,27 @@ def host_watch(containers: Sequence[str]) -> Others:
 
     def read_foreign_s() -> float | None:
         """Return the CPU seconds so far of all foreign processes and their ended children; None = not visible."""
-        proc, own_pid = host_proc()
+        proc, own_pid = find_host_proc()
         processes = host_processes(proc)
         foreign_s, visible = 0.0, False
         for pid, process in processes.items():
-            if descends(pid, (own_pid, KTHREADD), processes) or ENGINE.fullmatch(process.title):
+            if is_descendant(pid, (own_pid, KTHREADD), processes) or ENGINE.fullmatch(process.title):
                 continue
-            cgroup = readable(f"{proc}/{pid}/cgroup")
+            cgroup = read_text_if_readable(f"{proc}/{pid}/cgroup")
             if any(container in cgroup for container in containers):
                 visible = True
             else:
                 foreign_s += process.cpu_s
         return foreign_s if visible else None
 
-    def begin(_: Sequence[str]) -> Callable[[], Elsewhere]:
+    def begin(_: Sequence[str]) -> Callable[[], OtherUsage]:
         start_s, start = time.monotonic(), read_foreign_s()
 
-        def end() -> Elsewhere:
+        def end() -> OtherUsage:
             now = read_foreign_s()
             if start is None or now is None:
-                return Elsewhere(None)
-            return Elsewhere(max(0.0, now - start) / (time.monotonic() - start_s))
+                return OtherUsage(None)
+            return OtherUsage(max(0.0, now - start) / (time.monotonic() - start_s))
 
         return end
 

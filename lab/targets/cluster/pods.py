@@ -50,7 +50,7 @@ def running(pod: Mapping[str, Any]) -> bool:
     return "running" in (container_status(pod).get("state") or {})
 
 
-def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
+def check_running(place: str, pod: Mapping[str, Any] | None) -> None:
     """Raise LostError unless the pod runs and is not being deleted.
 
     Args:
@@ -64,22 +64,22 @@ def check_there(place: str, pod: Mapping[str, Any] | None) -> None:
     status, ending = pod.get("status", {}), "deletionTimestamp" in pod["metadata"]
     if status.get("phase") != "Running" or ending:
         state = (status.get("reason") or status.get("phase", "Unknown")) + (", being deleted" if ending else "")
-        raise LostError(place, f"no longer runs: {reasoned(state, status.get('message'))}", remedy)
+        raise LostError(place, f"no longer runs: {join_reason(state, status.get('message'))}", remedy)
 
 
-def reasoned(reason: str | None, message: str | None) -> str:
+def join_reason(reason: str | None, message: str | None) -> str:
     """Return `reason: message` on one line, or the part that is not empty."""
     return ": ".join(filter(None, (reason, " ".join((message or "").split()))))
 
 
-def exited(terminated: Mapping[str, Any]) -> str:
+def describe_exit(terminated: Mapping[str, Any]) -> str:
     """Return how a container ended: `exited with 1 (Error)`, `exited with 137 (OOMKilled): message`."""
     reason, message = terminated.get("reason"), terminated.get("message")
     text = f"exited with {terminated.get('exitCode', '?')}" + (f" ({reason})" if reason else "")
     return _shorten(f"{text}: {message}" if message else text)
 
 
-def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
+def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
     """Return an object's latest events, the newest last, and the log of each of its containers that is not ready.
 
     An event looks like `event FailedScheduling (3×): 0/1 nodes …`. Where events or a log cannot be read, a line gives
@@ -115,15 +115,15 @@ def lines(api: Api, obj: Mapping[str, Any]) -> list[str]:
             text = api.log(*place, LOG_LINES, previous=True)
         return [f"{LOG}{container['name']}: {line}" for line in text.splitlines() if line.strip()]
 
-    explanation = or_why("events", events)
+    explanation = lines_or_reason("events", events)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         terminated = (container.get("state") or {}).get("terminated") or {}
         if not container.get("ready") and terminated.get("exitCode") != 0:
-            explanation += or_why(f"{LOG}{container['name']}", lambda container=container: log(container))
+            explanation += lines_or_reason(f"{LOG}{container['name']}", lambda container=container: log(container))
     return list(map(_shorten, explanation))
 
 
-def or_why(title: str, ask: Callable[[], list[str]]) -> list[str]:
+def lines_or_reason(title: str, ask: Callable[[], list[str]]) -> list[str]:
     """Return the lines that `ask` returns, or one line with the reason why they cannot be had.
 
     They only explain another fault, so an error of their own must not hide it; only LostError comes out.

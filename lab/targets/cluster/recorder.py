@@ -5,7 +5,7 @@ It implements `lab.model.system.Recorder` from what the API server, the kubelets
     pod proxy-5f: deletionTimestamp appears                              →   Deleted, "grace 300 s"
     its container's ID changes, restartCount 1                           →   Started, "restart 1; by the API's clock 2026-11-21T21:53:10Z"
     its endpoint is ready no more                                        →   NotReady, "terminating"
-    "Configuration changes detected, backend reload required" in a log   →   Reload (`lab.systems.table.event_of` knows the words)
+    "Configuration changes detected, backend reload required" in a log   →   Reload (`lab.systems.table.find_event` knows the words)
 
 An incomplete record is never returned: where a watch or a log may have missed something, `events` raises. What was
 already true when watching began is no event, and neither is a container's first configuration.
@@ -33,16 +33,16 @@ from typing import Any
 from lab.base.errors import LabError, MeasuringError
 from lab.model.events import Event
 from lab.model.variants.labels import ROLE_LABEL
-from lab.systems.table import event_of
+from lab.systems.table import find_event
 from lab.targets.cluster import pods
-from lab.targets.cluster.api import Api, Object, until
+from lab.targets.cluster.api import Api, Object, poll_until
 from lab.targets.cluster.connection import Stream
 from lab.targets.cluster.objects import ROLES
 
 BLIND_S = 0.2
 CAUGHT_UP_S = 5.0
 POLL_S = 0.02
-Told = Callable[[float, str, Object], None]
+ChangeCallback = Callable[[float, str, Object], None]
 """The function that a watch's thread calls for every change.
 
 Its arguments are the seconds since the epoch, the kind of change (LISTED at the beginning, else ADDED, MODIFIED or
@@ -50,7 +50,7 @@ DELETED), and the object.
 """
 
 
-class Following(ABC):
+class StreamThread(ABC):
     """A thread that reads a stream until `end`; `fault` is why it ended before."""
 
     def __init__(self, name: str) -> None:
@@ -80,10 +80,10 @@ class Following(ABC):
             self.fault = f"{type(error).__name__}: {error}"
 
 
-class Watched(Following):
+class KindWatch(StreamThread):
     """The watch of one kind of objects in a namespace, from `start` to `stop`."""
 
-    def __init__(self, api: Api, api_version: str, kind: str, namespace: str, callback: Told) -> None:
+    def __init__(self, api: Api, api_version: str, kind: str, namespace: str, callback: ChangeCallback) -> None:
         super().__init__(f"watch-{kind}")
         self._api, self._resource, self._callback = api, (api_version, kind, namespace), callback
         self._versions: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Watched(Following):
                 unseen = [uid for uid, listed in latest.items() if passed.get(uid, up_to) < listed]
                 return unseen + [uid for uid, has in passed.items() if uid not in latest and has <= int(version)]
 
-            if not until(lambda: self.fault or not list_missing(), CAUGHT_UP_S, POLL_S):
+            if not poll_until(lambda: self.fault or not list_missing(), CAUGHT_UP_S, POLL_S):
                 self.fault = f"has not told of {len(list_missing())} changes within {CAUGHT_UP_S:.0f} s"
         finally:
             self.end()
@@ -159,7 +159,7 @@ class Watched(Following):
         self._callback(at_s, kind, obj)
 
 
-class Followed(Following):
+class FollowedLog(StreamThread):
     """A container's log, read until `stop` or the container's end."""
 
     def __init__(
@@ -187,7 +187,7 @@ class Followed(Following):
         try:
             if not ended:
                 newest = self._read_newest_time()
-                if not until(lambda: self.fault or newest <= self._last, CAUGHT_UP_S, POLL_S):
+                if not poll_until(lambda: self.fault or newest <= self._last, CAUGHT_UP_S, POLL_S):
                     self.fault = f"its last line was not read within {CAUGHT_UP_S:.0f} s"
         except LabError as error:
             self.fault = self.fault or error.fault
@@ -220,7 +220,7 @@ class Followed(Following):
         self._last = stamp
         written_s = datetime.fromisoformat(stamp).timestamp()
         self.behind_s = min(self.behind_s, at_s - written_s)
-        event = event_of(text.decode(errors="replace"))
+        event = find_event(text.decode(errors="replace"))
         if event is not None and not self._starting:
             self.told.append((written_s, event))
         elif event == "Reloaded":
@@ -234,11 +234,11 @@ class ClusterRecorder:
         self._api, self._namespace = api, namespace
         # Pods first, because the other watches refer to them.
         self._watches = [
-            Watched(api, "v1", "Pod", namespace, self.pod),
-            Watched(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self.slice),
-            Watched(api, "v1", "Event", namespace, self.event),
+            KindWatch(api, "v1", "Pod", namespace, self.pod),
+            KindWatch(api, "discovery.k8s.io/v1", "EndpointSlice", namespace, self.slice),
+            KindWatch(api, "v1", "Event", namespace, self.event),
         ]
-        self._logs: list[Followed] = []
+        self._logs: list[FollowedLog] = []
         self._fault: LabError | None = None
         self._left = threading.Event()
         self._pods: dict[str, Object] = {}
@@ -323,7 +323,7 @@ class ClusterRecorder:
                 self._record(at_s, "api", name, kind, detail)
             if kind == "Started" and role == "proxy" and not self._left.is_set():
                 place = (self._api, self._namespace, name, obj["spec"]["containers"][0]["name"], container)
-                self._logs.append(Followed(*place, obj["spec"]["nodeName"], from_start=change != "LISTED"))
+                self._logs.append(FollowedLog(*place, obj["spec"]["nodeName"], from_start=change != "LISTED"))
         if change == "DELETED":
             if (uid, "Deleted", "") not in self._known:
                 self._record(at_s, "api", name, "Deleted", "grace 0 s")
@@ -404,7 +404,7 @@ def _list_facts(pod: Object) -> Iterator[tuple[str, str, str]]:
     state, last = status.get("state") or {}, status.get("lastState") or {}
     yield "Created", "", _append_time("", metadata.get("creationTimestamp"))
     for ended in filter(None, (last.get("terminated"), state.get("terminated"))):
-        yield "Exited", ended.get("containerID", ""), _append_time(pods.exited(ended), ended.get("finishedAt"))
+        yield "Exited", ended.get("containerID", ""), _append_time(pods.describe_exit(ended), ended.get("finishedAt"))
     running, container_id = state.get("running"), pods.container_id(pod)
     if running is not None and container_id:
         restarts = status.get("restartCount", 0)

@@ -33,7 +33,7 @@ A websocket is opened by GET, so a port-forward over one needs `get` [lab.target
 """
 KINDS: tuple[Right, ...] = (("create", "apiextensions.k8s.io", "customresourcedefinitions", None),)
 """The right to add the kinds that Kubernetes does not have."""
-SOME_RUNS: dict[str, tuple[Right, ...]] = {
+BY_FEATURE: dict[str, tuple[Right, ...]] = {
     "pairs": tuple(
         (verb, group, resource, f"{NAMESPACE}-right")
         for verb, group, resource, namespace in EVERY_RUN

@@ -14,8 +14,8 @@ from typing import Any
 
 from lab.base.errors import ImageError, MeasuringError, NodeRefusesError, StartError
 from lab.targets.cluster.api import RUN_LABEL, Api, Object
-from lab.targets.cluster.objects import Reference, made
-from lab.targets.cluster.pods import LOG, conditions, exited, lines, ready, reasoned
+from lab.targets.cluster.objects import Reference, find_workload
+from lab.targets.cluster.pods import LOG, conditions, describe_exit, explain, join_reason, ready
 
 POLL_S = 0.2
 ROUTES_POLL_S = 0.5
@@ -66,7 +66,7 @@ class Fault:
     """The image of the container."""
 
 
-def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
+def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
     """Wait until every Deployment, DaemonSet, StatefulSet and Pod is ready and every Route admitted.
 
     Workloads that a controller makes of one of the objects count, too.
@@ -83,7 +83,7 @@ def wait(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> Non
     """
     applied = list(objects)
     refs = [Reference.of(obj) for obj in applied]
-    expected = {ref for obj in applied if (ref := made(obj)) is not None} - set(refs)
+    expected = {ref for obj in applied if (ref := find_workload(obj)) is not None} - set(refs)
     _wait_without_faults(api, deadline, POLL_S, lambda: _find_workload_faults(api, [*refs, *expected], expected))
     _wait_without_faults(api, deadline, ROUTES_POLL_S, lambda: _find_route_faults(api, refs))
 
@@ -110,7 +110,7 @@ def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
     It is an ImageError for an image that cannot be had, a StartError for a program that refuses its configuration, and
     a NodeRefusesError where the node itself refuses a setting.
     """
-    explanation = lines(api, fault.about) if fault.about else []
+    explanation = explain(api, fault.about) if fault.about else []
     log = [line for line in explanation if line.startswith(LOG)]
     place, message = f"{api.place}: {fault.place}", prefix + fault.words
     remedy = "\n  ".join(filter(None, (fault.remedy, *explanation))) or "nothing else is known of it"
@@ -141,7 +141,7 @@ def _find_workload_faults(api: Api, refs: Sequence[Reference], expected: Collect
     faults |= {ref: _explain_unmade(api, ref, up=not faults) for ref in unmade}
     namespaces = sorted({ref.namespace for ref in faults})
     pods = [pod for namespace in namespaces for pod in api.list("v1", "Pod", namespace, RUN_LABEL)]
-    return [*faults.values(), *filter(None, map(pod_fault, pods))]
+    return [*faults.values(), *filter(None, map(find_pod_fault, pods))]
 
 
 def _format_place(ref: Reference) -> str:
@@ -164,7 +164,7 @@ def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
         for condition in conditions(gateway).values()
         if condition.get("status") == "False"
     ]
-    reasons = "".join(f"; {reasoned(condition.get('reason'), condition.get('message'))}" for condition in failing)
+    reasons = "".join(f"; {join_reason(condition.get('reason'), condition.get('message'))}" for condition in failing)
     remedy = "its controller's log says why (`kubectl logs` of the Deployment labelled lab/scope=controller)"
     message = f"its controller {'has not made it' if up else 'is not up'}{reasons}"  # a new text restarts the patience
     return Fault(_format_place(ref), message, remedy, final=up, patience_s=MAKING_S, refused=True)
@@ -187,7 +187,7 @@ def _find_route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
             message = "not admitted yet: no router has said anything"
             faults.append(Fault(place, message, "the router's log says what it does"))
         elif not any(condition["status"] == "True" for condition in admitted):
-            message = f"not admitted: {reasoned(admitted[0].get('reason'), admitted[0].get('message'))}"
+            message = f"not admitted: {join_reason(admitted[0].get('reason'), admitted[0].get('message'))}"
             faults.append(Fault(place, message, "correct what it names", final=True, patience_s=PATIENCE_S))
     if len(faults) > 1 and not faults[0].final:
         message = f"{faults[0].words} ({len(faults)} of {len(routes)} Routes are not)"
@@ -200,7 +200,7 @@ def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
     if obj is None:
         return Fault(_format_place(ref), *GONE, final=True)
     if ref.kind == "Pod":
-        return pod_fault(obj)
+        return find_pod_fault(obj)
     blank = Fault(_format_place(ref), "", about=obj)
     status, failure = obj.get("status", {}), conditions(obj).get("ReplicaFailure", {})
     if failure.get("status") == "True":
@@ -223,7 +223,7 @@ def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
     return replace(blank, words=f"{replicas} wanted, " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-def pod_fault(pod: Object) -> Fault | None:
+def find_pod_fault(pod: Object) -> Fault | None:
     """Return why a pod is not ready; None for one that is ready, is being deleted, or has completed its work."""
     metadata, status = pod["metadata"], pod.get("status", {})
     if "deletionTimestamp" in metadata or ready(pod) or status.get("phase") == "Succeeded":
@@ -232,10 +232,10 @@ def pod_fault(pod: Object) -> Fault | None:
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "Failed"
         remedy = FATAL.get(reason, "see its events")
-        return replace(blank, words=reasoned(reason, status.get("message")), remedy=remedy, final=True)
+        return replace(blank, words=join_reason(reason, status.get("message")), remedy=remedy, final=True)
     scheduled = conditions(pod).get("PodScheduled", {})
     if scheduled.get("status") == "False":
-        message = f"not scheduled: {reasoned(scheduled.get('reason', ''), scheduled.get('message'))}"
+        message = f"not scheduled: {join_reason(scheduled.get('reason', ''), scheduled.get('message'))}"
         remedy = "a node with room, or smaller requests"
         return replace(blank, words=message, remedy=remedy, final=True, patience_s=PATIENCE_S)
     faults = [
@@ -255,17 +255,17 @@ def _find_container_fault(blank: Fault, noun: str, container: Mapping[str, Any])
     if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):
         return None
     if last.get("terminated"):
-        before = f" (before: {exited(last['terminated'] | {'message': ''})})"
+        before = f" (before: {describe_exit(last['terminated'] | {'message': ''})})"
     remedy, final, crashed = "", False, False
     if waiting is not None:
         reason = waiting.get("reason", "waiting")
         often = container.get("restartCount", 0) + 1 >= CRASHES
         crashed = often and reason == "CrashLoopBackOff"
-        message = f"{reasoned(reason, waiting.get('message'))}{before}"
+        message = f"{join_reason(reason, waiting.get('message'))}{before}"
         final = often if reason in RETRIED else reason in FATAL
         remedy = FATAL.get(reason, "its log says why" if crashed else "")
     elif ended is not None:
-        message = exited(ended)
+        message = describe_exit(ended)
     elif noun == "init container":
         message = f"running{before}"
     else:

@@ -35,13 +35,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
-from lab.generators.k6 import environment
-from lab.model.endpoint import Ran
-from lab.model.load import Load
+from lab.generators.k6 import make_environment
+from lab.model.endpoint import GeneratorsOutput
+from lab.model.load import GeneratorLoad
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, until
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, poll_until
 from lab.targets.cluster.pods import container_id
-from lab.targets.cluster.sampling import ClusterWatch, Place
+from lab.targets.cluster.sampling import ClusterWatch, WatchedContainer
 from lab.targets.cluster.shell import Shell
 
 Object = dict[str, Any]
@@ -97,8 +97,14 @@ At PAUSED everything is set up; at ENDED nothing more comes.
 _GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
 
 
-def shared(
-    name: str, run: str, image: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str], marked: bool
+def build_testrun(
+    name: str,
+    run: str,
+    image: str,
+    load: GeneratorLoad,
+    files: Mapping[str, str],
+    hosts: Mapping[str, str],
+    marked: bool,
 ) -> tuple[Object, Object]:
     """Return the ConfigMap with a load's script, and the TestRun that runs it.
 
@@ -132,7 +138,7 @@ def shared(
     runner = pod | {
         # The label of the client's own pod, so that proxies and backends keep away from these, too.
         "metadata": {"labels": labels | {ROLE_LABEL: "generator"}},
-        "env": [{"name": name, "value": value} for name, value in environment(load).items()],
+        "env": [{"name": name, "value": value} for name, value in make_environment(load).items()],
         "nodeSelector": {ROLE_LABEL: "generator"} if marked else {},
         "affinity": _AFFINITY,
         "topologySpreadConstraints": [
@@ -162,7 +168,7 @@ def shared(
     )
 
 
-def segments(number: int, total: int) -> list[str]:
+def build_segments(number: int, total: int) -> list[str]:
     """Return k6's arguments for one of `total` parts of a load, as the operator spells them.
 
     The parts are numbered 1, 2, …, and together they are the complete load.
@@ -172,7 +178,7 @@ def segments(number: int, total: int) -> list[str]:
     return [f"--execution-segment={part}", f"--execution-segment-sequence={','.join(bounds)}"]
 
 
-def runner(testrun: Object, number: int) -> Object:
+def build_runner(testrun: Object, number: int) -> Object:
     """Return the pod of one of a TestRun's runners (1, 2, …), as the operator makes it, but without a Job.
 
     The host name has the runner's number; it also has it in a pod that the operator has made.
@@ -182,7 +188,7 @@ def runner(testrun: Object, number: int) -> Object:
     labels = {**template["metadata"]["labels"], "app": "k6", MEMBER: metadata["name"], "runner": "true"}
     tags = [f"instance_id={number}", f"testrun_name={metadata['name']}"]
     command = [
-        *("k6", "run", "--quiet", *segments(number, spec["parallelism"]), *spec["arguments"].split()),
+        *("k6", "run", "--quiet", *build_segments(number, spec["parallelism"]), *spec["arguments"].split()),
         *(f"{_FOLDER}/{script['file']}", f"--address=0.0.0.0:{PORT}", "--paused"),
         *(part for tag in tags for part in ("--tag", tag)),
     ]
@@ -207,7 +213,7 @@ def runner(testrun: Object, number: int) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Runners:
+class RunnerLoad:
     """The means to run a load of many generators.
 
     Attributes:
@@ -222,8 +228,14 @@ class Runners:
     shell: Callable[[Api, str, str, str], Shell] = Shell
 
     def generate(
-        self, image: str, run: str, load: Load, files: Mapping[str, str], hosts: Mapping[str, str], watch: ClusterWatch
-    ) -> Ran:
+        self,
+        image: str,
+        run: str,
+        load: GeneratorLoad,
+        files: Mapping[str, str],
+        hosts: Mapping[str, str],
+        watch: ClusterWatch,
+    ) -> GeneratorsOutput:
         """Run a load and return the output of its runners; nothing of it stays on the cluster.
 
         Args:
@@ -240,7 +252,7 @@ class Runners:
         )
         name = f"load-{time.time_ns() // 1_000_000}"
         marked = bool(self.api.list("v1", "Node", labels=f"{ROLE_LABEL}=generator"))
-        config, testrun = shared(name, run, image, load, files, hosts, marked)
+        config, testrun = build_testrun(name, run, image, load, files, hosts, marked)
         try:
             self.api.create(config)
             ran = self._run_load(testrun, load, watch)
@@ -251,28 +263,30 @@ class Runners:
         self._remove([name])
         return ran
 
-    def _run_load(self, testrun: Object, load: Load, watch: ClusterWatch) -> Ran:
+    def _run_load(self, testrun: Object, load: GeneratorLoad, watch: ClusterWatch) -> GeneratorsOutput:
         name, operated = testrun["metadata"]["name"], self._has_operator
-        for obj in [testrun] if operated else [runner(testrun, 1 + number) for number in range(load.generators)]:
+        for obj in [testrun] if operated else [build_runner(testrun, 1 + number) for number in range(load.generators)]:
             self.api.create(obj)
         waiting = self._await_runners(name, load)
-        if isinstance(waiting, Ran):
+        if isinstance(waiting, GeneratorsOutput):
             return waiting
         with ExitStack() as lasting:
-            places: list[Place] = []
+            places: list[WatchedContainer] = []
             for pod in waiting:
                 location = CLIENT_NAMESPACE, pod["metadata"]["name"]
                 shell = self.shell(self.api, *location, CONTAINER)
                 lasting.callback(shell.close)
-                places.append(Place("generator", *location, pod["spec"].get("nodeName", ""), shell, container_id(pod)))
+                places.append(
+                    WatchedContainer("generator", *location, pod["spec"].get("nodeName", ""), shell, container_id(pod))
+                )
             with watch.beginning_anew(places):
                 if not operated and (deaf := self._let_go(waiting)):
-                    return Ran("", f"cannot be let go: {', '.join(deaf)}", NOT_STARTED, False)
+                    return GeneratorsOutput("", f"cannot be let go: {', '.join(deaf)}", NOT_STARTED, False)
                 done = self._await_end(name, load, operated)
             for place in places:
                 with suppress(LabError):  # it has ended already, and its exit status explains how
                     place.shell.script("kill -TERM 1")
-            until(lambda: None not in map(_find_exit_status, self._list_runners(name)), GRACE_S, POLL_S)
+            poll_until(lambda: None not in map(_find_exit_status, self._list_runners(name)), GRACE_S, POLL_S)
             runners = self._list_runners(name)
         return self._collect(runners, hung=not done or None in map(_find_exit_status, runners))
 
@@ -280,7 +294,7 @@ class Runners:
     def _has_operator(self) -> bool:
         return self.api.resource(API_VERSION, KIND) is not None
 
-    def _await_runners(self, name: str, load: Load) -> list[Object] | Ran:
+    def _await_runners(self, name: str, load: GeneratorLoad) -> list[Object] | GeneratorsOutput:
         """Return the runners once all of them can begin; the result of the load where that fails.
 
         It fails where one has ended, the operator refuses the load, or START_S seconds have passed.
@@ -297,11 +311,13 @@ class Runners:
                 message = (
                     " ".join(self._read_log(pod) for pod in self._list_pods(name)).strip() or "its own log says why"
                 )
-                return Ran("", f"k6-operator refused the load: {message}", 1, False)
+                return GeneratorsOutput("", f"k6-operator refused the load: {message}", 1, False)
             if time.monotonic() > deadline:
                 progress = f", stage {stage or 'none (is the operator running?)'}" if self._has_operator else ""
                 reason = f"{KIND} {name}: not ready after {START_S:.0f} s{progress}"
-                return Ran("", "; ".join([reason, *map(_describe_state, self._list_pods(name))]), NOT_STARTED, False)
+                return GeneratorsOutput(
+                    "", "; ".join([reason, *map(_describe_state, self._list_pods(name))]), NOT_STARTED, False
+                )
             time.sleep(POLL_S)
 
     def _let_go(self, runners: Sequence[Object]) -> list[str]:
@@ -310,7 +326,7 @@ class Runners:
         lines = [f"{{ curl -sf -m 10 {options} {url} || echo {url}; }} &" for url in map(_build_url, runners)]
         return self.client.script("\n".join([*lines, "wait"])).stdout.split()
 
-    def _await_end(self, name: str, load: Load, operated: bool) -> bool:
+    def _await_end(self, name: str, load: GeneratorLoad, operated: bool) -> bool:
         """Wait from the runners' start to their end; return False if one continues beyond its time.
 
         Nobody is queried before their time is over, because every query is work in addition to what is measured.
@@ -321,7 +337,7 @@ class Runners:
             active = [pod for pod in self._list_runners(name) if _find_exit_status(pod) is None]
             return all(status >= ENDED for status in self._read_statuses(active))
 
-        return until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
+        return poll_until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
 
     def _read_statuses(self, runners: Sequence[Object]) -> list[int]:
         """Return each runner's status as k6 reports it; -1 where it reports nothing."""
@@ -335,7 +351,7 @@ class Runners:
                 statuses.append(-1)
         return statuses + [-1] * (len(runners) - len(statuses))
 
-    def _collect(self, runners: Sequence[Object], hung: bool) -> Ran:
+    def _collect(self, runners: Sequence[Object], hung: bool) -> GeneratorsOutput:
         """Return the runners' output and the worst of their exit statuses.
 
         A runner that has not ended counts as failed. `hung`: some had not done their part in time.
@@ -347,7 +363,7 @@ class Runners:
         ]
         failed = [pod for pod in runners if _find_exit_status(pod) != 0]
         worst = max((_find_exit_status(pod) or 1 for pod in failed), default=0)
-        return Ran("".join(outputs), "\n".join(map(_describe_state, failed)), worst, hung)
+        return GeneratorsOutput("".join(outputs), "\n".join(map(_describe_state, failed)), worst, hung)
 
     def _remove(self, names: Sequence[str]) -> None:
         """Remove TestRuns and end their pods at once; return when the pods are gone.
@@ -359,7 +375,7 @@ class Runners:
                 self.api.delete(API_VERSION, KIND, name, CLIENT_NAMESPACE)
                 self.api.delete_all("batch/v1", "Job", CLIENT_NAMESPACE, f"{MEMBER}={name}")
             self.api.delete_all("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}", grace_s=1)
-            if not until(lambda name=name: not self._list_pods(name), GONE_S, POLL_S):
+            if not poll_until(lambda name=name: not self._list_pods(name), GONE_S, POLL_S):
                 place, fault = f"{self.api.place}: {CLIENT_NAMESPACE}", f"pods of {KIND} {name} do not end"
                 raise MeasuringError(place, fault, "`kubectl describe` them; then --resume")
             # Last, because it shows the next load that there is something to remove.

@@ -4,7 +4,7 @@ Each container has a snapshot at both ends and every second. A machine is a kern
 CPUs and are one machine.
 
 The CPU seconds of a role come from its containers' own cgroups, read first and last, so processes that come and go are
-all in them. `Others` reports who else used the nodes. CPU time that nobody claims is the cluster's own (its pods,
+all in them. `OtherUsageSource` reports who else used the nodes. CPU time that nobody claims is the cluster's own (its pods,
 kubelet, runtime, kernel; on kind the lab itself, too): the counter `cluster/cpu_ms`, which invalidates no sample. On a
 full node a generator has nothing to spare, no matter what fills it; a proxy is only called full for its own work.
 
@@ -28,12 +28,30 @@ import polars as pl
 
 from lab.base.errors import LabError, MeasuringError
 from lab.model.usage import UNCLAIMED, USAGE_SCHEMA, Observation, Usage
-from lab.targets.cluster.others import Elsewhere, Others
+from lab.targets.cluster.others import OtherUsage, OtherUsageSource
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.snapshot import MANY, NETWORK, SENT, Container, Snapshot, When, about, question, snapshot
+from lab.targets.cluster.snapshot import (
+    MANY,
+    NETWORK,
+    SENT,
+    ContainerInfo,
+    Moment,
+    Snapshot,
+    build_script,
+    read_container_info,
+    take_snapshot,
+)
 from lab.targets.common import cgroup
 from lab.targets.common.cgroup import CONTROLLERS
-from lab.targets.common.sampler import THREADED, CpuTimes, ProcessTimes, parse_cpus, parse_network, parse_sent, spans
+from lab.targets.common.sampler import (
+    ROLES_WITH_THREADS,
+    CpuTimes,
+    ProcessTimes,
+    parse_cpus,
+    parse_network,
+    parse_sent,
+    subtract_cpu_times,
+)
 
 POD_STRIDE = 10_000_000
 """The number added to process numbers per further pod of a role.
@@ -55,7 +73,7 @@ MACHINE_STRIDE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WatchedContainer:
     """A container to look into."""
 
     role: str
@@ -91,9 +109,9 @@ class ContainerSampler:
 
     """
 
-    place: Place
+    place: WatchedContainer
     offset: int
-    container: Container
+    container: ContainerInfo
     tells_cpus: bool
     tells_network: bool
     since_s: float | None = None
@@ -104,7 +122,7 @@ class ContainerSampler:
     _confirmed: int = 1
     """The number of snapshots that are surely of this container, because it still existed afterwards."""
 
-    def look(self, when: When) -> None:
+    def look(self, when: Moment) -> None:
         """Take a snapshot, unless the container is lost or ended.
 
         Between the ends a container with many processes is looked at every other second. A generator's threads are
@@ -123,7 +141,7 @@ class ContainerSampler:
         generator = self.place.role == "generator"
         last = self.snapshots[-1].processes.values() if self.snapshots else ()
         few = sum(times.threads for times in last if times.threads > 1) <= FEW_THREADS
-        script = question(
+        script = build_script(
             when,
             self.container,
             threads=generator or when != "meanwhile" or few,
@@ -132,7 +150,7 @@ class ContainerSampler:
             clock=generator,
         )
         try:
-            self.snapshots.append(snapshot(self.place.shell, self.container, script))
+            self.snapshots.append(take_snapshot(self.place.shell, self.container, script))
         except LabError as error:
             if when == "opening":
                 raise
@@ -157,7 +175,7 @@ class ContainerSampler:
         late = self.since_s is not None
         if self.lost is None:
             path, version = self.container.usage_file, self.container.groups["cpuacct"].version
-            start, end = (cgroup.used_s(version, self.snapshots[index].text(path)) for index in (0, -1))
+            start, end = (cgroup.parse_usage_s(version, self.snapshots[index].text(path)) for index in (0, -1))
             return max(0.0, end - (0.0 if late else start))
         began = {} if late else {pid: times.cpu_s for pid, times in self.snapshots[0].processes.items()}
         ended = {pid: times.cpu_s for snap in self.snapshots for pid, times in snap.processes.items()}
@@ -174,7 +192,7 @@ class ContainerSampler:
             sent = {min(snap.processes, default=0): parse_sent(snap.files.get(SENT, ()))}
             for pid, times in snap.processes.items():
                 yield t_s, role, offset + pid, None, *astuple(times), sent.get(pid)
-            threads = snap.threads.items() if role in THREADED else ()
+            threads = snap.threads.items() if role in ROLES_WITH_THREADS else ()
             yield from ((t_s, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
 
     def counts(self, snap: Snapshot) -> dict[str, int]:
@@ -186,8 +204,8 @@ class ContainerSampler:
         for controller in CONTROLLERS:
             group = self.container.groups[controller]
             limit = [snap.text(path) for path in self.container.files(controller, cgroup.LIMIT_FILES)]
-            if all(limit) and cgroup.limit(controller, " ".join(limit)) is not None:
-                counts |= cgroup.counted(
+            if all(limit) and cgroup.parse_actual_limit(controller, " ".join(limit)) is not None:
+                counts |= cgroup.read_counts(
                     group.version, controller, lambda name, folder=group.folder: snap.text(f"{folder}/{name}")
                 )
         if self.tells_network:
@@ -195,8 +213,11 @@ class ContainerSampler:
         return {f"{self.place.role}/{name}": count for name, count in counts.items() if name != "oom_kills"}
 
 
-def beside(
-    place: Place, container: Container, existing: Sequence[ContainerSampler], since_s: float | None = None
+def make_sampler(
+    place: WatchedContainer,
+    container: ContainerInfo,
+    existing: Sequence[ContainerSampler],
+    since_s: float | None = None,
 ) -> ContainerSampler:
     """Return the sampler of a container in addition to existing ones.
 
@@ -217,7 +238,7 @@ def beside(
     )
 
 
-def samplers(places: Sequence[Place], containers: Sequence[Container]) -> list[ContainerSampler]:
+def make_samplers(places: Sequence[WatchedContainer], containers: Sequence[ContainerInfo]) -> list[ContainerSampler]:
     """Return the samplers of containers, proxies first.
 
     On a machine with the generator its container reads the CPUs, because its loss ends the sample anyway.
@@ -225,7 +246,7 @@ def samplers(places: Sequence[Place], containers: Sequence[Container]) -> list[C
     created: list[ContainerSampler] = []
     pairs = zip(places, containers, strict=True)
     for place, container in sorted(pairs, key=lambda pair: _CPU_READER_ORDER.index(pair[0].role)):
-        created.append(beside(place, container, created))
+        created.append(make_sampler(place, container, created))
     return sorted(created, key=lambda sampler: sampler.place.role != "proxy")
 
 
@@ -264,14 +285,14 @@ class Machine:
         return min(1.0, max(ticked, lab_s / elapsed_s / len(usable)))
 
 
-def machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
+def group_machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
     """Return the machines under the containers, in the order of their first containers."""
     by_boot: list[Machine] = []
     for boot_id in dict.fromkeys(sampler.container.boot_id for sampler in samplers):
         on_machine = [sampler for sampler in samplers if sampler.container.boot_id == boot_id]
         (reader,) = (sampler for sampler in on_machine if sampler.tells_cpus)
         cpus = (parse_cpus(reader.snapshots[index].files.get("/proc/stat", ())) for index in (0, -1))
-        by_boot.append(Machine(spans(*cpus), on_machine))
+        by_boot.append(Machine(subtract_cpu_times(*cpus), on_machine))
     return [machine for machine in by_boot if machine.spans]
 
 
@@ -357,11 +378,11 @@ class ClusterWatch:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[WatchedContainer],
         counters: Callable[[], Mapping[str, int]],
-        other_usage: Others,
+        other_usage: OtherUsageSource,
         interval_s: float = 1.0,
-        places_now: Callable[[], Sequence[Place]] | None = None,
+        places_now: Callable[[], Sequence[WatchedContainer]] | None = None,
         spared: Callable[[str], bool] = lambda role: False,
         generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
@@ -386,14 +407,14 @@ class ClusterWatch:
         self._generator_used_s: float | None = None
         self._counters, self._other_usage, self._interval_s = counters, other_usage, interval_s
         self._samplers: list[ContainerSampler] = []
-        self._pending: dict[tuple[str, str], tuple[Place, Future[Container]]] = {}
+        self._pending: dict[tuple[str, str], tuple[WatchedContainer, Future[ContainerInfo]]] = {}
         self._done = threading.Event()
         # At once with those of the beginning, six pods may be looked at; of more, one waits for the other.
         self._pool = ThreadPoolExecutor(1 + len(self._places) + 6, "looks")
         self._look_lock = threading.Lock()
         self._ends_s: list[tuple[float, float]] = []  # wall, monotonic
         self._counted: list[Mapping[str, int]] = []
-        self._elsewhere = Elsewhere(None)
+        self._elsewhere = OtherUsage(None)
 
     def __enter__(self) -> ClusterWatch:
         try:
@@ -404,17 +425,17 @@ class ClusterWatch:
         self._meanwhile = self._pool.submit(self._look_repeatedly)
         return self
 
-    def _begin(self, places: Sequence[Place]) -> None:
+    def _begin(self, places: Sequence[WatchedContainer]) -> None:
         """Take the opening snapshots of these containers; everything seen before is dropped."""
-        containers = list(self._pool.map(lambda place: about(place.shell), places))
-        self._samplers = samplers(places, containers)
+        containers = list(self._pool.map(lambda place: read_container_info(place.shell), places))
+        self._samplers = make_samplers(places, containers)
         self._end_other_usage = self._other_usage(list(dict.fromkeys(place.node for place in places)))
         self._counted = [self._counters()]
         self._look_at_all("opening")
         self._ends_s = [(time.time(), time.monotonic())]
 
     @contextmanager
-    def beginning_anew(self, places: Sequence[Place]) -> Iterator[None]:
+    def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
         """Begin again, with further containers, which may end when the block does.
 
         Only what is seen from now on counts.
@@ -476,18 +497,18 @@ class ClusterWatch:
                 if (other.place.namespace, other.place.pod) == (place.namespace, place.pod):
                     other.restarted(MeasuringError(place.shell.place, "its container was restarted", "see its events"))
             if place.key not in self._pending and (last or not self._spared(place.role)):
-                self._pending[place.key] = place, self._pool.submit(about, place.shell)
+                self._pending[place.key] = place, self._pool.submit(read_container_info, place.shell)
         for key, (place, future) in list(self._pending.items()):
             if not last and not future.done():
                 continue
             del self._pending[key]
             with suppress(LabError):
                 since_s = time.monotonic() - self._ends_s[0][1]
-                late = beside(place, future.result(), self._samplers, since_s)
+                late = make_sampler(place, future.result(), self._samplers, since_s)
                 late.look("opening")
                 self._samplers.append(late)
 
-    def _look_at_all(self, when: When) -> None:
+    def _look_at_all(self, when: Moment) -> None:
         targets = [sampler for sampler in self._samplers if when != "meanwhile" or not self._spared(sampler.place.role)]
         list(self._pool.map(lambda sampler: sampler.look(when), targets))
 
@@ -506,7 +527,7 @@ class ClusterWatch:
             usage[role] = Usage(cpu_s=cpu_s, rss_bytes=int(role_peaks["rss_bytes"].sum()), processes=role_peaks.height)
         if "generator" in usage and self._generator_used_s is not None:
             usage["generator"] = usage["generator"].model_copy(update={"cpu_s": self._generator_used_s})
-        visible = machines(self._samplers)
+        visible = group_machines(self._samplers)
         unclaimed = max(0.0, sum(machine.unclaimed_s for machine in visible) / elapsed_s)
         other_cores = self._elsewhere.cores
         if other_cores is not None and len(visible) == sum(sampler.tells_cpus for sampler in self._samplers):

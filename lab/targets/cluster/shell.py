@@ -81,7 +81,7 @@ done 2>/dev/null
 
 
 @dataclass(slots=True)
-class Held:
+class HeldProcess:
     """A process whose connection is made, or is being made, and which starts when `go` is called.
 
     As a context manager it ends the process at exit, if `go` was not called.
@@ -108,7 +108,7 @@ class Held:
         threading.Thread(target=send, name="stdin", daemon=True).start()
         return self.process
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldProcess:
         return self
 
     def __exit__(
@@ -166,8 +166,8 @@ class Shell:
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
         used: str = "",
-    ) -> Held:
-        """Prepare a separate process in the container, which starts when `Held.go` is called.
+    ) -> HeldProcess:
+        """Prepare a separate process in the container, which starts when `HeldProcess.go` is called.
 
         Args:
             argv: The command.
@@ -180,7 +180,7 @@ class Shell:
         archive = b"" if files is None else _pack(files)
         command = [*self._kubectl_exec, "-c", _REMOTE, "sh", str(len(archive)), used, *argv]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)
-        return Held(process, b"\n" + archive)
+        return HeldProcess(process, b"\n" + archive)
 
     def close(self) -> None:
         """End the remote `sh`; idempotent, and the next question opens a new one."""
@@ -208,7 +208,7 @@ class Shell:
                     return ask(self._connect())
                 except _BrokenError as error:
                     self._disconnect()
-                    pods.check_there(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
+                    pods.check_running(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
                     fault = f"container {self._container} does not answer: {error}"
         raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state")
 

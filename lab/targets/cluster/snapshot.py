@@ -20,11 +20,11 @@ from typing import Literal
 from lab.base.errors import MeasuringError
 from lab.targets.cluster.shell import Shell
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CONTROLLERS, Controller
+from lab.targets.common.cgroup import CONTROLLERS, CgroupController
 from lab.targets.common.sampler import INTERFACES, ProcessTimes, cpu_list, parse_stat, parse_times
 
 _REMEDY = "use a container runtime that shows its containers the kernel's own /proc and /sys/fs/cgroup"
-When = Literal["opening", "meanwhile", "closing"]
+Moment = Literal["opening", "meanwhile", "closing"]
 
 MANY = 12
 TIMEOUT_S = 10.0
@@ -84,7 +84,7 @@ date +%s.%N
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerInfo:
     """The properties of a container that do not change while it runs.
 
     Attributes:
@@ -100,7 +100,7 @@ class Container:
     cpus: frozenset[int]
     page_bytes: int
     network: str
-    groups: Mapping[str, cgroup.Place]
+    groups: Mapping[str, cgroup.CgroupPlace]
 
     @property
     def usage_file(self) -> str:
@@ -108,7 +108,9 @@ class Container:
         place = self.groups["cpuacct"]
         return f"{place.folder}/{cgroup.USAGE_FILES[place.version]}"
 
-    def files(self, controller: Controller, names: Mapping[tuple[int, Controller], tuple[str, ...]]) -> list[str]:
+    def files(
+        self, controller: CgroupController, names: Mapping[tuple[int, CgroupController], tuple[str, ...]]
+    ) -> list[str]:
         """Return the paths of a controller's files; `names` is `cgroup.LIMIT_FILES` or `COUNT_FILES`."""
         place = self.groups[controller]
         return [f"{place.folder}/{name}" for name in names[place.version, controller]]
@@ -136,7 +138,7 @@ class Snapshot:
         return "\n".join(self.files.get(path, ()))
 
 
-def about(shell: Shell) -> Container:
+def read_container_info(shell: Shell) -> ContainerInfo:
     """Return the properties of a shell's container.
 
     Raises:
@@ -146,19 +148,19 @@ def about(shell: Shell) -> Container:
     files = _run_script(shell, _DESCRIBE)
     cgroups, mounts = "\n".join(files.get(_CGROUP, ())), "\n".join(files.get(_MOUNTS, ()))
     try:
-        groups = {name: cgroup.place(name, cgroups, mounts) for name in (*CONTROLLERS, "cpuacct")}
+        groups = {name: cgroup.find_group(name, cgroups, mounts) for name in (*CONTROLLERS, "cpuacct")}
     except (LookupError, ValueError) as error:
         raise MeasuringError(shell.place, f"does not show what it uses: {error}", _REMEDY) from None
     try:
         (boot_id,), (cpus,), (page_kib,) = files[_BOOT_ID], files["cpus"], files["page"]
         network = " ".join(files.get("network", ()))
-        return Container(boot_id, frozenset(cpu_list(cpus)), int(page_kib) * 1024, network, groups)
+        return ContainerInfo(boot_id, frozenset(cpu_list(cpus)), int(page_kib) * 1024, network, groups)
     except (KeyError, ValueError):
         raise MeasuringError(shell.place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
 
 
-def snapshot(shell: Shell, container: Container, script: str) -> Snapshot:
-    """Run a script made by `question` and return its snapshot; MeasuringError when no answer comes in time."""
+def take_snapshot(shell: Shell, container: ContainerInfo, script: str) -> Snapshot:
+    """Run a script made by `build_script` and return its snapshot; MeasuringError when no answer comes in time."""
     files = _run_script(shell, script)
     stats = {pid: (parent, times) for pid, parent, times in _parse_stats(files.get("processes", ()), container)}
 
@@ -179,9 +181,9 @@ def snapshot(shell: Shell, container: Container, script: str) -> Snapshot:
         raise MeasuringError(shell.place, "a look into it showed no /proc/uptime", _REMEDY) from None
 
 
-def question(
-    when: When,
-    container: Container,
+def build_script(
+    when: Moment,
+    container: ContainerInfo,
     threads: bool = False,
     cpus: bool = False,
     network: bool = False,
@@ -236,7 +238,7 @@ def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
     return files
 
 
-def _parse_stats(lines: Iterable[str], container: Container) -> Iterator[tuple[int, int, ProcessTimes]]:
+def _parse_stats(lines: Iterable[str], container: ContainerInfo) -> Iterator[tuple[int, int, ProcessTimes]]:
     """Yield (process or thread, its parent, times) of every /proc/PID/stat; those that ended meanwhile are skipped.
 
     CPU time is in clock ticks: the scheduler's own count would be a file per thread. The container's use comes from its

@@ -28,9 +28,9 @@ def step(console: Console, title: str) -> Iterator[list[str]]:
     with console.status(escape(title)):
         yield remarks
     remark = f" ({', '.join(remarks)})" if remarks else ""
-    say(console, f"  [green]✓[/] {escape(title + remark)}  {time.monotonic() - start_s:.1f} s")
+    print_line(console, f"  [green]✓[/] {escape(title + remark)}  {time.monotonic() - start_s:.1f} s")
 
 
-def say(console: Console, markup: str) -> None:
+def print_line(console: Console, markup: str) -> None:
     """Print one line of rich markup, without wrapping or highlighting it."""
     console.print(markup, highlight=False, soft_wrap=True)

@@ -16,28 +16,28 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from lab.base.errors import LostError, MeasuringError, UsageError
-from lab.model.endpoint import ClockOffset, Endpoint, Ran, Response, Role, Tls
+from lab.model.endpoint import ClockOffset, Endpoint, GeneratorsOutput, Response, Role, Tls
 from lab.model.leftovers import Leftovers
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.systems import inside, renewing, table, workers
 from lab.targets.base import Watch
-from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, right
+from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, lost_without_right
 from lab.targets.cluster.changes import Changes
-from lab.targets.cluster.client import ClientPod, clock_offset, tools
-from lab.targets.cluster.entrypoint import Entrypoint, connect, each_pod, entrypoint
-from lab.targets.cluster.facts import pods_record
+from lab.targets.cluster.client import ClientPod, measure_clock_offset, open_tools
+from lab.targets.cluster.entrypoint import Entrypoint, connect, find_entrypoint, list_pod_addresses
+from lab.targets.cluster.facts import build_pod_records
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import CONTROLLER_SCOPE, NODE_SCOPE, Inventory
 from lab.targets.cluster.objects import ROLES
-from lab.targets.cluster.others import Others
-from lab.targets.cluster.pods import container_id, or_why, ready, running
+from lab.targets.cluster.others import OtherUsageSource
+from lab.targets.cluster.pods import container_id, lines_or_reason, ready, running
 from lab.targets.cluster.recorder import ClusterRecorder
-from lab.targets.cluster.runners import Runners
-from lab.targets.cluster.sampling import CONTROL, ClusterWatch, Place
+from lab.targets.cluster.runners import RunnerLoad
+from lab.targets.cluster.sampling import CONTROL, ClusterWatch, WatchedContainer
 from lab.targets.cluster.shell import Shell
 from lab.targets.common import fetching, leftovers
 
@@ -79,7 +79,7 @@ The shortest system scripts come first: they look for a file and start no progra
 """
 
 
-def processes_of(shell: Shell) -> Mapping[int, renewing.Running]:
+def list_processes(shell: Shell) -> Mapping[int, renewing.Running]:
     """Return the processes of a shell's container, without the shell and without processes that end soon anyway."""
     script = f"SHELL_PID={shell.pid}\n{_PARENTS}"
     rows = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
@@ -91,7 +91,7 @@ def _number_processes(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
     return {
         (number << 32) + pid: renewing.Running((number << 32) + process.parent, process.name)
         for number, shell in enumerate(shells)
-        for pid, process in processes_of(shell).items()
+        for pid, process in list_processes(shell).items()
     }
 
 
@@ -106,7 +106,7 @@ class ClusterSystem(Changes):
         manifests: Sequence[Mapping[str, Any]],
         namespace: str,
         run: str,
-        other_usage: Others,
+        other_usage: OtherUsageSource,
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
@@ -127,14 +127,14 @@ class ClusterSystem(Changes):
         """
         super().__init__(api, images, inventory, manifests, namespace, run)
         self._client, self._other_usage, self._check = client, other_usage, check
-        self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
+        self._routed, self._routers = hosts.find_hosts(manifests), hosts.find_routers(manifests)
         self._shells: dict[tuple[str, ...], Shell] = {}
         self._used_files: list[str] = []
         """The files in the pod with the CPU use of generators that has not been read yet."""
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._watch: ClusterWatch | None = None
         self._frozen: dict[Role, Mapping[str, Any]] = {}
-        self._ordinary = leftovers.Ordinary()
+        self._ordinary = leftovers.OrdinaryProcessCount()
         self._came_up = {role: self.pods(role) for role in ROLES}
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
@@ -143,9 +143,9 @@ class ClusterSystem(Changes):
         host, tls = next(iter(self._routed.items()))
         return self._build_endpoint((host,), tls)
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         """Return the endpoint of a point's load; UsageError when these routes cannot serve it."""
-        return self._build_endpoint(*hosts.chosen(self._routed, self._way_in == "proxy", point))
+        return self._build_endpoint(*hosts.choose_hosts(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
         """Return the endpoint of the backend itself."""
@@ -171,7 +171,7 @@ class ClusterSystem(Changes):
         return Endpoint(url(first, names[0]), names[0], names, tls, description, shards)
 
     def _find_entrypoint(self, role: Role, port: str = "http", by: str | None = None) -> Entrypoint:
-        return entrypoint(self._api, self._manifests, role, port, self._changing, by)
+        return find_entrypoint(self._api, self._manifests, role, port, self._changing, by)
 
     def pod_address(self, role: Role) -> str:
         """Return the IP address of the role's first pod."""
@@ -189,7 +189,7 @@ class ClusterSystem(Changes):
 
         `place`: an address and port to use instead of the endpoint's. OSError when there is no answer.
         """
-        connection = connect(self._api, place or fetching.place(endpoint), timeout_s)
+        connection = connect(self._api, place or fetching.split_address(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def popen(
@@ -228,14 +228,14 @@ class ClusterSystem(Changes):
 
             yield begin
 
-    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+    def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Run a load of many generators within a `watch`, and return their output."""
         self._check()
         assert self._watch is not None, "a sample begins when its generators can"
-        runners, image = Runners(self._api, self._client), self._images.named("loadgen")
+        runners, image = RunnerLoad(self._api, self._client), self._images.named("loadgen")
         return runners.generate(image, self._run, load, files, self.addresses(), self._watch)
 
-    @right()
+    @lost_without_right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a helper in the role's first pod and return its local process, which ends at the latest in `close`."""
         self._helpers.append(self._open_tools(self._first_pod(role)).held(argv).go())
@@ -247,7 +247,7 @@ class ClusterSystem(Changes):
     def watch(self) -> Watch:
         """Return a watch of every role's CPU, memory and counters; it begins when it is entered."""
         self._read_generator_s()  # drops the use of warm-ups
-        client = Place("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
+        client = WatchedContainer("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
         self._watch = ClusterWatch(
             [client, *self._list_places()],
             self.counters,
@@ -263,14 +263,14 @@ class ClusterSystem(Changes):
         files, self._used_files = self._used_files, []
         return self._client.used_s(files)
 
-    def _list_places(self) -> list[Place]:
+    def _list_places(self) -> list[WatchedContainer]:
         """Return the first containers that run now, a controller's included.
 
         Where nothing changes, they are those of the pods that came up.
         """
         pods = {role: self._list_pods(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
-            Place(
+            WatchedContainer(
                 role,
                 self._namespace,
                 pod["metadata"]["name"],
@@ -331,7 +331,7 @@ class ClusterSystem(Changes):
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """Return the record of all pods of proxy and backend."""
-        return pods_record([pod for role in ROLES for pod in self._list_pods(role)])
+        return build_pod_records([pod for role in ROLES for pod in self._list_pods(role)])
 
     def processes(self, role: Role) -> list[int]:
         """Return distinct numbers for the processes of a role, children included."""
@@ -345,7 +345,7 @@ class ClusterSystem(Changes):
         """Return the pods that serve now; where nothing changes, those that came up."""
         return self.pods(role) if self._changing else self._came_up.get(role, ())
 
-    @right()
+    @lost_without_right()
     def renew(self) -> Renewed:
         """Make the proxy reload its existing configuration with new workers, and return them when only they serve.
 
@@ -358,8 +358,8 @@ class ClusterSystem(Changes):
 
         def ask() -> None:
             for shell in map(self._shell, self._came_up["proxy"]):
-                processes = processes_of(shell)
-                pid = next(filter(None, (renewing.master(processes, name) for name in table.MASTERS)), None)
+                processes = list_processes(shell)
+                pid = next(filter(None, (renewing.find_master(processes, name) for name in table.MASTERS)), None)
                 done = shell.script(f"kill -HUP {pid}") if pid else None
                 if done is None or done.returncode:
                     reason = done.stderr.strip() if done else f"no {' or '.join(table.MASTERS)} is there"
@@ -367,7 +367,7 @@ class ClusterSystem(Changes):
                         shell.place, f"takes no reload: {reason}", "its shell must be the same user, or root"
                     )
 
-        renewed = renewing.renewed(
+        renewed = renewing.wait_for_new_workers(
             ask,
             lambda: _number_processes(map(self._shell, self._came_up["proxy"])),
             lambda: not self._fault(self.entry()),
@@ -425,7 +425,7 @@ class ClusterSystem(Changes):
             return [self._api.log(self._namespace, *place, lines=20)]
 
         logs = {
-            pod["metadata"]["name"]: or_why("its log cannot be had", lambda pod=pod: read_log(pod))
+            pod["metadata"]["name"]: lines_or_reason("its log cannot be had", lambda pod=pod: read_log(pod))
             for role in ROLES
             for pod in self._list_pods(role)
         }
@@ -439,8 +439,8 @@ class ClusterSystem(Changes):
         """Return the size of configuration and maps in the container, and the workers; unknown ones are left out."""
         size = self._shell(self._first_pod("proxy")).script(_SIZE).stdout.strip()
         listings = [self._shell(pod).script(workers.list_script()).stdout for pod in self.pods("proxy")]
-        count = workers.started(process for text in listings for process in workers.listed(text))
-        count = count or sum(workers.told(text) or 0 for text in listings)
+        count = workers.count_running(process for text in listings for process in workers.parse_processes(text))
+        count = count or sum(workers.parse_reported_count(text) or 0 for text in listings)
         gauges = {"proxy/config_bytes": float(size) if size.isdigit() else 0.0, workers.GAUGE: float(count)}
         return {name: value for name, value in gauges.items() if value}
 
@@ -495,9 +495,9 @@ class ClusterSystem(Changes):
 
     def clock(self) -> ClockOffset:
         """Measure by how much the clock of the generator's pod is ahead of the lab's, and return it."""
-        return clock_offset(self._client)
+        return measure_clock_offset(self._client)
 
-    @right()
+    @lost_without_right()
     def freeze(self, role: Role, frozen: bool) -> None:
         """Stop (SIGSTOP) or continue the processes of the role's first pod, except its PID 1.
 
@@ -522,7 +522,7 @@ class ClusterSystem(Changes):
         `participle`: what the signal does, for the message when no process took it.
         """
         shell = self._shell(pod)
-        pids = " ".join(str(pid) for pid in processes_of(shell) if pid != 1)
+        pids = " ".join(str(pid) for pid in list_processes(shell) if pid != 1)
         done = shell.script(f"for pid in {pids}; do kill -{signal} $pid && echo $pid; done")
         if not done.stdout.strip():
             fault = f"its processes are not {participle}: {done.stderr.strip() or 'none is there'}"
@@ -583,7 +583,7 @@ class ClusterSystem(Changes):
         A program tries it and ends. The SOCKS server would keep a connection that is accepted after its client has
         stopped waiting. No request ever comes on it, and workers may wait a minute for one before a reload ends them.
         """
-        host, port = fetching.place(endpoint)
+        host, port = fetching.split_address(endpoint)
         done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
@@ -600,7 +600,7 @@ class ClusterSystem(Changes):
     def _find_faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
         """Yield the fault of every pod behind an endpoint, where there are several; empty for a pod without one."""
         port, by = "http" if endpoint.tls == "none" else "https", self._routers.get(endpoint.host)
-        places = each_pod(self._api, self._manifests, self._way_in, port, by)
+        places = list_pod_addresses(self._api, self._manifests, self._way_in, port, by)
         if len(places) > 1:
             yield from (self._fault(endpoint, place) for place in places)
 
@@ -648,6 +648,6 @@ class ClusterSystem(Changes):
         """Return the shell into the ephemeral container with tools for a pod's first container."""
         place = (pod["metadata"]["name"], "tools")
         if place not in self._shells:
-            started = tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
+            started = open_tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])
             self._shells.setdefault(place, started)
         return self._shells[place]

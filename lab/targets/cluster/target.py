@@ -13,34 +13,34 @@ from itertools import count
 from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 from lab.generators import Generator, Installed
 from lab.model.endpoint import Endpoint, Role
 from lab.model.names import BRING_UP_S
 from lab.model.pairs import SIDES, Side
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.systems import renewing
 from lab.systems.table import READBACKS, find, refuse_checks
-from lab.targets.base import nothing
+from lab.targets.base import do_nothing
 from lab.targets.cluster import docker, facts, images, objects, rollout
-from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, right
+from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, lost_without_right
 from lab.targets.cluster.client import ClientPod
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import NODE_SCOPE, Inventory, claim_namespace
-from lab.targets.cluster.lease import Lease, holder, run_id
-from lab.targets.cluster.others import Kubelets, Others, together
+from lab.targets.cluster.lease import Lease, format_holder, make_run_id
+from lab.targets.cluster.others import Kubelets, OtherUsageSource, sum_sources
 from lab.targets.cluster.system import ClusterSystem
 
 DEADLINE_S = 120.0
 """The seconds in which a variant must come up: its images are there, but a node may be slow."""
 CLIENT_DEADLINE_S = 180.0
 """The seconds in which the generator's pod must come up, whose image may still have to be pulled."""
-CORES = {(kind, name): noun for kind, readback in READBACKS.items() for name, noun in readback.workers.items()}
+WORKER_CHECKS = {(kind, name): noun for kind, readback in READBACKS.items() for name, noun in readback.workers.items()}
 """The noun (workers, threads …) for each check, by (kind, name), whose value is their number."""
-FILES = {
+OPEN_FILES_CHECKS = {
     ("limit", "Max open files"),
     *((kind, name) for kind, readback in READBACKS.items() for name in readback.open_files),
 }
@@ -57,7 +57,7 @@ class _Session:
     inventories: Mapping[Side, Inventory]
     client: ClientPod
     nodes: list[dict[str, Any]]
-    others: Others
+    others: OtherUsageSource
 
 
 class ClusterTarget:
@@ -67,7 +67,11 @@ class ClusterTarget:
     sides: Sequence[Side] = SIDES
 
     def __init__(
-        self, name: str, connect: Callable[[], Api], description: str, machine: Callable[[], Others] | None = None
+        self,
+        name: str,
+        connect: Callable[[], Api],
+        description: str,
+        machine: Callable[[], OtherUsageSource] | None = None,
     ) -> None:
         """Describe the cluster; nothing is connected yet.
 
@@ -80,7 +84,7 @@ class ClusterTarget:
         """
         self.name = name
         self._connect, self._description, self._machine = connect, description, machine
-        self._run = run_id()
+        self._run = make_run_id()
         self._stamps = count(1)
         self._taken: _Session | None = None
         self._systems: dict[Side, ClusterSystem] = {}
@@ -108,21 +112,21 @@ class ClusterTarget:
         if self._taken is not None:
             self._taken.lease.check()
             return
-        docker.bring("kubectl")
-        chosen = images.load()
+        docker.bring_tool("kubectl")
+        chosen = images.load_images()
         api = self._connect()
         claim_namespace(api, CLIENT_NAMESPACE, self._run)
         inventories: dict[Side, Inventory] = {side: Inventory(api, self._run, side) for side in self.sides}
-        lease = Lease(api, holder(self._run))
+        lease = Lease(api, format_holder(self._run))
         lease.acquire()
         try:
             for inventory in inventories.values():
                 inventory.take_over()  # what an interrupted lab left
             client = ClientPod.ensure(api, chosen, self._run, time.monotonic() + CLIENT_DEADLINE_S)
             nodes = api.list("v1", "Node")
-            other_usage: Others = Kubelets(api)
+            other_usage: OtherUsageSource = Kubelets(api)
             if self._machine is not None:
-                other_usage = together(other_usage, self._machine())
+                other_usage = sum_sources(other_usage, self._machine())
         except BaseException:
             lease.release()
             raise
@@ -141,7 +145,7 @@ class ClusterTarget:
         session = self._session
         system = session.api.get("v1", "Namespace", "kube-system")
         identity = {"cluster": system["metadata"]["uid"]} if system else {}
-        return {"target": self._description, **identity, **facts.facts(session.api, session.images)}
+        return {"target": self._description, **identity, **facts.collect_facts(session.api, session.images)}
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         """Return an empty mapping: roles are not pinned to CPUs."""
@@ -151,7 +155,7 @@ class ClusterTarget:
         """Return the number of CPUs that a generator may run on; None = unknown."""
         return self._session.client.cpus
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Return where each point's load will go.
 
         Raises:
@@ -161,37 +165,37 @@ class ClusterTarget:
         """
         variant.refuse_on(self.name)
         refuse_checks(variant.name, variant.readback)
-        session, manifests = self._session, objects.on_cluster(variant.manifests)
+        session, manifests = self._session, objects.lay_over_for_cluster(variant.manifests)
         for point in points:
             if point.link_mbit is not None:
                 reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
-        if any(objects.role(obj) == "balancer" for obj in manifests):
+        if any(objects.find_role(obj) == "balancer" for obj in manifests):
             reason = "its load balancer is a process of the lab's, which is no way into a cluster here"
             raise NotMeasurableError(
                 "load balancer", variant.name, reason, "measure it with --target local or apiserver"
             )
-        if any(point.disturbance is not None for point in points) and any(map(objects.headless, manifests)):
+        if any(point.disturbance is not None for point in points) and any(map(objects.is_headless, manifests)):
             fault = "its Service is headless: it has no address that stays when its pods change"
             raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
-        vet(variant, largest_cpus(session.nodes), session.client.open_files)
+        vet_checks(variant, largest_cpus(session.nodes), session.client.open_files)
         objects.vet(session.api, manifests)
-        if any(point.generations > 1 for point in points) and not renews(manifests):
-            raise NotMeasurableError("generations of workers", variant.name, *renewing.NONE)
-        routed, routers = hosts.routed(manifests), hosts.routers(manifests)
-        proxied = any(objects.role(obj) == "proxy" for obj in manifests)
-        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
+        if any(point.generations > 1 for point in points) and not makes_new_workers(manifests):
+            raise NotMeasurableError("generations of workers", variant.name, *renewing.NOT_RENEWABLE)
+        routed, routers = hosts.find_hosts(manifests), hosts.find_routers(manifests)
+        proxied = any(objects.find_role(obj) == "proxy" for obj in manifests)
+        return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
         """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy."""
-        return renews(objects.on_cluster(variant.manifests))
+        return makes_new_workers(objects.lay_over_for_cluster(variant.manifests))
 
     def unpaired(self, variant: Variant) -> str:
         """Return why the variant and another cannot be up at once; empty where they can.
 
         The reason is something that a node has only once: its kernel's settings or its ports.
         """
-        for obj in objects.flat(objects.on_cluster(variant.manifests)):
+        for obj in objects.flatten(objects.lay_over_for_cluster(variant.manifests)):
             if objects.pod_template(obj) is None:
                 continue
             spec = objects.pod_spec(obj)
@@ -205,7 +209,11 @@ class ClusterTarget:
 
     @contextmanager
     def up(
-        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[ClusterSystem]:
         """Bring the variant up, yield its system when it answers, and end its workloads afterwards.
 
@@ -227,20 +235,20 @@ class ClusterTarget:
         inventory = session.inventories[side]
         session.lease.check()
         stamp = f"{self._run}-{next(self._stamps)}"
-        manifests = placed(objects.on_cluster(variant.manifests), side)
+        manifests = prepare_for_side(objects.lay_over_for_cluster(variant.manifests), side)
         prepared = objects.prepare(manifests, session.images, self._run, stamp)
         if (other := next(iter(self._systems.values()), None)) is not None:
-            objects.beside(prepared, other.nodes())
-        pending_s = objects.pending_s(prepared)
+            objects.bind_to_nodes(prepared, other.nodes())
+        pending_s = objects.compute_pending_s(prepared)
         deadline = time.monotonic() + DEADLINE_S + pending_s
         system: ClusterSystem | None = None
         ended_well = False
-        with right():
+        with lost_without_right():
             try:
                 inventory.apply(prepared)
                 if len(session.nodes) == 1:
                     meanwhile()
-                rollout.wait(session.api, prepared, deadline)
+                rollout.wait_until_ready(session.api, prepared, deadline)
                 inventory.await_pods(stamp)  # the last variant's, which have had that time to end
                 still_until = time.monotonic() + pending_s
                 system = ClusterSystem(
@@ -248,7 +256,7 @@ class ClusterTarget:
                     session.images,
                     session.client,
                     prepared,
-                    next(obj["metadata"]["namespace"] for obj in prepared if objects.role(obj) == "backend"),
+                    next(obj["metadata"]["namespace"] for obj in prepared if objects.find_role(obj) == "backend"),
                     self._run,
                     session.others,
                     session.lease.check,
@@ -309,7 +317,7 @@ class ClusterTarget:
         return self._taken
 
 
-def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
+def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
     """Raise NotMeasurableError for more workers or threads than CPUs, or more open files than a pod may have.
 
     The variant's read-backs show it before anything starts. They state what the running system must show, whatever
@@ -323,32 +331,37 @@ def vet(variant: Variant, cpus: int, open_files: int | None) -> None:
     """
     for check in variant.readback:
         place, identity = f"{variant.name}: {check.name}", (check.kind, check.name or "")
-        if (noun := CORES.get(identity)) and check.value.isdigit() and int(check.value) > cpus:
+        if (noun := WORKER_CHECKS.get(identity)) and check.value.isdigit() and int(check.value) > cpus:
             has = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
             fault = f"asks for {check.value} {noun}, the largest node has {has}"
             raise NotMeasurableError("cores", place, fault, f"a node with more CPUs, or {cpus} at most")
-        if identity in FILES and open_files is not None and check.value.isdigit() and int(check.value) > open_files:
+        if (
+            identity in OPEN_FILES_CHECKS
+            and open_files is not None
+            and check.value.isdigit()
+            and int(check.value) > open_files
+        ):
             fault = f"asks for {check.value} open files, a container may have {open_files} here"
             raise NotMeasurableError("open files", place, fault, "raise the nodes' limit (LimitNOFILE of containerd)")
 
 
-def placed(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
+def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
     """Return the objects as they are brought up on a side of a pair.
 
     One list of addresses serves the clients of both sides. TLS needs names, so with TLS the right side's hosts have
     another domain.
     """
-    on_side = objects.on_side(manifests, side)
-    if side == "left" or set(hosts.routed(on_side).values()) == {"none"}:
+    on_side = objects.rename_for_side(manifests, side)
+    if side == "left" or set(hosts.find_hosts(on_side).values()) == {"none"}:
         return on_side
     # A name as long as the left's.
-    return [objects.renamed(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in on_side]
+    return [objects.rename_word(obj, objects.DOMAIN, side[0] + objects.DOMAIN[1:]) for obj in on_side]
 
 
-def renews(manifests: Sequence[Mapping[str, Any]]) -> bool:
+def makes_new_workers(manifests: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a reload makes new workers of the proxy; True where there is no proxy."""
-    proxies = [obj for obj in objects.flat(manifests) if objects.role(obj) == "proxy"]
-    repositories = (images.split(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
+    proxies = [obj for obj in objects.flatten(manifests) if objects.find_role(obj) == "proxy"]
+    repositories = (images.split_reference(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
     return all(system is not None and system.renew_in_cluster for system in map(find, repositories))
 
 
@@ -360,4 +373,4 @@ def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     """
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     unmarked = [node for node in nodes if node not in marked]
-    return max(int(quantity(node["status"]["capacity"]["cpu"])) for node in unmarked or marked)
+    return max(int(parse_quantity(node["status"]["capacity"]["cpu"])) for node in unmarked or marked)

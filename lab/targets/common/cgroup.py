@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 
-Controller = Literal["cpu", "memory"]
+CgroupController = Literal["cpu", "memory"]
 """The name of a cgroup controller whose limits the lab knows."""
-CONTROLLERS: tuple[Controller, ...] = ("cpu", "memory")
+CONTROLLERS: tuple[CgroupController, ...] = ("cpu", "memory")
 """The names of all controllers whose limits the lab knows."""
 
 PERIOD_US = 100_000
 """The CPU bandwidth period that the lab writes, in microseconds."""
-LEAST_QUOTA_US = 1_000
+MIN_QUOTA_US = 1_000
 """The smallest CPU quota per period, in microseconds."""
-PAGE_BYTES_MOST = 65536
+MAX_PAGE_BYTES = 65536
 """The largest page size of any supported machine, in bytes."""
 _UNLIMITED_BYTES = 2**62
 """The bytes from which a version 1 memory limit means "no limit".
@@ -41,11 +41,11 @@ The kernel writes no limit as the largest whole page in 63 bits.
 """
 
 USAGE_FILES: Mapping[int, str] = {1: "cpuacct.usage", 2: "cpu.stat"}
-"""The file in which `used_s` finds the CPU time of a group, by version.
+"""The file in which `parse_usage_s` finds the CPU time of a group, by version.
 
 On version 1 a separate controller, `cpuacct`, counts it.
 """
-COUNT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
+COUNT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.stat",),
     (2, "cpu"): ("cpu.stat",),
     (1, "memory"): ("memory.failcnt", "memory.oom_control"),
@@ -53,7 +53,7 @@ COUNT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
 }
 """The files that `counted` reads, by version and controller."""
 
-LIMIT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
+LIMIT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
     (2, "cpu"): ("cpu.max",),
     (1, "memory"): ("memory.limit_in_bytes",),
@@ -63,7 +63,7 @@ LIMIT_FILES: Mapping[tuple[int, Controller], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupPlace:
     """The group of a process in one cgroup hierarchy.
 
     Attributes:
@@ -79,7 +79,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class MountEntry:
     """A line of a mount table.
 
     Attributes:
@@ -98,7 +98,7 @@ class Mount:
     super_options: tuple[str, ...]
 
 
-def mounts(mountinfo: str) -> Iterator[Mount]:
+def parse_mounts(mountinfo: str) -> Iterator[MountEntry]:
     """Yield the mounts in the text of a /proc/PID/mountinfo (proc(5)), in the order of mounting.
 
     Raises:
@@ -112,10 +112,10 @@ def mounts(mountinfo: str) -> Iterator[Mount]:
             raise ValueError(f"expected a line of mountinfo, got {line[:60]!r}")
         # The kernel writes blanks and backslashes as octal numbers.
         root, point = (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text) for text in fields[3:5])
-        yield Mount(root, point, frozenset(fields[5].split(",")), filesystem[0], tuple(filesystem[2].split(",")))
+        yield MountEntry(root, point, frozenset(fields[5].split(",")), filesystem[0], tuple(filesystem[2].split(",")))
 
 
-def holding(table: Iterable[Mount], path: str) -> Mount | None:
+def find_mount(table: Iterable[MountEntry], path: str) -> MountEntry | None:
     """Return the mount that holds an absolute path: the deepest one over it, and the latest of several at one point.
 
     None if no mount holds the path.
@@ -124,7 +124,7 @@ def holding(table: Iterable[Mount], path: str) -> Mount | None:
     return max(reversed(candidates), key=lambda mount: len(mount.point), default=None)
 
 
-def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: str) -> Place:
+def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, mountinfo: str) -> CgroupPlace:
     """Return the group of a process from the texts of its /proc/PID/cgroup and /proc/PID/mountinfo.
 
     Raises:
@@ -137,36 +137,36 @@ def place(controller: Controller | Literal["cpuacct"], cgroup: str, mountinfo: s
     path = paths.get(controller if version == 1 else "")
     if path is None:
         raise LookupError(f"no cgroup hierarchy has the controller {controller}")
-    for mount in reversed(list(mounts(mountinfo))):  # the latest mount lies on top
+    for mount in reversed(list(parse_mounts(mountinfo))):  # the latest mount lies on top
         if version == 1 and (mount.kind != "cgroup" or controller not in mount.super_options):
             continue
         if version == 2 and mount.kind != "cgroup2":
             continue
         relative = posixpath.relpath(path, mount.root)
         if ".." not in (*path.split("/"), *relative.split("/")):
-            return Place(version, mount.point, posixpath.normpath(posixpath.join(mount.point, relative)))
+            return CgroupPlace(version, mount.point, posixpath.normpath(posixpath.join(mount.point, relative)))
     raise LookupError(f"the cgroup {path} of the controller {controller} is not mounted here")
 
 
-def wanted(controller: Controller, text: str) -> Fraction:
+def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
     """Parse a limit from a manifest, rounded as the kernel will keep it.
 
-    A CPU limit is rounded up to whole thousandths of a CPU, which are whole µs of a period, and is `LEAST_QUOTA_US`
+    A CPU limit is rounded up to whole thousandths of a CPU, which are whole µs of a period, and is `MIN_QUOTA_US`
     per period at least. A memory limit is rounded up to whole bytes.
 
     Raises:
         ValueError: The text is no quantity, or the quantity is not above zero.
 
     """
-    value = quantity(text)
+    value = parse_quantity(text)
     if value <= 0:
         raise ValueError(f"expected a quantity above zero, got {text!r}")
     if controller == "memory":
         return Fraction(math.ceil(value))
-    return Fraction(max(LEAST_QUOTA_US, math.ceil(value * 1000) * PERIOD_US // 1000), PERIOD_US)
+    return Fraction(max(MIN_QUOTA_US, math.ceil(value * 1000) * PERIOD_US // 1000), PERIOD_US)
 
 
-def settings(version: int, controller: Controller, value: Fraction | None) -> list[tuple[str, str]]:
+def list_limit_writes(version: int, controller: CgroupController, value: Fraction | None) -> list[tuple[str, str]]:
     """Return the files to write for a limit, as (file name, text) in the order of writing.
 
     Memory is limited together with swap: what does not fit is not swapped out. On version 1 the limit on both is
@@ -188,14 +188,14 @@ def settings(version: int, controller: Controller, value: Fraction | None) -> li
     size = int(value)
     if version == 2:
         return [("memory.max", str(size)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
-    return [("memory.limit_in_bytes", str(size)), ("memory.memsw.limit_in_bytes", str(size + PAGE_BYTES_MOST))]
+    return [("memory.limit_in_bytes", str(size)), ("memory.memsw.limit_in_bytes", str(size + MAX_PAGE_BYTES))]
 
 
 OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.oom.group"})
 """The settings that an older kernel, or a kernel without swap accounting, does not have."""
 
 
-def limit(controller: Controller, text: str) -> Fraction | None:
+def parse_actual_limit(controller: CgroupController, text: str) -> Fraction | None:
     """Parse the joined contents of `LIMIT_FILES` into CPUs or bytes; None means no limit.
 
     Raises:
@@ -212,17 +212,17 @@ def limit(controller: Controller, text: str) -> Fraction | None:
     return None if int(size) >= _UNLIMITED_BYTES else Fraction(int(size))
 
 
-def holds(controller: Controller, expected: Fraction | None, actual: Fraction | None) -> bool:
+def is_same_limit(controller: CgroupController, expected: Fraction | None, actual: Fraction | None) -> bool:
     """Return whether the actual limit is the expected one; None means no limit.
 
     The kernel keeps memory limits in whole pages of up to 64 KiB, so a slightly smaller one is accepted.
     """
     if expected is None or actual is None:
         return expected is actual
-    return expected == actual if controller == "cpu" else 0 <= expected - actual < PAGE_BYTES_MOST
+    return expected == actual if controller == "cpu" else 0 <= expected - actual < MAX_PAGE_BYTES
 
 
-def spelled(controller: Controller, value: Fraction | None) -> str:
+def format_limit(controller: CgroupController, value: Fraction | None) -> str:
     """Format a limit as Kubernetes writes it.
 
     >>> spelled("cpu", Fraction(1, 5)), spelled("memory", Fraction(2**26)), spelled("cpu", None)
@@ -238,7 +238,7 @@ def spelled(controller: Controller, value: Fraction | None) -> str:
     return str(value)
 
 
-def counted(version: int, controller: Controller, read: Callable[[str], str]) -> dict[str, int]:
+def read_counts(version: int, controller: CgroupController, read: Callable[[str], str]) -> dict[str, int]:
     """Read the cumulative counts of a group.
 
     Args:
@@ -266,7 +266,7 @@ def counted(version: int, controller: Controller, read: Callable[[str], str]) ->
     return {"memory_limit_hits": max(int(read("memory.failcnt") or 0), kills), "oom_kills": kills}
 
 
-def used_s(version: int, text: str) -> float:
+def parse_usage_s(version: int, text: str) -> float:
     """Parse the CPU seconds that a group has used so far from the text of its file in `USAGE_FILES`.
 
     >>> used_s(1, "250000000"), used_s(2, "usage_usec 1500000")

@@ -40,7 +40,7 @@ _GROUPS: Mapping[int, str] = {
 """The names of key exchange groups (IANA, TLS Supported Groups); NIST's curves have NIST's names."""
 
 
-def place(endpoint: Endpoint) -> tuple[str, int]:
+def split_address(endpoint: Endpoint) -> tuple[str, int]:
     """Return the host name or address, and the port, that the endpoint's URL names."""
     url = urlsplit(endpoint.base_url)
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
@@ -67,7 +67,7 @@ def fetch(
 
     """
     connected.settimeout(timeout_s)
-    connection = http.client.HTTPConnection(*place(endpoint))
+    connection = http.client.HTTPConnection(*split_address(endpoint))
     connection.sock = connected
     tls: Mapping[str, str] = {}
     try:
@@ -112,12 +112,16 @@ def _wrap_in_tls(connection: _RecordingSocket, host: str) -> tuple[SSLTransport,
     # The wrapper of the ssl module itself would read without calling our socket's `recv`.
     encrypted = SSLTransport(connection, context, server_hostname=host)
     cipher, der = (encrypted.cipher() or ("",))[0], encrypted.getpeercert(binary_form=True)
-    agreed = {"version": encrypted.version(), "cipher": cipher, "group": group(connection.heard, cipher)}
+    agreed = {
+        "version": encrypted.version(),
+        "cipher": cipher,
+        "group": find_key_exchange_group(connection.heard, cipher),
+    }
     present = {name: value for name, value in agreed.items() if value}
-    return encrypted, present | (certificates.described(der) if der else {})
+    return encrypted, present | (certificates.describe_certificate(der) if der else {})
 
 
-def group(handshake: bytes | bytearray, cipher: str) -> str | None:
+def find_key_exchange_group(handshake: bytes | bytearray, cipher: str) -> str | None:
     """Return the key exchange group of a handshake, or None if it used none.
 
     Args:

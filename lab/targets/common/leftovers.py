@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.systems.table import PASSING_PATTERN
 
-LOOK_CLOSER = 100
+DETAIL_FROM = 100
 """The number of TIME_WAIT sockets in a namespace from which on they are counted by destination.
 
 Fewer are 0.4 % of the default port range and decide nothing.
@@ -88,7 +88,7 @@ def parse_range(text: str) -> tuple[int, int]:
     return first, last
 
 
-def waiting_by_destination(table: Iterable[str], ports: tuple[int, int]) -> dict[str, int]:
+def count_time_wait(table: Iterable[str], ports: tuple[int, int]) -> dict[str, int]:
     """Count the TIME_WAIT sockets with a local port in the range, by destination (address:port).
 
     Args:
@@ -125,7 +125,7 @@ def _format_address(text: str) -> str:
     return f"[{socket.inet_ntop(socket.AF_INET6, packed)}]:{int(port, 16)}"
 
 
-def look() -> Sockets:
+def read_sockets() -> Sockets:
     """Return the sockets of the calling thread's network namespace.
 
     Raises:
@@ -133,25 +133,25 @@ def look() -> Sockets:
         ValueError: A file has another form than expected.
 
     """
-    in_use, waiting = parse_counts(Path(f"{NET}/sockstat").read_text() + readable(f"{NET}/sockstat6"))
+    in_use, waiting = parse_counts(Path(f"{NET}/sockstat").read_text() + read_text_if_readable(f"{NET}/sockstat6"))
     ports = parse_range(Path(RANGE).read_text())
-    destinations = waiting_by_destination(_read_rows(), ports) if waiting >= LOOK_CLOSER else {}
-    return _summarize_sockets(in_use, waiting, ports, listening(), destinations)
+    destinations = count_time_wait(_read_rows(), ports) if waiting >= DETAIL_FROM else {}
+    return _summarize_sockets(in_use, waiting, ports, list_accept_queues(), destinations)
 
 
 def _summarize_sockets(
     in_use: int, waiting: int, ports: tuple[int, int], queues: Sequence[int], destinations: Mapping[str, int]
 ) -> Sockets:
-    few = {ANYWHERE: waiting} if 0 < waiting < LOOK_CLOSER else {}
+    few = {ANYWHERE: waiting} if 0 < waiting < DETAIL_FROM else {}
     return Sockets(destinations or few, ports[1] - ports[0] + 1, max(0, in_use - len(queues)), sum(queues))
 
 
 def _read_rows() -> list[str]:
     """Read the rows of /proc/net/tcp and tcp6, without their headings."""
-    return [line for name in ("tcp", "tcp6") for line in readable(f"{NET}/{name}").splitlines()[1:]]
+    return [line for name in ("tcp", "tcp6") for line in read_text_if_readable(f"{NET}/{name}").splitlines()[1:]]
 
 
-def listening() -> list[int]:
+def list_accept_queues() -> list[int]:
     """Return how many connections wait at each listener of the calling thread's network namespace.
 
     `ss` counts them, because it has the kernel go through listeners only.
@@ -166,7 +166,7 @@ def listening() -> list[int]:
     return [int(line.split()[1]) for line in done.stdout.splitlines()]
 
 
-class Ordinary:
+class OrdinaryProcessCount:
     """The number of processes that a proxy runs in its ordinary state.
 
     It is taken from the first count after a bring-up or a reload.
@@ -212,7 +212,7 @@ for file in /proc/net/tcp /proc/net/tcp6; do
   done <$file
 done
 echo @waiting
-if [ "${{waiting:-0}}" -ge {LOOK_CLOSER} ]; then
+if [ "${{waiting:-0}}" -ge {DETAIL_FROM} ]; then
   if command -v grep >/dev/null; then grep -h " {_TIME_WAIT} " /proc/net/tcp /proc/net/tcp6; else cat /proc/net/tcp /proc/net/tcp6; fi
 fi
 echo @processes
@@ -267,7 +267,7 @@ def parse_container(text: str) -> ContainerState:
     """
     sockstat, ranges, listeners, waiting, processes = re.split(r"^@\w+\n", text, flags=re.MULTILINE)
     queues, ports = parse_listeners(listeners.splitlines()), parse_range(ranges)
-    destinations = waiting_by_destination([line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line], ports)
+    destinations = count_time_wait([line for line in waiting.splitlines() if f" {_TIME_WAIT} " in line], ports)
     count, ending, kilobytes = map(int, processes.split())
     return ContainerState(
         _summarize_sockets(*parse_counts(sockstat), ports, queues, destinations), count, ending, kilobytes * 1024

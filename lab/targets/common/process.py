@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from lab.base.files import own_faults, writing
-from lab.generators import Generator, command
-from lab.model.load import Load
+from lab.base.files import as_store_error, writing
+from lab.generators import Generator, build_command
+from lab.model.load import GeneratorLoad
 from lab.model.variants.variants import Variant
 from lab.targets.base import System, Target
 
@@ -34,11 +34,11 @@ The longest honest outputs are hey's million latencies (10 MB) and oha's rows. A
 limit allows 60 s at 28,000 requests per second, more than oha reaches on the machines that the lab is for. The
 local target holds the output in memory (tmpfs), hence no more.
 """
-KEPT_BYTES = 64 * 2**10
+CUT_OUTPUT_BYTES = 64 * 2**10
 """The bytes that are kept of an output beyond the limit: enough to see what it was."""
 
 
-def composed(home: Path | str = "/nonexistent") -> Mapping[str, str]:
+def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
     """Return the environment of every process that is started in a measurement.
 
     It names the programs' folders, a home without anybody's settings, the folder for scratch files, and a neutral
@@ -55,7 +55,7 @@ def composed(home: Path | str = "/nonexistent") -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class GeneratorOutcome:
     """The outcome of a generator process that has ended or was killed.
 
     Attributes:
@@ -78,7 +78,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class GeneratorJob:
     """A generator to run; see `run_generator` for the fields that are not described.
 
     Attributes:
@@ -90,16 +90,18 @@ class Job:
     system: System
     generator: Generator
     path: str
-    load: Load
+    load: GeneratorLoad
     scratch: Path
     before: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def run_generator(system: System, generator: Generator, path: str, load: Load, scratch: Path) -> Ended:
+def run_generator(
+    system: System, generator: Generator, path: str, load: GeneratorLoad, scratch: Path
+) -> GeneratorOutcome:
     """Start a generator in the client's place, wait for its planned time and a grace period, and return its outcome.
 
-    A generator that cannot be started, crashes, hangs or writes too much is an `Ended` like any other. Only the
+    A generator that cannot be started, crashes, hangs or writes too much is an `GeneratorOutcome` like any other. Only the
     faults of the lab itself are raised.
 
     Args:
@@ -110,11 +112,13 @@ def run_generator(system: System, generator: Generator, path: str, load: Load, s
         scratch: A folder for its files.
 
     """
-    (ended,) = run_generators([Job(system, generator, path, load, scratch)])
+    (ended,) = run_generators([GeneratorJob(system, generator, path, load, scratch)])
     return ended
 
 
-def run_generators(jobs: Sequence[Job], started: Callable[[], object] = lambda: None) -> list[Ended]:
+def run_generators(
+    jobs: Sequence[GeneratorJob], started: Callable[[], object] = lambda: None
+) -> list[GeneratorOutcome]:
     """Run several generators at once, each as `run_generator` does.
 
     Args:
@@ -123,10 +127,10 @@ def run_generators(jobs: Sequence[Job], started: Callable[[], object] = lambda: 
 
     """
     with ExitStack() as lasting:
-        return held(jobs, lasting)(started)
+        return prepare_generators(jobs, lasting)(started)
 
 
-def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
+def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Callable[..., list[GeneratorOutcome]]:
     """Prepare generators and return a function that starts them and waits for them, as `run_generators` does.
 
     Everything that starting them needs and that can be done in advance is done now.
@@ -138,11 +142,11 @@ def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
     """
     waiting = [_prepare(job, lasting) for job in jobs]
 
-    def run(started: Callable[[], object] = lambda: None) -> list[Ended]:
+    def run(started: Callable[[], object] = lambda: None) -> list[GeneratorOutcome]:
         running = [begin() for begin in waiting]
         started()
         while True:
-            outcomes = [item if isinstance(item, Ended) else item.outcome() for item in running]
+            outcomes = [item if isinstance(item, GeneratorOutcome) else item.outcome() for item in running]
             if None not in outcomes:
                 return [outcome for outcome in outcomes if outcome is not None]
             time.sleep(POLL_S)
@@ -150,7 +154,7 @@ def held(jobs: Sequence[Job], lasting: ExitStack) -> Callable[..., list[Ended]]:
     return run
 
 
-def _prepare(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
+def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | GeneratorOutcome]:
     """Prepare a generator and return the function that starts it."""
     load = job.load
     # If the system is disturbed, the last answers may be as late as the timeout allows.
@@ -159,26 +163,26 @@ def _prepare(job: Job, lasting: ExitStack) -> Callable[[], _Running | Ended]:
         stdout = lasting.enter_context(open(job.scratch / "stdout", "w+b"))  # noqa: SIM115 - it closes it
         stderr = lasting.enter_context(open(job.scratch / "stderr", "w+b"))  # noqa: SIM115
 
-    def run_many() -> Ended:
+    def run_many() -> GeneratorOutcome:
         ran = job.system.generate(load, job.generator.files(load))
-        return Ended(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung)
+        return GeneratorOutcome(ran.stdout, ran.stderr, ran.exit_status, 0.0, 0, ran.hung)
 
-    def refuse(error: OSError) -> Ended:
-        return Ended("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
+    def refuse(error: OSError) -> GeneratorOutcome:
+        return GeneratorOutcome("", f"{job.path} cannot be started: {error}", NOT_STARTED, 0.0, 0, False)
 
     if load.generators > 1:
         return run_many
-    argv = [*job.before, *command(job.generator, job.path, load)]
+    argv = [*job.before, *build_command(job.generator, job.path, load)]
     try:
-        with own_faults(job.path):
+        with as_store_error(job.path):
             scripts = {**job.generator.files(load), **job.files}
             start = lasting.enter_context(job.system.held(argv, job.scratch, stdout, stderr, scripts))
     except OSError as error:
         return partial(refuse, error)
 
-    def begin() -> _Running | Ended:
+    def begin() -> _Running | GeneratorOutcome:
         try:
-            with own_faults(job.path):
+            with as_store_error(job.path):
                 process = start()
         except OSError as error:
             return refuse(error)
@@ -199,10 +203,10 @@ class _Running:
     process: subprocess.Popen[bytes]
     streams: tuple[IO[bytes], IO[bytes]]
     deadline: float
-    _outcome: Ended | None = None
+    _outcome: GeneratorOutcome | None = None
     _hung: bool = False
 
-    def outcome(self) -> Ended | None:
+    def outcome(self) -> GeneratorOutcome | None:
         """Return the outcome, or None while the process runs; kill the process after its deadline.
 
         This uses wait4 rather than Popen.poll, because only wait4 reports the resource use of this child.
@@ -215,7 +219,7 @@ class _Running:
             _kill_group(self.process)  # children that it left behind would go on writing
             cpu_s = usage.ru_utime + usage.ru_stime
             output = _read_output(*self.streams, self.process.returncode)
-            self._outcome = Ended(*output, cpu_s, usage.ru_maxrss * 1024, self._hung)
+            self._outcome = GeneratorOutcome(*output, cpu_s, usage.ru_maxrss * 1024, self._hung)
         elif time.monotonic() > self.deadline and not self._hung:
             self._hung = True
             _kill_group(self.process)
@@ -226,7 +230,7 @@ class _Running:
             _kill(self.process)
 
 
-def taken(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
     """Read and remove the files that a generator left in its scratch folder.
 
     Returns:
@@ -249,7 +253,7 @@ def _read_output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str
     """
     descriptors = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
     cut = [name for name, file in descriptors.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
-    size = KEPT_BYTES if cut else OUTPUT_LIMIT_BYTES
+    size = CUT_OUTPUT_BYTES if cut else OUTPUT_LIMIT_BYTES
     output, errors = (os.pread(file, size, 0).decode("utf-8", "surrogateescape") for file in descriptors.values())
     if not cut:
         return output, errors, status
@@ -267,7 +271,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def run_beside(target: Target, variant: Variant, argv: Sequence[str]) -> int:
+def run_with_variant(target: Target, variant: Variant, argv: Sequence[str]) -> int:
     """Bring a variant up, run a command of the user in the client's place, and return the command's exit status.
 
     The command finds the address and host of the system in LAB_URL and LAB_HOST.

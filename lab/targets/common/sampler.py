@@ -7,7 +7,7 @@ threads would fall with each thread that ends.) Thread times come from the threa
 neither, clock ticks are used.
 
 Processes that are not the lab's are read from the host's /proc, which the lab hands into its namespaces as an open
-folder (`host_proc`). Kernel threads are not counted among them, because they carry the packets of the load itself.
+folder (`find_host_proc`). Kernel threads are not counted among them, because they carry the packets of the load itself.
 A process that ends hands its CPU time to the parent that waits for it. So the sum over all processes and their
 ended children misses none that a parent waited for.
 """
@@ -26,7 +26,7 @@ from typing import Any
 
 import polars as pl
 
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -35,14 +35,14 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """The size of a memory page in bytes."""
 KTHREADD = 2
 """The process id of the parent of all kernel threads."""
-THREADED = frozenset({"proxy", "backend"})
+ROLES_WITH_THREADS = frozenset({"proxy", "backend"})
 """The roles whose threads are recorded one by one."""
 RESIDUAL_NOISE = 0.15
 """The busy fraction of a CPU that clock ticks may wrongly show in addition to our own processes.
 
 Up to 0.11 was measured on a quiet machine.
 """
-COUNTED = {
+COUNTERS = {
     ("TcpExt", "ListenOverflows"),
     ("TcpExt", "ListenDrops"),
     ("TcpExt", "TCPTimeouts"),
@@ -154,7 +154,7 @@ class Sampler:
         elapsed_s = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self._processes().items():
-            sent = {pid: sent_bytes(pid) for pid in _select_one_per_network(pids)} if role in THREADED else {}
+            sent = {pid: sent_bytes(pid) for pid in _select_one_per_network(pids)} if role in ROLES_WITH_THREADS else {}
             for pid in pids:
                 usage = process_times(pid)
                 if usage is not None:
@@ -162,7 +162,7 @@ class Sampler:
                     self._last[role, pid] = usage
                     self._peak_bytes[role, pid] = max(usage.rss_bytes, self._peak_bytes.get((role, pid), 0))
                     self._rows.append((elapsed_s, role, pid, None, *astuple(usage), sent.get(pid)))
-                    if role in THREADED and usage.threads > 1:
+                    if role in ROLES_WITH_THREADS and usage.threads > 1:
                         threads = thread_times(pid)
                         self._rows += [
                             (elapsed_s, role, pid, tid, *astuple(times), None) for tid, times in threads.items()
@@ -188,7 +188,7 @@ class Sampler:
                 rss_bytes=sum(self._peak_bytes[key] for key in keys),
                 processes=len(keys),
             )
-        cpus = spans(start.cpus, end.cpus)
+        cpus = subtract_cpu_times(start.cpus, end.cpus)
         total_s = sum(span.total_s for span in cpus.values())
         start_s, end_s = start.others_s, end.others_s
         return Observation(
@@ -220,7 +220,9 @@ def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
     usage: dict[int, ProcessTimes] = {}
     for tid in thread_ids(pid):
         folder = f"/proc/{pid}/task/{tid}"
-        schedule = readable(f"{folder}/schedstat").split()  # empty if it is not reported, or the thread ended
+        schedule = read_text_if_readable(
+            f"{folder}/schedstat"
+        ).split()  # empty if it is not reported, or the thread ended
         if times := _read_times(folder, int(schedule[0]) * 1e-9 if schedule else 0.0):
             usage[tid] = times
     return usage
@@ -300,7 +302,7 @@ def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
     return cpus
 
 
-def spans(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
+def subtract_cpu_times(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
     """Return the times of each CPU between two moments.
 
     The total is at least the sum of its parts, although the kernel's iowait may fall (proc(5)).
@@ -321,14 +323,16 @@ def other_processes_s() -> float | None:
     Ended children that a parent waited for are included. The lab's processes are the descendants of the process in
     `LAB_OUTER_PID`. None means that the host's processes are hidden.
     """
-    proc, lab_pid = host_proc()
+    proc, lab_pid = find_host_proc()
     processes = host_processes(proc)
     if lab_pid not in processes:
         return None
-    return sum(process.cpu_s for pid, process in processes.items() if not descends(pid, (lab_pid, KTHREADD), processes))
+    return sum(
+        process.cpu_s for pid, process in processes.items() if not is_descendant(pid, (lab_pid, KTHREADD), processes)
+    )
 
 
-def busiest(during_s: float = 0.5) -> dict[str, float]:
+def find_busiest(during_s: float = 0.5) -> dict[str, float]:
     """Return how many CPUs the processes use that are not the lab's, by process name, the busiest first.
 
     The result is empty if the processes cannot be seen. A use above the capacity of all CPUs is left out: it comes
@@ -338,13 +342,13 @@ def busiest(during_s: float = 0.5) -> dict[str, float]:
         during_s: The seconds between the two looks at the processes.
 
     """
-    proc, lab_pid = host_proc()
+    proc, lab_pid = find_host_proc()
     start, most_s = host_processes(proc), during_s * (os.cpu_count() or 1)
     time.sleep(during_s)
     usage: dict[str, float] = {}
     for pid, process in (end := host_processes(proc)).items():
         was = start.get(pid)
-        if lab_pid in end and was and was.start == process.start and not descends(pid, (lab_pid, KTHREADD), end):
+        if lab_pid in end and was and was.start == process.start and not is_descendant(pid, (lab_pid, KTHREADD), end):
             used_s = process.cpu_s - was.cpu_s
             if 0 <= used_s <= most_s + TICK_S:
                 usage[process.title] = usage.get(process.title, 0.0) + used_s / during_s
@@ -380,14 +384,14 @@ def host_processes(proc: str) -> Mapping[int, HostProcess]:
     return processes
 
 
-def descends(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
+def is_descendant(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
     """Return whether a process is one of the roots or descends from one."""
     while pid in processes and pid not in roots:
         pid = processes[pid].parent
     return pid in roots
 
 
-def host_proc() -> tuple[str, int]:
+def find_host_proc() -> tuple[str, int]:
     """Return the path of the host's /proc, and the process id that the lab's outermost process has in it.
 
     If the lab is not inside namespaces, they are /proc and this process.
@@ -413,7 +417,7 @@ def _select_one_per_network(pids: Sequence[int]) -> list[int]:
 
 def sent_bytes(pid: int | str) -> int | None:
     """Return how many bytes the network namespace of a process has sent so far; None if the process is gone."""
-    return parse_sent(readable(f"/proc/{pid}/{INTERFACES}").splitlines())
+    return parse_sent(read_text_if_readable(f"/proc/{pid}/{INTERFACES}").splitlines())
 
 
 def parse_sent(lines: Sequence[str]) -> int | None:
@@ -433,7 +437,7 @@ def network_counters(pid: int | str) -> Mapping[str, int]:
         pid: The process id, or `thread-self` for the calling thread.
 
     """
-    tables = (readable(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack"))
+    tables = (read_text_if_readable(f"/proc/{pid}/net/{name}") for name in ("netstat", "snmp", "stat/nf_conntrack"))
     return parse_network(*map(str.splitlines, tables))
 
 
@@ -448,7 +452,7 @@ def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequen
             group, *names = head.split()
             counts = dict(zip(names, values.split()[1:], strict=False))
             counters |= {
-                key: int(counts[key]) for table, key in COUNTED if table == group.rstrip(":") and key in counts
+                key: int(counts[key]) for table, key in COUNTERS if table == group.rstrip(":") and key in counts
             }
     head, *rows = conntrack or [""]
     columns = head.split()

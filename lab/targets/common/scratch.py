@@ -23,7 +23,7 @@ PREFIX = "lab-scratch-"
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def make_scratch_folder() -> Iterator[Path]:
     """Yield a new scratch folder below TMPDIR, and remove it afterwards.
 
     On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however it ends.
@@ -36,7 +36,7 @@ def scratch() -> Iterator[Path]:
     place = Path(os.environ.get("TMPDIR") or "/tmp")
     sweep(place)
     with writing(place, "TMPDIR"):
-        folder = make(place, PREFIX)
+        folder = make_locked_folder(place, PREFIX)
     try:
         yield folder.path
     finally:
@@ -71,7 +71,7 @@ class LockedFolder:
         os.close(self.handle)
 
 
-def make(place: Path, prefix: str) -> LockedFolder:
+def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
     """Make a new, empty, locked folder in a place.
 
     Raises:

@@ -39,7 +39,7 @@ def pack(base: str) -> dict[str, str]:
     references: dict[str, str] = {}
     for short, program in _find_programs():
         reference = f"lab/{short}:{program.version}-{_compute_digest(base, program.file)}"
-        if docker.held(reference) is None:
+        if docker.find_image_id(reference) is None:
             images.build_program(short, program.file, reference, base)
         references[short] = reference
     return references
@@ -48,11 +48,11 @@ def pack(base: str) -> dict[str, str]:
 def _find_programs() -> Iterator[tuple[str, Program]]:
     """Yield the short name and the program of each image that can be replaced."""
     used = _find_used_images()
-    for short, reference in images.pinned().items():
-        repository, tag = images.split(reference)
+    for short, reference in images.read_pinned().items():
+        repository, tag = images.split_reference(reference)
         if reference in used:
             module = system.module if (system := find(repository)) else ""
-            if (program := programs.packed(short, tag.removeprefix("v"), module)) is not None:
+            if (program := programs.provide_image_program(short, tag.removeprefix("v"), module)) is not None:
                 yield short, program
 
 
@@ -66,7 +66,7 @@ def _find_used_images() -> set[str]:
     return {
         container["image"]
         for variant in variants
-        for obj in objects.flat(objects.on_cluster(variant.manifests))
+        for obj in objects.flatten(objects.lay_over_for_cluster(variant.manifests))
         if objects.pod_template(obj) is not None
         for container in objects.pod_spec(obj)["containers"]
     }

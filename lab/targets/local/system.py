@@ -16,44 +16,44 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from lab.base.errors import MeasuringError, UsageError
-from lab.base.files import readable, write_texts
+from lab.base.files import read_text_if_readable, write_texts
 from lab.model.disturbance import Recorder
-from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role, Tls
+from lab.model.endpoint import ClockOffset, Endpoint, GeneratorsOutput, HowToEnd, Response, Role, Tls
 from lab.model.events import Event, EventLog
 from lab.model.leftovers import Leftovers
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.systems import renewing, workers
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
-from lab.systems.renewing import running
+from lab.systems.renewing import list_running
 from lab.systems.system import ProxySystem
-from lab.systems.table import PASSING, find
+from lab.systems.table import SHORT_LIVED_TITLES, find
 from lab.systems.workers import GAUGE
 from lab.targets.common import fetching, leftovers
-from lab.targets.common.process import composed
+from lab.targets.common.process import make_environment
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
-from lab.targets.local.control_plane.control import Control, LocalRecorder
+from lab.targets.local.control_plane.control import ControlPlane, LocalRecorder
 from lab.targets.local.control_plane.routing import Routes
-from lab.targets.local.kubelet.containers import ask, tree
-from lab.targets.local.kubelet.kubelet import Kubelet, shown
-from lab.targets.local.kubelet.runner import Runner
+from lab.targets.local.kubelet.containers import ask, list_descendants
+from lab.targets.local.kubelet.kubelet import Kubelet, describe_pod
+from lab.targets.local.kubelet.runner import ContainerRunner
 from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
 """The page that is requested to see whether the system serves."""
-ERRORS = 400
+FIRST_ERROR_STATUS = 400
 """The lowest status that a serving system does not give."""
 
 NO_POD = "this variant has no such pod"
 """The fault of an error for a role without a pod."""
-AT_ONCE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
+CHANGES_NOTE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
 """The note of a sample of a changing system."""
 
 
@@ -68,7 +68,7 @@ class LocalSystem:
         kubelet: Kubelet,
         pinned: Mapping[Role, frozenset[int]],
         routing: Routes,
-        control: Control | None,
+        control: ControlPlane | None,
         log: EventLog,
     ) -> None:
         """Take over the parts of a system.
@@ -88,17 +88,17 @@ class LocalSystem:
         self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
-        self._ordinary = leftovers.Ordinary()
+        self._ordinary = leftovers.OrdinaryProcessCount()
         if control is not None:
             control.ended = self.end_helpers
         self._way_in: Role = cast("Role", objects.entry[0].role)
-        self._routed, self._routers = hosts.routed(manifests), hosts.routers(manifests)
+        self._routed, self._routers = hosts.find_hosts(manifests), hosts.find_routers(manifests)
         self._addresses = {
             host: services.address(objects, net, self._way_in, by=self._routers.get(host))[0] for host in self._routed
         }
         """Host → its address for a client: the proxy's address, or its Service's."""
         folder = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
-        self.client = (*net[network.CLIENT].enter, *network.resolving(self._addresses, folder))
+        self.client = (*net[network.CLIENT].enter, *network.make_hosts_command(self._addresses, folder))
         """The beginning of a command line that runs a command in the client's place, where host names resolve."""
 
     @property
@@ -106,20 +106,20 @@ class LocalSystem:
         """The events of its containers and pods so far."""
         return self._log.events
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         """Return where the load of a point goes.
 
         Raises:
             UsageError: The system cannot serve the point.
 
         """
-        return self._make_endpoint(*hosts.chosen(self._routed, self._way_in != "backend", point))
+        return self._make_endpoint(*hosts.choose_hosts(self._routed, self._way_in != "backend", point))
 
     def backend_endpoint(self) -> Endpoint:
         """Return the endpoint of the backend itself."""
         return self._locate_service("backend")
 
-    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
+    def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Refuse a load of several generators: this machine has a place for one.
 
         Raises:
@@ -144,12 +144,14 @@ class LocalSystem:
             raise OSError(f"is not on this machine: apt-get install {argv[0]}")
         argv = [*(self.client if role == "generator" else self.net[name].enter), *self._pin(role, argv)]
         null = subprocess.DEVNULL
-        helper = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null, start_new_session=True, env=composed())
+        helper = subprocess.Popen(
+            argv, stdin=null, stdout=null, stderr=null, start_new_session=True, env=make_environment()
+        )
         self._helpers.append((helper, name))
         return helper
 
     def _pin(self, role: Role, argv: Sequence[str]) -> list[str]:
-        return ["taskset", "-c", cpus.as_list(self._cpus[role]), *argv]
+        return ["taskset", "-c", cpus.format_list(self._cpus[role]), *argv]
 
     def end_helpers(self, pod: Pod | None = None) -> None:
         """Kill the processes that `spawn` started, with their children; called before the network is removed.
@@ -203,7 +205,7 @@ class LocalSystem:
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """Return the ready pods of a role in Kubernetes' form, without terminating ones."""
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role and pod.ready and not pod.terminating]
-        return [shown(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
+        return [describe_pod(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -214,7 +216,7 @@ class LocalSystem:
             OSError: There is no answer in time, or it is not HTTP.
 
         """
-        host, port = fetching.place(endpoint)
+        host, port = fetching.split_address(endpoint)
         connection = network.connect(self.net[network.CLIENT], (self._addresses.get(host, host), port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
@@ -245,7 +247,7 @@ class LocalSystem:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            env=composed(cwd),
+            env=make_environment(cwd),
         )
         self._generators.append(process)
         return process
@@ -271,9 +273,9 @@ class LocalSystem:
             return [os.getpid()]
         if role == "generator":
             running = [generator.pid for generator in self._generators if generator.returncode is None]
-            return [pid for root in running for pid in tree(root)]
+            return [pid for root in running for pid in list_descendants(root)]
         pids = [pid for runner in self.kubelet.runners(role) for pid in runner.process.processes()]
-        return [pid for pid in pids if not readable(f"/proc/{pid}/cmdline").startswith(PASSING)]
+        return [pid for pid in pids if not read_text_if_readable(f"/proc/{pid}/cmdline").startswith(SHORT_LIVED_TITLES)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command inside the first container of the role's first pod, for 30 s at most.
@@ -298,8 +300,8 @@ class LocalSystem:
     def gauges(self) -> Mapping[str, float]:
         """Return the current gauges of the proxy by `role/name`, among them the number of its workers."""
         pids = self.processes("proxy")
-        titles = ((pid, readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
-        count = workers.started((len(thread_ids(pid)), title) for pid, title in titles)
+        titles = ((pid, read_text_if_readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
+        count = workers.count_running((len(thread_ids(pid)), title) for pid, title in titles)
         values = self._ask_proxies(lambda system: system.workers.running)
         gauges = {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
         return gauges | {f"proxy/{name}": float(value) for name, value in values.items()}
@@ -318,7 +320,7 @@ class LocalSystem:
             for number, place in enumerate(fresh.values(), 1):
                 name = places[place.path] = role if number == 1 else f"{role}-{number}"
                 try:
-                    sockets[name] = network.call_in(place, leftovers.look)
+                    sockets[name] = network.call_in(place, leftovers.read_sockets)
                 except (OSError, ValueError) as error:
                     unseen[name] = str(error)
         memory_bytes: dict[str, int] = {}
@@ -326,7 +328,7 @@ class LocalSystem:
             if pids := self.processes(role):
                 memory_bytes[role] = sum(times.rss_bytes for times in map(process_times, pids) if times is not None)
         serving = self._find_serving_processes()
-        ending = sum(leftovers.SHUTTING_DOWN in readable(f"/proc/{pid}/cmdline") for pid in serving)
+        ending = sum(leftovers.SHUTTING_DOWN in read_text_if_readable(f"/proc/{pid}/cmdline") for pid in serving)
         return Leftovers(
             time_wait={place: dict(counts.time_wait) for place, counts in sockets.items()},
             port_range={place: counts.ports for place, counts in sockets.items()},
@@ -378,7 +380,9 @@ class LocalSystem:
 
     def renew(self) -> Renewed:
         """Reload the proxy so that it makes new workers, and return when only these serve."""
-        renewed = renewing.renewed(self.routing.renew, self._find_serving_processes, self._is_answering, self.log_tail)
+        renewed = renewing.wait_for_new_workers(
+            self.routing.renew, self._find_serving_processes, self._is_answering, self.log_tail
+        )
         for runner in self.kubelet.runners("proxy"):
             runner.process.confine()  # its new workers may have chosen other CPUs
         self._ordinary.forget()
@@ -387,11 +391,11 @@ class LocalSystem:
     def _find_serving_processes(self) -> Mapping[int, renewing.Running]:
         """Return the proxy's processes, without those of the control plane in its containers."""
         apart = set(self.routing.apart())
-        return running(pid for pid in self.processes("proxy") if pid not in apart)
+        return list_running(pid for pid in self.processes("proxy") if pid not in apart)
 
     def _is_answering(self) -> bool:
         try:
-            return self.fetch(self.entry(), f"/{PROBED_PAGE}", 2.0).status < ERRORS
+            return self.fetch(self.entry(), f"/{PROBED_PAGE}", 2.0).status < FIRST_ERROR_STATUS
         except OSError:
             return False
 
@@ -413,7 +417,7 @@ class LocalSystem:
         tails = [(name, runner.process.tail(output_too=False)) for name, runner in runners]
         return "\n".join(f"--- {name}\n{text}" for name, text in [*self.kubelet.groups.deaths(), *tails] if text)
 
-    def _list_runners(self) -> list[Runner]:
+    def _list_runners(self) -> list[ContainerRunner]:
         return [runner for role in ("balancer", "proxy", "backend") for runner in self.kubelet.runners(role)]
 
     def wait(self, deadline: float) -> None:
@@ -446,7 +450,7 @@ class LocalSystem:
         host, tls = next(iter(self._routed.items()))
         return self._make_endpoint((host,), tls)
 
-    def _get_control(self, subject: str) -> Control:
+    def _get_control(self, subject: str) -> ControlPlane:
         """Return the control plane. Raises MeasuringError for a steady system, which has none."""
         if self._changes is None:
             fault = f"{subject} of a steady system do not change"
@@ -511,6 +515,6 @@ class LocalSystem:
         if role == "backend" and (running := self._list_pods(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
-        notes = [] if self._changes is None else [self.routing.note, AT_ONCE]
-        ways = [] if role == "backend" else [services.way(objects), *notes, self.routing.said]
+        notes = [] if self._changes is None else [self.routing.note, CHANGES_NOTE]
+        ways = [] if role == "backend" else [services.describe_way(objects), *notes, self.routing.said]
         return Endpoint(f"http://{address}:{number}", next(iter(self._routed)), way=", ".join(filter(None, ways)))

@@ -23,19 +23,19 @@ from lab.model.endpoint import Endpoint, Role
 from lab.model.events import EventLog
 from lab.model.names import BRING_UP_S, INSIDE
 from lab.model.pairs import SIDES, Side
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
 from lab.systems import renewing, table
 from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
-from lab.targets.base import nothing
+from lab.targets.base import do_nothing
 from lab.targets.local.control_plane import services
-from lab.targets.local.control_plane.control import Control
-from lab.targets.local.control_plane.routing import Routes, Routing
+from lab.targets.local.control_plane.control import ControlPlane
+from lab.targets.local.control_plane.routing import FileRouting, Routes
 from lab.targets.local.kubelet import bringup
-from lab.targets.local.kubelet.kubelet import Kubelet, Make
+from lab.targets.local.kubelet.kubelet import Kubelet, MakeContainer
 from lab.targets.local.sandbox import cgroups, cpus, disk, namespaces, network
 from lab.targets.local.system import LocalSystem
 
@@ -65,7 +65,7 @@ class LocalTarget:
     """The seconds within which a variant must come up."""
 
     def __init__(self) -> None:
-        self._cpus = cpus.available()
+        self._cpus = cpus.list_available()
 
     # -- methods that a target overrides if it brings up the same processes in another way --
 
@@ -80,7 +80,7 @@ class LocalTarget:
             UsageError: A field is not supported.
 
         """
-        return objects.read(manifests)
+        return objects.read_objects(manifests)
 
     def realise(self, context: Context) -> Realisation:
         """Return what to start instead of a container's image.
@@ -131,7 +131,7 @@ class LocalTarget:
             side: The side of the system.
 
         """
-        return Routing(objects, net.addresses, self.cpus(), log, changing=changing)
+        return FileRouting(objects, net.addresses, self.cpus(), log, changing=changing)
 
     # -- methods of `lab.targets.base.Target` --
 
@@ -193,13 +193,13 @@ class LocalTarget:
             "pod_sysctls": "net.ipv4.ip_unprivileged_port_start=0",
             "service_nat": f"type LoadBalancer: nftables in a node's namespace, conntrack_max {services.conntrack_max()}",
             "client_sysctls": "net.ipv4.ip_local_port_range=1024 65535, net.ipv4.tcp_tw_reuse=1",
-            **{f"cpus_{role}": cpus.as_list(numbers) for role, numbers in self.cpus().items()},
+            **{f"cpus_{role}": cpus.format_list(numbers) for role, numbers in self.cpus().items()},
         }
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
         """Return the fact `proxies`: the programs of the variants that are not the machine's own, with versions."""
         programs = set[str]().union(
-            *(bringup.abouts(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
+            *(bringup.list_programs(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
         )
         return {"proxies": ", ".join(sorted(programs))} if programs else {}
 
@@ -218,7 +218,7 @@ class LocalTarget:
         """Return the number of CPUs that a generator may use."""
         return len(self.cpus()["generator"])
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Check that this target can run a variant and serve the points, without starting anything.
 
         Returns:
@@ -234,19 +234,19 @@ class LocalTarget:
         objects = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:
-            services.vet(objects)  # else a NAT would be measured that the baseline's way does not have
+            services.check_way(objects)  # else a NAT would be measured that the baseline's way does not have
         for changing in disturbed or {False}:
-            bringup.vet(services.in_front(objects, changing), self.cpus(), self.realise)
+            bringup.check_objects(services.add_node_nat(objects, changing), self.cpus(), self.realise)
         bringup.try_out(objects, self.cpus(), self.realise)
         if many := next((point for point in points if point.generators > 1), None):
             fault = f"asks for {many.generators} generators, and this machine has a place for one"
             raise UsageError(f"point {many.name}", fault, "leave `generators` out, or measure it with --target kind")
         vet_limits(objects)
-        vet_points(objects, points, self.fixed)
+        check_points(objects, points, self.fixed)
         vet_generations(objects, points, self.renews)
-        routed, routers = hosts.routed(variant.manifests), hosts.routers(variant.manifests)
+        routed, routers = hosts.find_hosts(variant.manifests), hosts.find_routers(variant.manifests)
         proxied = bool(objects.role("proxy"))
-        return {point.name: hosts.expected(routed, proxied, point, routers) for point in points}
+        return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
         """Return whether a reload makes new workers of the variant's proxy; True if it has no proxy."""
@@ -262,7 +262,7 @@ class LocalTarget:
         variant: Variant,
         changing: bool = False,
         side: Side = "left",
-        meanwhile: Callable[[], object] = nothing,
+        meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[LocalSystem]:
         """Bring a variant up, yield it once it serves, and remove it afterwards.
 
@@ -278,21 +278,21 @@ class LocalTarget:
 
         """
         manifests = self.manifests(variant, side)
-        objects = services.in_front(self.read(manifests), changing)
-        bringup.vet(objects, self.cpus(), self.realise)
+        objects = services.add_node_nat(self.read(manifests), changing)
+        bringup.check_objects(objects, self.cpus(), self.realise)
         deadline = time.monotonic() + self.deadline_s
         log = EventLog()
         kubelet = Kubelet(log, each_probe=changing)
         with ExitStack() as undo:
-            with network.complaining():
-                disks = disk.Disk()
+            with network.as_measuring_error():
+                disks = disk.DiskVolumes()
                 undo.callback(disks.remove)
-                names = [pod.name for pod in objects.pods] + [services.NODE] * bool(services.balancers(objects))
-                net = network.build(names, bringup.links(objects), network.LANES[side])
+                names = [pod.name for pod in objects.pods] + [services.NODE] * bool(services.list_balancers(objects))
+                net = network.build_network(names, bringup.list_links(objects), network.SIDE_NAMES[side])
                 undo.callback(net.remove)
                 services.install(net, objects)
-                for port in table.sinks(objects):
-                    undo.callback(network.sink(port).close)
+                for port in table.list_sinks(objects):
+                    undo.callback(network.open_sink(port).close)
                 routing = self.routes(manifests, objects, net, kubelet, log, changing, side)
                 undo.callback(routing.close)
                 routing.begin()
@@ -300,12 +300,12 @@ class LocalTarget:
                 def realise(context: Context) -> Realisation:
                     return routing.equipped(context, self.realise(context))
 
-                def job(pod: Pod) -> Make:
-                    return bringup.job(
+                def job(pod: Pod) -> MakeContainer:
+                    return bringup.prepare_pod(
                         pod, routing.objects, net, self.cpus(), disks, kubelet.groups, routing.follow, changing, realise
                     )
 
-                control = Control(objects, net, kubelet, routing, log, job) if changing else None
+                control = ControlPlane(objects, net, kubelet, routing, log, job) if changing else None
                 undo.callback(lambda: bringup.remove(control.ever if control else objects.pods, net))
                 undo.callback(kubelet.groups.remove)
                 undo.callback(control.stop if control else kubelet.stop)
@@ -343,7 +343,7 @@ def explained(routing: Routes) -> Iterator[None]:
         raise routing.explained(error) from None
 
 
-def vet_points(objects: objects.Objects, points: Iterable[Point], fixed: Callable[[Container], bool]) -> None:
+def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: Callable[[Container], bool]) -> None:
     """Refuse points whose disruption cannot be made here.
 
     Args:
@@ -365,9 +365,9 @@ def vet_points(objects: objects.Objects, points: Iterable[Point], fixed: Callabl
         refuse_if(objects.role("balancer"), place, fault, "a variant without it", what="fixed proxies")
         if point.control:
             continue
-        role, moves = touched(point.disturbance)
+        role, moves = find_needs(point.disturbance)
         for pod in objects.role(role)[:1] if role else ():
-            reason = cgroups.unheld(pod.containers[0].limits, squeezed=True)
+            reason = cgroups.find_limit_fault(pod.containers[0].limits, squeezed=True)
             refuse_if(
                 reason, place, f"the {role} cannot be given less CPU here: {reason}", HOW_TO_LIMIT, what="CPU limits"
             )
@@ -389,11 +389,11 @@ def vet_limits(objects: objects.Objects) -> None:
     containers = [container for pod in objects.pods for container in pod.containers if container.limits]
     first = {tuple(sorted(container.limits.items())): container for container in reversed(containers)}
     for container in first.values():
-        reason = cgroups.unheld(container.limits)
+        reason = cgroups.find_limit_fault(container.limits)
         refuse_if(reason, container.place, reason, HOW_TO_LIMIT, what="limits")
 
 
-def touched(disturbance: Disturbance) -> tuple[Role | None, bool]:
+def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
     """Return what a disruption needs of the target.
 
     Returns:
@@ -414,7 +414,7 @@ def touched(disturbance: Disturbance) -> tuple[Role | None, bool]:
             return None, False
 
 
-def vet_generations(objects: objects.Objects, points: Sequence[Point], renews: Callable[[Container], bool]) -> None:
+def vet_generations(objects: objects.Objects, points: Sequence[LoadPoint], renews: Callable[[Container], bool]) -> None:
     """Refuse points with several worker generations if no reload of the proxy makes new workers.
 
     Args:
@@ -428,4 +428,4 @@ def vet_generations(objects: objects.Objects, points: Sequence[Point], renews: C
     """
     if any(point.generations > 1 for point in points):
         for container in (pod.containers[0] for pod in objects.role("proxy")):
-            refuse_if(not renews(container), container.place, *renewing.NONE, what="generations of workers")
+            refuse_if(not renews(container), container.place, *renewing.NOT_RENEWABLE, what="generations of workers")

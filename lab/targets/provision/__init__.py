@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol
 
 from rich.console import Console
 
-from lab.base.quantities import number
+from lab.base.quantities import whole_number_in
 
 
 class Provider(Protocol):
@@ -44,7 +44,7 @@ class Provider(Protocol):
         ...
 
 
-class Kind:
+class KindProvider:
     """The way to get a kind cluster on this machine."""
 
     ABOUT: str = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
@@ -52,7 +52,7 @@ class Kind:
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add the options of `just up kind` to the parser."""
         help_text = "nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)"
-        verb.add_argument("--workers", type=number("--workers", 0, 8), default=0, help=help_text)
+        verb.add_argument("--workers", type=whole_number_in("--workers", 0, 8), default=0, help=help_text)
 
     def down_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add no arguments."""
@@ -70,7 +70,7 @@ class Kind:
         kind.down(talk)
 
 
-class Remote:
+class RemoteProvider:
     """The way to use an existing cluster."""
 
     ABOUT: str = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
@@ -94,7 +94,7 @@ class Remote:
         remote.down(options.context, talk)
 
 
-class Script:
+class ScriptProvider:
     """A way to get a cluster by a script in this folder, which replaces this process."""
 
     def __init__(self, name: str, description: str) -> None:
@@ -128,9 +128,11 @@ class Script:
 
 
 PROVIDERS: Mapping[str, Provider] = {
-    "doks": Script("doks", "the published DigitalOcean environment, by doctl (costs money; asks first)"),
-    "eks-a1": Script("eks-a1", "the published AWS environment with A1 machines, by eksctl (costs money; asks first)"),
-    "kind": Kind(),
-    "remote": Remote(),
+    "doks": ScriptProvider("doks", "the published DigitalOcean environment, by doctl (costs money; asks first)"),
+    "eks-a1": ScriptProvider(
+        "eks-a1", "the published AWS environment with A1 machines, by eksctl (costs money; asks first)"
+    ),
+    "kind": KindProvider(),
+    "remote": RemoteProvider(),
 }
 """The ways to get a cluster, by their names on the command line."""

@@ -15,9 +15,9 @@ from lab.systems.table import DEFINITIONS_OF
 from lab.targets.cluster import images, inventory, rights
 from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api
 from lab.targets.cluster.client import ClientPod
-from lab.targets.cluster.connection import contexts
-from lab.targets.cluster.lease import Lease, holder, run_id
-from lab.targets.cluster.steps import say, step
+from lab.targets.cluster.connection import list_contexts
+from lab.targets.cluster.lease import Lease, format_holder, make_run_id
+from lab.targets.cluster.steps import print_line, step
 from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
 
@@ -35,7 +35,7 @@ def up(context: str | None, talk: Console) -> None:
     with step(talk, "reachable") as remarks:
         api = _connect(context)
         remarks.append(f"Kubernetes {api.version()}")
-    run, chosen = run_id(), images.load()
+    run, chosen = make_run_id(), images.load_images()
     with step(talk, "you may do there what the lab does"):
         if denied := api.denied(rights.EVERY_RUN):
             remedy = "ask for these rights (lab/targets/cluster/README.md names them), or use another context"
@@ -49,17 +49,17 @@ def up(context: str | None, talk: Console) -> None:
             client.close()
         if api.denied(rights.KINDS):
             variants = f"the variants of {DEFINITIONS_OF}"
-            say(
+            print_line(
                 talk,
                 f"  [yellow]–[/] kinds that Kubernetes does not have: you may not add them; only {variants} need them",
             )
         else:
             with step(talk, f"kinds of {DEFINITIONS_OF}") as remarks:
                 remarks.append(", ".join(inventory.ensure_kinds(api, run)) or "there already")
-        for purpose, needed in rights.SOME_RUNS.items():
+        for purpose, needed in rights.BY_FEATURE.items():
             if denied := api.denied(needed):
-                say(talk, f"  [yellow]–[/] only {purpose} need it: you may not {'; '.join(denied)}")
-    say(talk, f"ready: just bench keepalive --target remote --context {context}")
+                print_line(talk, f"  [yellow]–[/] only {purpose} need it: you may not {'; '.join(denied)}")
+    print_line(talk, f"ready: just bench keepalive --target remote --context {context}")
 
 
 def down(context: str | None, talk: Console) -> None:
@@ -76,18 +76,18 @@ def down(context: str | None, talk: Console) -> None:
     api = _connect(context)
     namespace = api.get("v1", "Namespace", CLIENT_NAMESPACE)
     with ExitStack() as leaving:
-        if namespace is not None and inventory.is_ours(namespace) and "deletionTimestamp" not in namespace["metadata"]:
-            _take_lease(api, run_id(), leaving)
+        if namespace is not None and inventory.is_labs(namespace) and "deletionTimestamp" not in namespace["metadata"]:
+            _take_lease(api, make_run_id(), leaving)
         with step(talk, f"everything with the label {RUN_LABEL} removed from {context}"):
             removed = inventory.remove_all(api)
     for line in removed:
-        say(talk, f"  {line}")
-    say(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
+        print_line(talk, f"  {line}")
+    print_line(talk, "nothing of the lab's is left there" if removed else "there was nothing of the lab's")
 
 
 def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
     """Hold the cluster's lease for this lab until the stack is closed."""
-    lease = Lease(api, holder(run))
+    lease = Lease(api, format_holder(run))
     lease.acquire()
     leaving.callback(lease.release)
 
@@ -98,6 +98,6 @@ def _connect(context: str | None) -> Api:
     Raises UsageError without a context, because the current context may be anybody's production.
     """
     if context is None:
-        names = ", ".join(contexts()) or "none: KUBECONFIG names no kubeconfig that has any"
+        names = ", ".join(list_contexts()) or "none: KUBECONFIG names no kubeconfig that has any"
         raise UsageError("--context", "the cluster must be named: the current context is never used", f"known: {names}")
     return Api(context)

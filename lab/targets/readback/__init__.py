@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.base.files import own_faults
+from lab.base.files import as_store_error
 from lab.model.variants.variants import Check, Variant
 from lab.systems.reading import Reader, Reading, UnreadableError
 from lab.systems.stand_ins import list_checks
@@ -48,7 +48,7 @@ def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
     readings = []
     for check in checks:
         try:
-            with own_faults("read-back"):
+            with as_store_error("read-back"):
                 readings.append(READERS[check.kind](system, check))
         except UnreadableError as error:
             readings.append(Reading(check, "unreadable", ok=False, detail=str(error)))

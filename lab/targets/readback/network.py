@@ -45,10 +45,19 @@ from urllib.parse import urlsplit
 from lab.base.errors import LabError
 from lab.model.endpoint import Endpoint, Response
 from lab.model.load import FORWARDED
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Check
 from lab.systems.manifests import certificates
-from lab.systems.reading import ABSENT, Reading, UnreadableError, asked, compared, given, joined, run
+from lab.systems.reading import (
+    ABSENT,
+    Reading,
+    UnreadableError,
+    compare_value,
+    join_distinct,
+    request_page,
+    require_key,
+    run_in_container,
+)
 from lab.targets.base import System
 from lab.targets.common.sampler import cpu_list
 
@@ -97,7 +106,7 @@ _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _ENDS = re.compile(r"</?(dd|dt|li|p|tr|br|div|pre)\b[^>]*>", re.IGNORECASE)
 """The HTML tags that end a line."""
 _TAG = re.compile(r"<[^>]*>")
-_ALL = Point(
+_ALL = LoadPoint(
     name="read-back",
     generator="",
     connections=1,
@@ -112,8 +121,10 @@ _ALL = Point(
 
 
 def _read_sysctl(system: System, check: Check) -> Reading:
-    path = "/proc/sys/" + given(check, "name").replace(".", "/")
-    return compared(check, " ".join(run(system, check, ["cat", path]).split()), " ".join(check.value.split()))
+    path = "/proc/sys/" + require_key(check, "name").replace(".", "/")
+    return compare_value(
+        check, " ".join(run_in_container(system, check, ["cat", path]).split()), " ".join(check.value.split())
+    )
 
 
 def _read_backlog(system: System, check: Check) -> Reading:
@@ -121,16 +132,16 @@ def _read_backlog(system: System, check: Check) -> Reading:
 
     `ss` prints state, receive queue, send queue (the backlog of a listening socket), local address, peer.
     """
-    port = given(check, "port")
-    rows = [line.split() for line in run(system, check, ["ss", "-lntH"]).splitlines()]
+    port = require_key(check, "port")
+    rows = [line.split() for line in run_in_container(system, check, ["ss", "-lntH"]).splitlines()]
     backlogs = [row[2] for row in rows if len(row) > 3 and row[3].rpartition(":")[2] == port]
     if not backlogs:
         raise UnreadableError(f"nothing listens on port {port}")
-    return compared(check, joined(backlogs))
+    return compare_value(check, join_distinct(backlogs))
 
 
 def _read_rps(system: System, check: Check) -> Reading:
-    rows = [line.split() for line in run(system, check, ["sh", "-euc", QUEUES]).splitlines()]
+    rows = [line.split() for line in run_in_container(system, check, ["sh", "-euc", QUEUES]).splitlines()]
     masks = [row[1] for row in rows if len(row) == 2 and row[0] == "queue"]
     values = {row[0]: row[1] for row in rows if len(row) == 2}
     if not masks or not {"own", "online"} <= values.keys():
@@ -138,13 +149,13 @@ def _read_rps(system: System, check: Check) -> Reading:
     expected = check.value
     if expected == "own":  # a queue keeps no CPU that is offline
         online = cpu_list(values["online"])
-        allowed = [cpu for cpu in listed(values["own"]).split(",") if cpu != "none" and int(cpu) in online]
+        allowed = [cpu for cpu in format_mask(values["own"]).split(",") if cpu != "none" and int(cpu) in online]
         expected = ",".join(allowed) or "none"
-    reading = compared(check, joined([listed(mask) for mask in masks]), expected)
+    reading = compare_value(check, join_distinct([format_mask(mask) for mask in masks]), expected)
     return Reading(check, check.value, ok=True) if reading.ok else reading
 
 
-def listed(mask: str) -> str:
+def format_mask(mask: str) -> str:
     """Turn a mask as the kernel prints it into a list of CPUs; `none` if it has no CPU.
 
     >>> listed("00000001,00000003")
@@ -178,12 +189,12 @@ def _list_outgoing_ports(system: System, check: Check) -> set[int]:
 
     fetching = threading.Thread(target=fetch, name="ports", daemon=True)
     fetching.start()
-    text = run(system, check, ["ss", "-tanH"])
+    text = run_in_container(system, check, ["ss", "-tanH"])
     fetching.join(LARGE_S)
-    return outgoing(text)
+    return parse_outgoing_ports(text)
 
 
-def outgoing(text: str) -> set[int]:
+def parse_outgoing_ports(text: str) -> set[int]:
     """Return the local ports of outgoing connections to other pods from the output of `ss -tanH`.
 
     Accepted connections and those over the loopback are left out.
@@ -203,17 +214,17 @@ def _read_entry(system: System, check: Check) -> Reading:
     if entry.tls != "none":
         raise UnreadableError(f"load is sent to {entry.host} by its name, which TLS needs")
     address = urlsplit(entry.base_url).hostname or ""
-    return compared(check, "pod" if address == system.pod_address(check.role) else address)
+    return compare_value(check, "pod" if address == system.pod_address(check.role) else address)
 
 
 def _read_node(system: System, check: Check) -> Reading:
-    name = given(check, "name")
+    name = require_key(check, "name")
     done = system.exec("node", ["sh", "-euc", NODE, "sh", name])
     value = " ".join(done.stdout.split())
     if done.returncode or not value:
         lines = done.stderr.strip().splitlines()
         raise UnreadableError(f"{name}: {lines[-1] if lines else 'the node says nothing'}")
-    return compared(check, value, " ".join(check.value.split()))
+    return compare_value(check, value, " ".join(check.value.split()))
 
 
 def _count_routes(system: System, check: Check) -> Reading:
@@ -222,7 +233,7 @@ def _count_routes(system: System, check: Check) -> Reading:
     If a host without a route were answered too, the number would mean nothing: then the reading is not ok.
     """
     entry = _find_entry(system)
-    reading = compared(check, str(sum(_request(system, entry, host).status == 200 for host in entry.hosts)))
+    reading = compare_value(check, str(sum(_request(system, entry, host).status == 200 for host in entry.hosts)))
     if not reading.ok:
         return reading
     if (status := _request(system, entry, NOBODY).status) == 200:
@@ -236,9 +247,11 @@ def _read_termination(system: System, check: Check) -> Reading:
     entry = _find_entry(system)
     done = system.exec("backend", ["cat", CERTIFICATE])
     backend_subject = certificates.subject(done.stdout) if done.returncode == 0 else None
-    return compared(
+    return compare_value(
         check,
-        joined([_classify_termination(host, _request(system, entry, host), backend_subject) for host in entry.hosts]),
+        join_distinct(
+            [_classify_termination(host, _request(system, entry, host), backend_subject) for host in entry.hosts]
+        ),
     )
 
 
@@ -254,7 +267,7 @@ def _count_shards(system: System, check: Check) -> Reading:
                 answered = system.fetch(replace(entry.at(host), base_url=shard.url), PAGE, TIMEOUT_S).status == 200
                 if answered != (shard is owner):
                     raise UnreadableError(f"{host} is {'' if answered else 'not '}answered by {shard.url}")
-    return compared(check, str(len(entry.shards) or 1))
+    return compare_value(check, str(len(entry.shards) or 1))
 
 
 def _classify_termination(host: str, answer: Response, backend_subject: str | None) -> str:
@@ -287,13 +300,15 @@ def _request(system: System, entry: Endpoint, host: str) -> Response:
 
 def _read_tls(system: System, check: Check) -> Reading:
     """Compare a result of the TLS handshake of every route: different ones are all listed, `absent` without TLS."""
-    entry, name = _find_entry(system), given(check, "name")
-    return compared(check, joined([_request(system, entry, host).tls.get(name) or ABSENT for host in entry.hosts]))
+    entry, name = _find_entry(system), require_key(check, "name")
+    return compare_value(
+        check, join_distinct([_request(system, entry, host).tls.get(name) or ABSENT for host in entry.hosts])
+    )
 
 
 def _read_echo(system: System, check: Check) -> Reading:
     """Compare a request header as the backend received it, with addresses replaced by names."""
-    path = f"/echo/{given(check, 'name').lower()}"
+    path = f"/echo/{require_key(check, 'name').lower()}"
     headers = dict(line.split(": ", 1) for line in (check.context or "").splitlines())
     answer = system.fetch(system.entry(), path, TIMEOUT_S, {**FORWARDED, **headers})
     if answer.status != 200:
@@ -304,12 +319,12 @@ def _read_echo(system: System, check: Check) -> Reading:
     def name_address(match: re.Match[str]) -> str:
         return "balancer" if match[0] == balancer else match[0] if match[0] in sent else "client"
 
-    return compared(check, _ADDRESS.sub(name_address, answer.body.decode(errors="replace")) or ABSENT)
+    return compare_value(check, _ADDRESS.sub(name_address, answer.body.decode(errors="replace")) or ABSENT)
 
 
 def _read_page(system: System, check: Check) -> Reading:
-    path, _, prefix = given(check, "name").partition(" ")
-    text = asked(system, check, int(given(check, "port")), path)
+    path, _, prefix = require_key(check, "name").partition(" ")
+    text = request_page(system, check, int(require_key(check, "port")), path)
     plain = html.unescape(_TAG.sub("", _ENDS.sub("\n", text))).replace("\xa0", " ")
     stripped = (" ".join(re.sub(r"^\s*(\d+)?:\s+", "", line).split()) for line in plain.splitlines())
     lines = list(filter(None, stripped))
@@ -318,7 +333,7 @@ def _read_page(system: System, check: Check) -> Reading:
     values = [
         line.removeprefix(prefix).strip(" :=") for line in lines if re.match(rf"{re.escape(prefix)}(?![\w-])", line)
     ]
-    return compared(check, joined(values) if values else ABSENT)
+    return compare_value(check, join_distinct(values) if values else ABSENT)
 
 
 READERS = {

@@ -33,20 +33,20 @@ from lab.systems.reading import (
     ABSENT,
     Reading,
     UnreadableError,
-    compared,
-    given,
-    joined,
-    matching,
-    processes,
-    run,
-    soft_limit,
+    compare_value,
+    join_distinct,
+    list_matching_processes,
+    list_processes,
+    read_soft_limit,
+    require_key,
+    run_in_container,
 )
 from lab.targets.base import System
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import Controller
+from lab.targets.common.cgroup import CgroupController
 from lab.targets.common.sampler import cpu_list
 
-UNLIMITED = cgroup.spelled("cpu", None)
+UNLIMITED = cgroup.format_limit("cpu", None)
 """The value of a quota that is not limited."""
 OWN = "own"
 """The value of an affinity with every process bound to one CPU, spread evenly over the CPUs that their pod has."""
@@ -57,11 +57,11 @@ _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
 
 
 def _read_pod_field(system: System, check: Check) -> Reading:
-    path = given(check, "name")
+    path = require_key(check, "name")
     pods = system.pods(check.role)
     if not pods:
         raise UnreadableError(f"no pod of the role {check.role} runs and is ready")
-    return compared(check, joined([look_up(pod, path) for pod in pods]))
+    return compare_value(check, join_distinct([look_up(pod, path) for pod in pods]))
 
 
 def look_up(pod: Mapping[str, Any], path: str) -> str:
@@ -92,35 +92,37 @@ def look_up(pod: Mapping[str, Any], path: str) -> str:
 
 
 def _count_pods(system: System, check: Check) -> Reading:
-    return compared(check, str(len(system.pods(check.role))))
+    return compare_value(check, str(len(system.pods(check.role))))
 
 
 def _read_budget(system: System, check: Check) -> Reading:
     """Compare a field of the budgets over the role's pods, which must agree; `absent` without budget or field."""
-    name = given(check, "name")
+    name = require_key(check, "name")
     values = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
-    return compared(check, joined(values) if values else ABSENT)
+    return compare_value(check, join_distinct(values) if values else ABSENT)
 
 
 def _read_limit(system: System, check: Check) -> Reading:
-    name, matches = given(check, "name"), matching(system, check)
-    return compared(check, joined([soft_limit(system, check, process.pid, name) for process in matches]))
+    name, matches = require_key(check, "name"), list_matching_processes(system, check)
+    return compare_value(
+        check, join_distinct([read_soft_limit(system, check, process.pid, name) for process in matches])
+    )
 
 
 def _count_processes(system: System, check: Check) -> Reading:
-    prefix = given(check, "process")
-    return compared(check, str(sum(process.title.startswith(prefix) for process in processes(system, check))))
+    prefix = require_key(check, "process")
+    return compare_value(check, str(sum(process.title.startswith(prefix) for process in list_processes(system, check))))
 
 
 def _read_affinity(system: System, check: Check) -> Reading:
     """Compare `Cpus_allowed_list: 0-1,3` of every process; two processes that share a CPU are listed twice."""
     lists: list[str] = []
-    for process in matching(system, check):
-        lines = run(system, check, ["cat", f"/proc/{process.pid}/status"]).splitlines()
+    for process in list_matching_processes(system, check):
+        lines = run_in_container(system, check, ["cat", f"/proc/{process.pid}/status"]).splitlines()
         lists.append(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
     observed = ", ".join(sorted(lists, key=cpu_list))
     if check.value != OWN:
-        return compared(check, observed, " ".join(check.value.split()))
+        return compare_value(check, observed, " ".join(check.value.split()))
     bound, fault = [cpus[0] for cpus in map(cpu_list, lists) if len(cpus) == 1], ""
     if len(bound) < len(lists):
         fault = f"expected one CPU for every process, {len(lists) - len(bound)} of {len(lists)} may use several"
@@ -131,24 +133,26 @@ def _read_affinity(system: System, check: Check) -> Reading:
 
 def _read_environment(system: System, check: Check) -> Reading:
     """Compare a variable of the main process; unreadable if the program wrote its title over its environment."""
-    items = [item for item in run(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
+    items = [item for item in run_in_container(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
     if not items or not all("=" in item for item in items):
         raise UnreadableError("the container's main process has overwritten its environment")
     variables = dict(item.split("=", 1) for item in reversed(items))  # the first of several with one name counts
-    return compared(check, variables.get(given(check, "name"), ABSENT))
+    return compare_value(check, variables.get(require_key(check, "name"), ABSENT))
 
 
 def _read_arguments(system: System, check: Check) -> list[str]:
     """Return the main process' command line."""
-    return [argument for argument in run(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if argument]
+    return [
+        argument for argument in run_in_container(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if argument
+    ]
 
 
 def _read_argument(system: System, check: Check) -> Reading:
     """Compare the value of `--name=value`, or of `--name value`; the last one if there are several."""
-    name, arguments = given(check, "name"), _read_arguments(system, check)
+    name, arguments = require_key(check, "name"), _read_arguments(system, check)
     values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
     values += [following for argument, following in pairwise(arguments) if argument == name]
-    return compared(check, values[-1] if values else ABSENT)
+    return compare_value(check, values[-1] if values else ABSENT)
 
 
 def _read_configmap(system: System, check: Check) -> Reading:
@@ -159,43 +163,51 @@ def _read_configmap(system: System, check: Check) -> Reading:
     ]
     if not matches:
         raise UnreadableError("its main process was not started with --configmap=NAMESPACE/NAME")
-    return compared(check, system.configmap(matches[-1][1], matches[-1][2]).get(given(check, "name"), ABSENT))
+    return compare_value(
+        check, system.configmap(matches[-1][1], matches[-1][2]).get(require_key(check, "name"), ABSENT)
+    )
 
 
 def _read_quota(system: System, check: Check) -> Reading:
-    name = given(check, "name")
+    name = require_key(check, "name")
     if name not in cgroup.CONTROLLERS:
         raise UnreadableError(f"expected a name of {' or '.join(cgroup.CONTROLLERS)}, got {name!r}")
-    controller: Controller = name
-    place = cgroup.place(
-        controller, *(run(system, check, ["cat", f"/proc/1/{file}"]) for file in ("cgroup", "mountinfo"))
+    controller: CgroupController = name
+    place = cgroup.find_group(
+        controller, *(run_in_container(system, check, ["cat", f"/proc/1/{file}"]) for file in ("cgroup", "mountinfo"))
     )
     files = cgroup.LIMIT_FILES[place.version, controller]
     limit = None
     if (
-        place.folder != place.mount or files[0] in run(system, check, ["ls", place.folder]).split()
+        place.folder != place.mount or files[0] in run_in_container(system, check, ["ls", place.folder]).split()
     ):  # the root of a hierarchy has no such file
-        limit = cgroup.limit(controller, run(system, check, ["cat", *(f"{place.folder}/{file}" for file in files)]))
-    observed = cgroup.spelled(controller, limit)
-    equal = check.value != UNLIMITED and cgroup.holds(controller, cgroup.wanted(controller, check.value), limit)
-    return Reading(check, observed, ok=True) if equal else compared(check, observed)
+        limit = cgroup.parse_actual_limit(
+            controller, run_in_container(system, check, ["cat", *(f"{place.folder}/{file}" for file in files)])
+        )
+    observed = cgroup.format_limit(controller, limit)
+    equal = check.value != UNLIMITED and cgroup.is_same_limit(
+        controller, cgroup.parse_requested_limit(controller, check.value), limit
+    )
+    return Reading(check, observed, ok=True) if equal else compare_value(check, observed)
 
 
 def _read_disk(system: System, check: Check) -> Reading:
-    path = run(system, check, ["readlink", "-f", given(check, "name")]).strip()
-    if run(system, check, ["stat", "-f", "-c", "%T", path]).strip() in _IN_MEMORY:
-        return compared(check, "memory")
-    mount = cgroup.holding(cgroup.mounts(run(system, check, ["cat", "/proc/self/mountinfo"])), path)
+    path = run_in_container(system, check, ["readlink", "-f", require_key(check, "name")]).strip()
+    if run_in_container(system, check, ["stat", "-f", "-c", "%T", path]).strip() in _IN_MEMORY:
+        return compare_value(check, "memory")
+    mount = cgroup.find_mount(
+        cgroup.parse_mounts(run_in_container(system, check, ["cat", "/proc/self/mountinfo"])), path
+    )
     if mount is None:
         raise UnreadableError(f"no mount holds {path}")
     waits = "sync" in {*mount.options, *mount.super_options}
-    if not waits and run(system, check, ["stat", "-c", "%F", path]).strip() != "directory":
+    if not waits and run_in_container(system, check, ["stat", "-c", "%F", path]).strip() != "directory":
         # lsattr is called by its name alone: a target can run it for an image that does not contain it.
-        line = run(system, check, ["lsattr", path]).split()
+        line = run_in_container(system, check, ["lsattr", path]).split()
         if len(line) != 2:
             raise UnreadableError(f"lsattr {path}: {' '.join(line)[:60]!r}")
         waits = "S" in line[0]
-    return compared(check, "sync" if waits else "buffered")
+    return compare_value(check, "sync" if waits else "buffered")
 
 
 READERS = {

@@ -12,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.analysis.aggregate.absolute import (
-    absolute_of,
-    absolute_text,
-    clusters_of,
-    clusters_text,
-    same_blocks_high,
-    split_text,
+    compute_absolute,
+    describe_split,
+    find_clusters,
+    format_absolute,
+    format_clusters,
+    share_high_blocks,
 )
-from lab.analysis.evidence import references
-from lab.analysis.explain.run import verdicts
+from lab.analysis.evidence import load_references
+from lab.analysis.explain.run import make_verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.rows import Row, misleading_ratios
+from lab.analysis.judge.rows import SummaryRow, list_misleading_ratios
 from lab.analysis.summary import Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Shape
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.report.grid import Grid
 from lab.report.tables.run import page
-from lab.report.terminal import terminal
-from lab.stats.paired import MIN_BLOCKS, level, paired
+from lab.report.terminal import render_terminal
+from lab.stats.paired import MIN_BLOCKS, estimate_geometric_mean, estimate_ratio
 from lab.studies.results import RESULT
-from lab.studies.steps import summaries
+from lab.studies.steps import summarise_run
 from lab.tests.report.tables.test_run import effect_of, row_of, summary_of
 from lab.tests.support.factories import alter, costing, make_plan, make_point
 
@@ -54,22 +54,22 @@ TWO = [366.0, 325.0, 401.0, 58_600.0, 57_900.0, 60_100.0, 59_000.0, 380.0, 61_00
     ],
 )
 def test_fewer_than_six_blocks_are_the_smallest_and_the_largest_with_two_digits(values: list[float], text: str) -> None:
-    assert absolute_text(COST, absolute_of(values, "cpu_per_request")) == text
+    assert format_absolute(COST, compute_absolute(values, "cpu_per_request")) == text
 
 
 def test_from_six_blocks_on_it_is_the_mean_that_effects_are_ratios_of() -> None:
-    found = absolute_of([1.0, 1.0, 1.0, 1.0, 1.0, 1.2], "rate")
+    found = compute_absolute([1.0, 1.0, 1.0, 1.0, 1.0, 1.2], "rate")
     assert found is not None and found.value == pytest.approx(1.2 ** (1 / 6))
     assert found.value is not None and found.interval is not None
     assert found.interval[0] < found.value < found.interval[1]
-    assert absolute_of([], "rate") is None
+    assert compute_absolute([], "rate") is None
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=12), st.none() | st.floats(1e-6, 1e6))
 def test_no_absolute_value_lies_outside_the_range_or_the_clusters_of_its_blocks(
     values: list[float], merged: float | None
 ) -> None:
-    found, ordered = absolute_of(values, "rate", merged), sorted(values)
+    found, ordered = compute_absolute(values, "rate", merged), sorted(values)
     assert found is not None and (found.low, found.high) == (ordered[0], ordered[-1])
     assert (found.value is None) == (len(values) < MIN_BLOCKS or bool(found.clusters))
     assert found.value is None or found.low <= found.value <= found.high
@@ -81,11 +81,11 @@ def test_no_absolute_value_lies_outside_the_range_or_the_clusters_of_its_blocks(
 
 
 def test_two_clusters_are_shown_as_two_and_have_no_mean() -> None:
-    found = absolute_of(TWO, "rate")
+    found = compute_absolute(TWO, "rate")
     assert found is not None and found.value is None and found.interval is None
-    assert absolute_text(RATE, found) == "360|59,000"
-    assert clusters_text(RATE, found.clusters, 10) == "5 of 10 blocks at 363 req/s, 5 at 59,300 req/s"
-    counts = absolute_of([1.0, 1.0, 1.0, 40.0, 41.0, 40.0], "failed")
+    assert format_absolute(RATE, found) == "360|59,000"
+    assert format_clusters(RATE, found.clusters, 10) == "5 of 10 blocks at 363 req/s, 5 at 59,300 req/s"
+    counts = compute_absolute([1.0, 1.0, 1.0, 40.0, 41.0, 40.0], "failed")
     assert counts is not None and not counts.clusters, "counts of what came of a disruption are none"
 
 
@@ -93,14 +93,14 @@ def test_a_machine_in_two_states_is_no_difference_between_two_arms_that_share_it
     """The ratio of a block does not have it; an arm that is in another state in other blocks has no ratio."""
     own = dict(enumerate(TWO))
     base = {block: 1.1 * value for block, value in own.items()}
-    assert same_blocks_high(own, base)
-    assert split_text(own, base, "rate", ("a", "b")) == ""
+    assert share_high_blocks(own, base)
+    assert describe_split(own, base, "rate", ("a", "b")) == ""
     other = {block: 1.1 * TWO[(block + 1) % len(TWO)] for block in own}
-    assert split_text(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
+    assert describe_split(own, other, "rate", ("a", "b")).startswith("a: 5 of 10 blocks at 363 req/s")
 
 
 def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None:
-    def in_clusters_at(points: Sequence[Point]) -> Summary:
+    def in_clusters_at(points: Sequence[LoadPoint]) -> Summary:
         """Of the variant's blocks every second one costs thirty times as much, at saturation."""
         dear = alter(
             lambda slot: slot.arm.name == "keepalive" and slot.block % 2 == 0 and slot.point.name == "ceiling",
@@ -113,7 +113,7 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
     effect = effect_of(summary, "keepalive", "cpu_per_request", "ceiling")
     assert (effect.decision, effect.estimate) == (Decision.BIMODAL, None)
     assert "keepalive: 5 of 10 blocks at" in effect.note and "in two clusters" in " ".join(row.notes)
-    (verdict,) = verdicts(summary)
+    (verdict,) = make_verdicts(summary)
     assert "CPU per request at ceiling" in verdict.text
     assert "falls into two clusters (keepalive: 5 of 10" in verdict.text
     rows = RESULT.plain(summary)["rows"]
@@ -123,7 +123,7 @@ def test_an_arm_in_two_clusters_has_no_effect_and_they_are_the_outcome() -> None
     assert found["value"] is None and [each["blocks"] for each in found["clusters"]] == [5, 5]
     assert [each["ratio"] for each in printed["effects"] if each["metric"] == "cpu_per_request"] == [None]
     summary = in_clusters_at([CEILING])
-    (verdict,) = verdicts(summary)
+    (verdict,) = make_verdicts(summary)
     assert verdict.kind == "bimodal" and verdict.text.endswith("as no number of blocks narrows it")
     assert summary.complete, "where every point falls into clusters, that is the outcome"
 
@@ -143,15 +143,15 @@ def test_absolute_values_stand_apart_where_their_ratio_leaves_the_pairs_interval
 ) -> None:
     summary = paired_run(factor)
     row = row_of(summary, "keepalive", "rate-1000")
-    assert ("cpu_per_request" in {each.metric for each in misleading_ratios(row)}) is apart
+    assert ("cpu_per_request" in {each.metric for each in list_misleading_ratios(row)}) is apart
     parts = page(summary)
-    lines = [line.plain for line in terminal(parts, 110)]
+    lines = [line.plain for line in render_terminal(parts, 110)]
     table, _, below = "\n".join(lines).partition("Absolute values apart from the difference")
     assert bool(below) is apart and (" below " in table) is apart
     if apart:
         assert "leaves the pair's 95 % interval by more than 5 %" in below and "CPU/req µs" in below
     grids = [part for part in parts if isinstance(part, Grid)]
-    assert len(grids) == 1 + apart and max(len(line.plain) for line in terminal(grids, 110)) <= 110
+    assert len(grids) == 1 + apart and max(len(line.plain) for line in render_terminal(grids, 110)) <= 110
 
 
 # -- the committed runs --------------------------------------------------------------------------------------
@@ -160,11 +160,11 @@ def test_absolute_values_stand_apart_where_their_ratio_leaves_the_pairs_interval
 @lru_cache(1)
 def steady() -> dict[str, Summary]:
     """Each committed run's folder and its steady loads."""
-    whole, _ = references()
-    return {run.name: found[0] for run in whole if (found := summaries(run)) and found[0].rows}
+    whole, _ = load_references()
+    return {run.name: found[0] for run in whole if (found := summarise_run(run)) and found[0].rows}
 
 
-def rows() -> list[tuple[str, Row]]:
+def rows() -> list[tuple[str, SummaryRow]]:
     return [
         (f"{name}: {row.arm.name} at {row.point.name}", row)
         for name, summary in steady().items()
@@ -184,13 +184,13 @@ def test_every_row_whose_solo_ratio_leaves_its_pairs_interval_stands_apart_and_n
         own, base = (cell.known(CPU) for cell in (row.pair.own, row.pair.base))
         both = sorted(own.keys() & base.keys())
         solo = [list(cell.known(CPU).values()) for cell in (row.cell, row.base)]
-        if len(both) < MIN_BLOCKS or not all(solo) or any(clusters_of(values, CPU) for values in solo):
+        if len(both) < MIN_BLOCKS or not all(solo) or any(find_clusters(values, CPU) for values in solo):
             continue
-        interval = paired([own[block] for block in both], [base[block] for block in both]).interval
+        interval = estimate_ratio([own[block] for block in both], [base[block] for block in both]).interval
         assert interval is not None
-        ratio = log(level(solo[0]).value / level(solo[1]).value)
+        ratio = log(estimate_geometric_mean(solo[0]).value / estimate_geometric_mean(solo[1]).value)
         leaves = not interval[0] - log(1.05) <= ratio <= interval[1] + log(1.05)
-        assert (CPU in {each.metric for each in misleading_ratios(row)}) == leaves, where
+        assert (CPU in {each.metric for each in list_misleading_ratios(row)}) == leaves, where
         judged, marked = judged + 1, marked + leaves
     assert judged >= 100 and 0.3 <= marked / judged <= 0.6, f"{marked} of {judged}"
 

@@ -6,20 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.analysis.judge.decision import SURE_P, Decision, Size, adjusted, decide, guard_of, worth_of
+from lab.analysis.judge.decision import (
+    ALPHA,
+    Decision,
+    Thresholds,
+    adjust_p_values,
+    compute_noise_floor,
+    decide,
+    to_log_margin,
+)
 from lab.stats import paired as stats
 
 BASE = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]
-FASTER = stats.paired([0.8 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
+FASTER = stats.estimate_ratio([0.8 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
 """About −20 %, with a narrow interval."""
-TWO = Size(worth_of(0.02))
+TWO = Thresholds(to_log_margin(0.02))
 
 
 @pytest.mark.parametrize("more_is_better", [True, False])
 def test_less_is_worse_where_more_is_better_and_a_sign_needs_a_p(more_is_better: bool) -> None:
-    found = decide(FASTER, TWO, SURE_P, more_is_better=more_is_better)
+    found = decide(FASTER, TWO, ALPHA, more_is_better=more_is_better)
     assert found is (Decision.WORSE if more_is_better else Decision.BETTER) and found.resolved and found.judged
-    for adjusted_p in (None, SURE_P + 1e-9):
+    for adjusted_p in (None, ALPHA + 1e-9):
         found = decide(FASTER, TWO, adjusted_p, more_is_better=more_is_better)
         assert found is Decision.CANNOT_TELL and found.judged and not found.resolved
 
@@ -28,39 +36,39 @@ def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
     assert FASTER.interval is not None
     far = max(map(abs, FASTER.interval))
     for adjusted_p in (0.0, 1.0, None):
-        assert decide(FASTER, Size(far), adjusted_p, more_is_better=False) is Decision.SAME
-    assert decide(FASTER, Size(far * 0.999), 0.0, more_is_better=False) is Decision.BETTER
+        assert decide(FASTER, Thresholds(far), adjusted_p, more_is_better=False) is Decision.SAME
+    assert decide(FASTER, Thresholds(far * 0.999), 0.0, more_is_better=False) is Decision.BETTER
 
 
 def test_same_is_not_said_where_it_cannot_be_known() -> None:
-    assert decide(FASTER, Size(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
-    assert decide(FASTER, Size(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.CANNOT_TELL
-    for size in (Size(1.0), TWO):
+    assert decide(FASTER, Thresholds(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
+    assert decide(FASTER, Thresholds(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.CANNOT_TELL
+    for size in (Thresholds(1.0), TWO):
         assert decide(FASTER, size, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
     assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
 
 
 def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing_and_nothing_smaller_is_claimed() -> None:
-    apart = stats.paired([1.05 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
-    assert apart.interval is not None and guard_of(apart) == apart.interval[1] > 0
-    assert guard_of(stats.paired(BASE[::-1], BASE)) == 0.0
-    assert guard_of(stats.paired([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
-    assert guard_of(None) == 0.0
+    apart = stats.estimate_ratio([1.05 * value * (1 + step / 1000) for step, value in enumerate(BASE)], BASE)
+    assert apart.interval is not None and compute_noise_floor(apart) == apart.interval[1] > 0
+    assert compute_noise_floor(stats.estimate_ratio(BASE[::-1], BASE)) == 0.0
+    assert compute_noise_floor(stats.estimate_ratio([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
+    assert compute_noise_floor(None) == 0.0
     for guard, word in ((-FASTER.effect, Decision.CANNOT_TELL), (-FASTER.effect - 1e-9, Decision.BETTER)):
-        assert decide(FASTER, Size(0.0, guard=guard), 0.0, more_is_better=False) is word
+        assert decide(FASTER, Thresholds(0.0, guard=guard), 0.0, more_is_better=False) is word
 
 
 def test_nothing_is_decided_without_an_interval() -> None:
-    few = decide(stats.paired(BASE[:5], BASE[1:]), TWO, 0.0, more_is_better=False, bound=True)
+    few = decide(stats.estimate_ratio(BASE[:5], BASE[1:]), TWO, 0.0, more_is_better=False, bound=True)
     assert few is Decision.NO_INTERVAL and not few.judged
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.3))
 def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth: float, guard: float) -> None:
-    estimate = stats.difference(logs, [0.0] * len(logs))
-    mirrored = stats.difference([-each for each in logs], [0.0] * len(logs))
+    estimate = stats.estimate_difference(logs, [0.0] * len(logs))
+    mirrored = stats.estimate_difference([-each for each in logs], [0.0] * len(logs))
     words = [
-        decide(each, Size(worth, guard), p_value, more_is_better=more)
+        decide(each, Thresholds(worth, guard), p_value, more_is_better=more)
         for each, more in ((estimate, True), (mirrored, False))
     ]
     assert words[0] is words[1]
@@ -68,11 +76,11 @@ def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth:
     if words[0] is Decision.SAME:
         assert all(abs(end) <= worth for end in estimate.interval)
     if words[0].resolved:
-        assert p_value <= SURE_P and abs(estimate.effect) > guard
+        assert p_value <= ALPHA and abs(estimate.effect) > guard
 
 
 def test_holm_is_over_what_has_a_p() -> None:
-    assert adjusted([0.01, None, 0.04, 0.03, None, 0.005]) == [
+    assert adjust_p_values([0.01, None, 0.04, 0.03, None, 0.005]) == [
         None if p is None else pytest.approx(p) for p in (0.03, None, 0.06, 0.06, None, 0.02)
     ]
-    assert adjusted([None]) == [None]
+    assert adjust_p_values([None]) == [None]

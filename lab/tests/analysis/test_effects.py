@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.analysis.aggregate.cells import cells_of, paired
-from lab.analysis.explain.run import difference_text
+from lab.analysis.aggregate.cells import build_cells, estimate_effect
+from lab.analysis.explain.run import format_difference
 from lab.analysis.judge import effects
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import BACKEND, Row
+from lab.analysis.judge.rows import BACKEND, SummaryRow
 from lab.analysis.summary import Summary, summarise_run
-from lab.model.design import GUARD, LEVELS, solo_places
-from lab.model.plan import Plan, Slot, arms_for
+from lab.model.design import ABSOLUTE_VALUE_BLOCKS, NOISE_FLOOR_BLOCKS, find_solo_places
+from lab.model.plan import Plan, Slot, list_arms
 from lab.model.samples import Reason, Sample
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, costing, lose, make_point
@@ -26,9 +26,9 @@ Change = Callable[[Slot, Sample], Sample | None]
 
 
 def planned(shared: bool = False, close: bool = False) -> Plan:
-    arms = arms_for([("keepalive", "baseline")], None)
+    arms = list_arms([("keepalive", "baseline")], None)
     loads = [point.model_copy(update={"keepalive": not close}) for point in POINTS]
-    return paired_plan(loads, BLOCKS, solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")}))
+    return paired_plan(loads, BLOCKS, find_solo_places(arms, loads, {"keepalive": (shared, "cpu_per_request")}))
 
 
 def run(
@@ -49,7 +49,7 @@ def summary(store: MadeStore) -> Summary:
     return summarise_run(store.record, store.samples(), store.histogram)
 
 
-def row(store: MadeStore, arm: str = "keepalive", point: str = "ceiling") -> Row:
+def row(store: MadeStore, arm: str = "keepalive", point: str = "ceiling") -> SummaryRow:
     return next(each for each in summary(store).rows if (each.arm.name, each.point.name) == (arm, point))
 
 
@@ -86,7 +86,7 @@ def test_a_cost_that_a_pair_shares_is_told_by_the_arms_alone_and_the_pair_stands
 def test_slices_tell_no_latency() -> None:
     found = effect(run(1.5), "p99")
     assert found.scheme is None and found.beside is None
-    assert found.estimate is not None and found.estimate.n == LEVELS
+    assert found.estimate is not None and found.estimate.n == ABSOLUTE_VALUE_BLOCKS
     assert not found.decision.judged
     given = effect(run(1.5), "p99", "rate-1000")
     assert given.scheme == "together" and given.estimate is not None and given.estimate.n == BLOCKS
@@ -105,7 +105,7 @@ def test_a_rate_is_told_where_both_lengths_of_slice_show_the_same() -> None:
     assert same.scheme == "slices" and same.estimate is not None and same.estimate.n == BLOCKS
     for longer in (True, False):
         apart = effect(run(1.05, primary="rate", change=more_in(longer, 1.2)), "rate")
-        assert apart.scheme is None and apart.estimate is not None and apart.estimate.n == LEVELS
+        assert apart.scheme is None and apart.estimate is not None and apart.estimate.n == ABSOLUTE_VALUE_BLOCKS
     assert effect(run(1.05, change=more_in(True, 1.2))).scheme == "slices", "CPU per request is told all the same"
 
 
@@ -137,7 +137,7 @@ def test_levels_come_from_the_arms_alone_only() -> None:
     slower = alter(lambda slot: slot.other, costing(9))
     for arm in ("baseline", "keepalive"):
         plain, changed = (row(run(change=each), arm).cell for each in (lambda _, one: one, slower))
-        assert (plain.valid_blocks, plain.planned_blocks) == (LEVELS, LEVELS)
+        assert (plain.valid_blocks, plain.planned_blocks) == (ABSOLUTE_VALUE_BLOCKS, ABSOLUTE_VALUE_BLOCKS)
         assert plain.known("cpu_per_request") == changed.known("cpu_per_request")
         assert plain.shown("rate") == changed.shown("rate")
     assert effect(run(change=only_pairs)).estimate is not None
@@ -160,7 +160,7 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
         family = [each for each in judged if each.primary is primary]
         p_values = [each.estimate.p_value for each in family if each.estimate and each.estimate.p_value is not None]
         assert len(p_values) == len(family) > 1
-        assert [each.holm_p for each in family] == pytest.approx(stats.holm(p_values))
+        assert [each.holm_p for each in family] == pytest.approx(stats.adjust_by_holm(p_values))
     again = [each for line in found.rows if line.arm.role == "again" for each in line.effects]
     assert again and all(each.holm_p is None for each in again), "what guards is no claim"
 
@@ -168,7 +168,7 @@ def test_claims_are_one_family_and_everything_else_another() -> None:
 def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.08))
     guard = effect(run(change=uneven), arm="baseline-again")
-    assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == GUARD
+    assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == NOISE_FLOOR_BLOCKS
     assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0
     small, large = (effect(run(factor, change=uneven)) for factor in (1.05, 1.3))
     assert small.size.guard == large.size.guard == pytest.approx(guard.estimate.interval[1])
@@ -210,9 +210,9 @@ def test_backends_that_cost_more_on_one_side_are_told() -> None:
     noisy = run(change=backend(lambda slot: 1 + (slot.block % 3 - 1) * sign.get(slot.arm.name, -0.01)))
     for store, told in ((costly, True), (noisy, False)):
         assert any("the knob reaches it, or the sides differ" in note for note in row(store).notes) is told
-    pair = cells_of(costly.record.plan(), costly.samples(), costly.histogram).pair("keepalive", POINTS[0])
+    pair = build_cells(costly.record.plan(), costly.samples(), costly.histogram).pair("keepalive", POINTS[0])
     assert pair is not None
-    control = paired(pair.own, pair.base, BACKEND)
+    control = estimate_effect(pair.own, pair.base, BACKEND)
     assert control is not None and control.ratio == pytest.approx(1.2, abs=0.01)
 
 
@@ -231,8 +231,8 @@ def test_what_a_request_costs_has_a_time_beside_its_share() -> None:
     """At the level of the baseline alone, of a pair's where nothing was measured alone; nothing but a cost has one."""
     both = effect(run(0.8, change=alter(lambda slot: slot.other, costing(2)), noise=0.001))
     assert both.level_s == pytest.approx(25e-6, rel=0.01)
-    assert difference_text(both).endswith("] = −5.0 µs")
+    assert format_difference(both).endswith("] = −5.0 µs")
     pairs = effect(run(0.8, change=only_pairs, noise=0.001))
     assert pairs.level_s == pytest.approx(25e-6, rel=0.01)
     rate = effect(run(0.8, noise=0.001), "p99", "rate-1000")
-    assert rate.level_s is None and "µs" not in difference_text(rate)
+    assert rate.level_s is None and "µs" not in format_difference(rate)

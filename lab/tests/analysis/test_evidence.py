@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.aggregate.cells import select_counted_solo_samples
 from lab.analysis.evidence import Evidence, Log, Missing, Shelf, probe_timeouts_s
 from lab.model.samples import Reason
 from lab.records import outcomes
 from lab.records.sweep_files import load_sweep
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits.reproduction import absent
+from lab.studies.exhibits.reproduction import explain_absence
 from lab.tests.support import disturbed
 from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.disturbed import ZERO_S
@@ -125,11 +125,11 @@ def test_a_damaged_run_is_named_where_it_was_meant(copied: Callable[[str], Path]
 
 def test_a_run_is_read_once_and_again_when_it_changes(copied: Callable[[str], Path]) -> None:
     run = copied("mine")
-    (first,), _ = evidence.references()
-    (second,), _ = evidence.references()
+    (first,), _ = evidence.load_references()
+    (second,), _ = evidence.load_references()
     assert first is second and first.summary(True) is second.summary(True)
     (sample_of(run, 2) / "sample.json").write_text("{")
-    whole, damaged = evidence.references()
+    whole, damaged = evidence.load_references()
     assert whole == [] and [each.name for each in damaged] == ["mine"]
 
 
@@ -141,10 +141,10 @@ def test_what_another_run_of_the_sweep_could_not_show_is_told(copied: Callable[[
     path.write_text(json.dumps(told | {"not_measurable": lacks}))
     run = one(evidence.shelf())
     assert run.name == "taken"
-    assert absent(run, "workers-32") == "not measurable here (cores: workers-32 asks for 32)"
-    assert absent(run, VARIANT) == ""
-    assert absent(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
-    assert absent(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
+    assert explain_absence(run, "workers-32") == "not measurable here (cores: workers-32 asks for 32)"
+    assert explain_absence(run, VARIANT) == ""
+    assert explain_absence(run, "okd") == "not part of this run: just bench okd --sweep kill-quick"
+    assert explain_absence(run, "aws-a1-node").endswith("just bench aws-a1-node --sweep kill-quick --target kind")
 
 
 def test_a_baseline_that_is_a_variant_too_has_a_pair_of_its_own(
@@ -199,7 +199,7 @@ def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline()
     log = pl.concat([disturbed.requests(out=(0.0, 8.0), status=404), once])
     sample = make_sample(point=point)
     shown = Log(sample, ZERO_S, log, disturbed.events(), disturbed.usage([1])).bins
-    assert (~outcomes.right(point, log)).sum() == shown["status"].sum() == 1
+    assert (~outcomes.mark_right_answers(point, log)).sum() == shown["status"].sum() == 1
     assert shown.filter(shown["t_s"] < 7.9)["good_rps"].sum() == 0
 
 
@@ -252,7 +252,7 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
     assert replace(run, counted=control).lost(VARIANT, "delete") == "1 of 2 blocks: no valid control run"
     bad = {"reason": Reason.STEAL, "verdict": "invalid"}
     invalid = [each.model_copy(update=bad if each.block == 2 else {}) for each in run.samples]
-    left = replace(run, samples=tuple(invalid), counted=counted_alone(invalid))
+    left = replace(run, samples=tuple(invalid), counted=select_counted_solo_samples(invalid))
     assert (left.lost(VARIANT, "delete"), run.lost(VARIANT, "delete")) == ("1 of 2 blocks: steal", "")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, exhaustion_of
-from lab.analysis.explain.notes import ENOUGH, outcomes
-from lab.analysis.explain.run import verdicts
+from lab.analysis.aggregate.exhaustion import MEANING, Exhaustion, compute_exhaustion
+from lab.analysis.explain.notes import LEAST_SAMPLES, describe_misleading
+from lab.analysis.explain.run import make_verdicts
 from lab.analysis.summary import summarise_run
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Slot
@@ -31,14 +31,14 @@ def with_waiting(per_s: float, waiting: dict[str, int], ports: int = 28_232) -> 
 
 
 def found_of(sample: Sample, *knobs: str) -> Exhaustion:
-    found = exhaustion_of([sample], knobs)
+    found = compute_exhaustion([sample], knobs)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize(("per_s", "labelled"), [(100, False), (187, False), (190, True), (1000, True)])
 def test_more_than_forty_percent_of_the_ports_in_a_minute_is_labelled(per_s: float, labelled: bool) -> None:
-    assert (exhaustion_of([opening(per_s)]) is not None) is labelled
+    assert (compute_exhaustion([opening(per_s)]) is not None) is labelled
 
 
 def test_it_comes_when_half_of_the_ports_wait() -> None:
@@ -56,7 +56,7 @@ def test_of_recorded_ports_those_that_wait_at_the_busiest_endpoint_count() -> No
     assert (found.per_s, found.endpoints, found.recorded) == (750, 2, True)
     assert found.label == "before exhaustion, which comes after 19 s"
     assert "with one, ports would run out 2 times earlier" in found.note
-    assert exhaustion_of([with_waiting(15_000, {"10.0.0.1:80": 12})]) is None, "the backend closes"
+    assert compute_exhaustion([with_waiting(15_000, {"10.0.0.1:80": 12})]) is None, "the backend closes"
 
 
 def test_more_connections_than_ports_in_seconds_show_that_the_backend_closes_at_every_point_of_the_variant() -> None:
@@ -80,7 +80,7 @@ def test_a_verdict_carries_the_label_and_the_table_says_what_it_means() -> None:
     planned, change = make_plan(points=[POINT]), opening_many(5000)
     store = with_variant(made("run-1", {"keepalive": 0.8}, planned, 0.005, change=change), primary_metric="rate")
     summary = summarise_run(store.record, store.samples(), store.histogram)
-    (verdict,) = verdicts(summary)
+    (verdict,) = make_verdicts(summary)
     assert "(before exhaustion, which comes after 12 s if the proxy" in verdict.text
     assert MEANING in summary.notes
 
@@ -95,14 +95,14 @@ def test_of_more_than_a_minute_no_rate_says_when_it_came() -> None:
 
 def said(change: Change) -> list[str]:
     store = made(planned=make_plan(points=[POINT]), change=change)
-    return list(outcomes([summarise_run(store.record, store.samples(), store.histogram)]))
+    return list(describe_misleading([summarise_run(store.record, store.samples(), store.histogram)]))
 
 
-@pytest.mark.parametrize("count", [ENOUGH - 1, ENOUGH])
+@pytest.mark.parametrize("count", [LEAST_SAMPLES - 1, LEAST_SAMPLES])
 def test_fewer_than_four_samples_are_told_with_the_reasons(count: int) -> None:
     lost = lose(lambda slot: slot.arm.role == "variant" and slot.block > count, Reason.DROPPED)
     few = "keepalive at ceiling: too few samples for a number, 3 count: dropped 3 (Requests were due and never sent)"
-    assert said(lost) == ([few] if count < ENOUGH else [])
+    assert said(lost) == ([few] if count < LEAST_SAMPLES else [])
 
 
 def test_ports_that_run_out_after_the_sample_are_told_and_a_rate_that_is_not_held() -> None:

@@ -7,8 +7,8 @@ from math import exp, log, sqrt
 
 import pytest
 
-from lab.analysis.aggregate.cells import cells_of, paired
-from lab.analysis.aggregate.generations import levels
+from lab.analysis.aggregate.cells import build_cells, estimate_effect
+from lab.analysis.aggregate.generations import compute_variance_components
 from lab.model.plan import Plan, Shape, Slot
 from lab.model.samples import Reason, Sample
 from lab.tests.support.factories import alter, costing, made_invalid, make_plan, make_point
@@ -47,7 +47,7 @@ def losing(where: Callable[[Slot], bool]) -> Callable[[Slot, Sample], Sample]:
 def test_levels_are_those_of_one_system() -> None:
     """Two alike: every standard deviation is that of the ratio by √2."""
     run = made(planned=planned(), change=known)
-    (found,) = levels(run.record, run.samples())
+    (found,) = compute_variance_components(run.record, run.samples())
     assert found.bring_up_at_most == 0.0  # no more than what generations explain
     parts = found.found
     assert parts is not None and parts.repeat is not None and parts.generation is not None
@@ -64,7 +64,7 @@ def test_what_bring_ups_share_at_most_is_more_than_what_is_estimated() -> None:
     """One bring-up 20 % beside the other: √2 times as much between one system's two means, and a limit far beyond."""
     dearer = alter(lambda slot: slot.other and slot.arm.role == "again" and slot.block == 2, costing(1.2))
     run = made(planned=planned(), change=lambda slot, sample: dearer(slot, known(slot, sample)))
-    (found,) = levels(run.record, run.samples())
+    (found,) = compute_variance_components(run.record, run.samples())
     assert found.found is not None and found.found.bring_up is not None and found.bring_up_at_most is not None
     assert 0.05 < found.found.bring_up.sd < found.bring_up_at_most < found.found.bring_up.high
 
@@ -72,7 +72,7 @@ def test_what_bring_ups_share_at_most_is_more_than_what_is_estimated() -> None:
 def test_a_bring_up_with_a_lost_measurement_is_not_reckoned_with() -> None:
     lost = losing(lambda slot: (slot.block, slot.reload, slot.repeat) == (2, 1, 0))
     run = made(planned=planned(), change=lost)
-    (found,) = levels(run.record, run.samples())
+    (found,) = compute_variance_components(run.record, run.samples())
     assert (found.planned, found.whole, len(found.generations)) == (2, 1, 4)
     assert found.found is not None and found.found.bring_up is None
 
@@ -81,12 +81,12 @@ def test_a_blocks_effect_is_the_mean_of_its_measurements_and_half_of_them_must_c
     lost = losing(lambda slot: slot.block == 2 and (slot.reload, slot.repeat) != (0, 0))
     for change, blocks in ((known, [1, 2]), (lost, [1])):
         run = made(planned=planned(), change=change)
-        cells = cells_of(run.record.plan(), run.samples(), run.histogram)
+        cells = build_cells(run.record.plan(), run.samples(), run.histogram)
         pair = cells.pair("baseline-again", run.record.points[0])
         assert pair is not None and sorted(pair.own.counted) == blocks
         own, base = pair.own.known("cpu_per_request"), pair.base.known("cpu_per_request")
         assert [log(own[block] / base[block]) for block in blocks] == pytest.approx([0.0] * len(blocks), abs=1e-9)
-        assert paired(pair.own, pair.base, "cpu_per_request") is not None
+        assert estimate_effect(pair.own, pair.base, "cpu_per_request") is not None
 
 
 def test_generations_that_count_singly_are_values_of_their_own_and_each_must_count() -> None:
@@ -95,7 +95,7 @@ def test_generations_that_count_singly_are_values_of_their_own_and_each_must_cou
     for change, kept in ((known, 4), (lost, 3)):
         run = made(planned=planned(singly=True), change=change)
         (point,) = run.record.points
-        cells = cells_of(run.record.plan(), run.samples(), run.histogram)
+        cells = build_cells(run.record.plan(), run.samples(), run.histogram)
         pair = cells.pair("baseline-again", point)
         assert pair is not None
         assert (pair.own.planned_blocks, pair.own.tried, pair.own.valid_blocks) == (4, 4, kept)

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.aggregate.cells import build_cells
 from lab.analysis.explain import run as verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.effects import UNBOUNDED, Asked
-from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, ruling
+from lab.analysis.judge.effects import UNBOUNDED, RunQuestions
+from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, rule_on
 from lab.analysis.summary import Summary, summarise
 from lab.model.metrics import METRICS, Metric, memory_bytes
 from lab.model.plan import Plan, Slot
@@ -52,7 +52,7 @@ def test_a_slower_side_that_something_else_limited_is_judged_at_least(slower: st
     assert (effect.claimed, effect.primary, effect.note) == (True, True, AT_LEAST)
     row = row_of(summary, "keepalive", "ceiling")
     assert AT_LEAST in row.notes and LIMITED not in row.notes
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "worse"
     assert AT_LEAST in verdict.text and "(generator-limited)" not in verdict.text
     floor = effect_of(summary, "baseline-again", "rate", "ceiling")
@@ -84,7 +84,7 @@ def test_a_bound_that_is_not_resolved_says_so_and_nothing_more() -> None:
     # Where it is faster by chance, the other rule holds.
     summary, effect = next((s, e) for s, e in found if e.estimate and e.estimate.effect < 0)
     assert (effect.decision, effect.primary, effect.note) == (Decision.NOT_JUDGED, True, UNBOUNDED)
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "not-measurable"
 
 
@@ -110,10 +110,10 @@ def test_a_ratio_that_is_read_off_usage_is_no_latency(
     monkeypatch.setitem(cast("dict[str, Metric]", METRICS), "memory", made_up)
     plan = make_plan(points=[CEILING, make_point("low")])
     samples, histograms = make_run(plan, change=limits(keepalive=limit, baseline="proxy"))
-    cells = cells_of(plan, samples, lambda sample: histograms.get(sample.id))
+    cells = build_cells(plan, samples, lambda sample: histograms.get(sample.id))
     own, base = (cells.at(arm, CEILING) for arm in ("keepalive", "baseline"))
-    assert ruling("memory", own, base, plan.points) == usage
-    assert ruling("p99", own, base, plan.points) == latency
+    assert rule_on("memory", own, base, plan.points) == usage
+    assert rule_on("p99", own, base, plan.points) == latency
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_where_requests_failed_the_rate_of_good_answers_stands_for_the_primary_m
     assert (rate.claimed, rate.primary) == (True, True)
     assert effect_of(found, "baseline-again", "rate", "ceiling").primary, "the floor that it is beyond is shown"
     assert ERRORS_MIX in row_of(found, "keepalive", "ceiling").notes
-    (verdict,) = verdicts.verdicts(found)
+    (verdict,) = verdicts.make_verdicts(found)
     assert verdict.kind == "worse" and "rate at ceiling" in verdict.text
 
 
@@ -226,8 +226,8 @@ def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
         "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that"
     )
     for metric in ("rate", "errors"):
-        summary = summarise(run, samples, lambda s: histograms.get(s.id), Asked({"keepalive": metric}, needs))
-        (verdict,) = verdicts.verdicts(summary)
+        summary = summarise(run, samples, lambda s: histograms.get(s.id), RunQuestions({"keepalive": metric}, needs))
+        (verdict,) = verdicts.make_verdicts(summary)
         assert (verdict.kind, verdict.text) == ("not-measurable", said)
         row = row_of(summary, "keepalive", "ceiling")
         assert {effect.decision for effect in row.effects} <= {Decision.NOT_JUDGED, Decision.NOT_AVAILABLE}

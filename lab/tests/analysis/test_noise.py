@@ -14,24 +14,31 @@ import pytest
 from rich.console import Console
 
 from lab.analysis.evidence import Evidence
-from lab.analysis.judge.effects import Asked
-from lab.analysis.noise import Noise, aa_arms, noises, nulls_text, pooled, suspicious
-from lab.analysis.past import judged_at, past_of
-from lab.analysis.summary import Summary, null_arms, summarise, summarise_run
+from lab.analysis.judge.effects import RunQuestions
+from lab.analysis.noise import (
+    Noise,
+    describe_null_claims,
+    has_too_many_claims,
+    make_aa_arms,
+    measure_noise,
+    pool_deviations,
+)
+from lab.analysis.past import past_of, select_judged_noise
+from lab.analysis.summary import Summary, list_null_arms, summarise, summarise_run
 from lab.base.errors import UsageError
 from lab.commands import aa, schema
-from lab.experiments.bench import Request, prepare, resume
-from lab.model.design import GUARD, solo_places
-from lab.model.metrics import about
-from lab.model.plan import Plan, arms_for, plan
+from lab.experiments.bench import BenchRequest, prepare, resume
+from lab.model.design import NOISE_FLOOR_BLOCKS, find_solo_places
+from lab.model.metrics import find_metric
+from lab.model.plan import Plan, list_arms, plan_samples
 from lab.records.store import RunStore
 from lab.report.tables import noise as noise_tables
-from lab.report.tables.noise import Example, Report
-from lab.report.terminal import show
+from lab.report.tables.noise import NextMeasurement, Report
+from lab.report.terminal import print_parts
 from lab.stats import paired as stats
 from lab.stats import power
 from lab.stats.units import format_rate
-from lab.studies.site.site import methods
+from lab.studies.site.site import read_reliability
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import alter, costing, lose, make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
@@ -51,12 +58,12 @@ limited = alter(lambda slot: slot.point.rate_rps is None, lambda _: {"limited_by
 
 
 def planned(nulls: int = 2, blocks: int = 10) -> Plan:
-    return plan(aa_arms("ingress-nginx", nulls, "direct"), POINTS, blocks, 1)
+    return plan_samples(make_aa_arms("ingress-nginx", nulls, "direct"), POINTS, blocks, 1)
 
 
 def summary_of(of: Plan, **made: Any) -> Summary:
     samples, histograms = make_run(of, **made)
-    return summarise(of, samples, lambda sample: histograms.get(sample.id), Asked())
+    return summarise(of, samples, lambda sample: histograms.get(sample.id), RunQuestions())
 
 
 def one(found: tuple[Noise, ...], metric: str, point: str = "ceiling") -> Noise:
@@ -76,16 +83,16 @@ def finished(blocks: int = 10, nulls: int = 2, **made: Any) -> MadeStore:
 def report_of(run: RunStore) -> Report:
     samples = run.samples()
     summary = summarise_run(run.record, samples, run.histogram)
-    return noise_tables.report(run.record, past_of(run.record, samples, summary), summary.complete)
+    return noise_tables.make_report(run.record, past_of(run.record, samples, summary), summary.complete)
 
 
 def shown(found: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    show(Console(width=200), noise_tables.page(found, "do this"))
+    print_parts(Console(width=200), noise_tables.page(found, "do this"))
     return capsys.readouterr().out.splitlines()
 
 
 def test_the_arms_are_one_variant_under_several_names() -> None:
-    arms = aa_arms("keepalive", 2, "direct")
+    arms = make_aa_arms("keepalive", 2, "direct")
     assert [(arm.name, arm.role) for arm in arms] == [
         ("keepalive", "baseline"),
         ("keepalive-again", "again"),
@@ -94,20 +101,20 @@ def test_the_arms_are_one_variant_under_several_names() -> None:
         ("direct", "reference"),
     ]
     assert {(arm.variant, arm.baseline) for arm in arms[1:4]} == {("keepalive", "keepalive")}
-    assert [arm.name for arm in null_arms(arms)] == ["keepalive-null-1", "keepalive-null-2"]
-    assert [arm.name for arm in aa_arms("direct", 0, "direct")] == ["direct", "direct-again"]
-    assert null_arms(make_plan().arms) == [], "a variant against its baseline is none"
+    assert [arm.name for arm in list_null_arms(arms)] == ["keepalive-null-1", "keepalive-null-2"]
+    assert [arm.name for arm in make_aa_arms("direct", 0, "direct")] == ["direct", "direct-again"]
+    assert list_null_arms(make_plan().arms) == [], "a variant against its baseline is none"
 
 
 def test_several_scatters_are_pooled_by_their_degrees_of_freedom() -> None:
     """√((2·3² + 6·1²) / 8) = √3, and nothing known is nothing."""
-    assert pooled([(3.0, 2), (1.0, 6)]) == (pytest.approx(sqrt(3)), 8)
-    assert pooled([(3.0, 2), (None, 0), (5.0, 0)]) == (3.0, 2)
-    assert pooled([]) == pooled([(None, 0)]) == (None, 0)
+    assert pool_deviations([(3.0, 2), (1.0, 6)]) == (pytest.approx(sqrt(3)), 8)
+    assert pool_deviations([(3.0, 2), (None, 0), (5.0, 0)]) == (3.0, 2)
+    assert pool_deviations([]) == pool_deviations([(None, 0)]) == (None, 0)
 
 
 def test_each_metric_has_its_level_and_scatter() -> None:
-    found = noises(summary_of(planned(nulls=3, blocks=20), noise=0.02))
+    found = measure_noise(summary_of(planned(nulls=3, blocks=20), noise=0.02))
     rate = one(found, "rate")
     assert rate.why == "" and rate.level == pytest.approx(20_000, rel=0.02)
     assert rate.cv == pytest.approx(0.02, rel=0.4) and rate.sd == pytest.approx(0.02 * sqrt(2), rel=0.25)
@@ -118,29 +125,33 @@ def test_each_metric_has_its_level_and_scatter() -> None:
 
 def test_pairs_and_arms_alone_are_two_noises() -> None:
     """As they were judged: of pairs where both were up at once, the variant's too; the levels of the arms alone."""
-    every = noises(summary_of(paired_plan(POINTS)))
+    every = measure_noise(summary_of(paired_plan(POINTS)))
     found = [noise for noise in every if noise.metric == "cpu_per_request" and not noise.why]
     assert [(noise.point, noise.scheme) for noise in found] == [("ceiling", "slices"), ("rate-1000", "together")]
     for noise in found:
-        assert noise.pilot_blocks == 1 + 7 + GUARD - 1 and noise.aa is not None and noise.aa.n == GUARD
+        assert (
+            noise.pilot_blocks == 1 + 7 + NOISE_FLOOR_BLOCKS - 1
+            and noise.aa is not None
+            and noise.aa.n == NOISE_FLOOR_BLOCKS
+        )
         assert noise.sd is not None and noise.sd < 0.01, "a tenth of what arms alone scatter by"
         assert noise.level == pytest.approx(25e-6, rel=0.05)
 
 
-@pytest.mark.parametrize(("singly", "blocks"), [(False, 8), (True, 8 * 3 + GUARD - 1)])
+@pytest.mark.parametrize(("singly", "blocks"), [(False, 8), (True, 8 * 3 + NOISE_FLOOR_BLOCKS - 1)])
 def test_a_guard_on_one_generation_does_not_tell_what_a_mean_of_several_scatters_by(singly: bool, blocks: int) -> None:
     of = paired_plan([make_point("ceiling", rate_rps=None, generations=3, singly=singly)])
-    cpu = one(noises(summary_of(of)), "cpu_per_request")
-    assert cpu.pilot_blocks == blocks and cpu.aa is not None and cpu.aa.n == GUARD
+    cpu = one(measure_noise(summary_of(of)), "cpu_per_request")
+    assert cpu.pilot_blocks == blocks and cpu.aa is not None and cpu.aa.n == NOISE_FLOOR_BLOCKS
 
 
 def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
-    arms = arms_for([("keepalive", "baseline")], None)
-    places = solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
+    arms = list_arms([("keepalive", "baseline")], None)
+    places = find_solo_places(arms, POINTS, {"keepalive": (True, "cpu_per_request")})
     of = paired_plan(POINTS, 8, places)
     samples, histograms = make_run(of, {"keepalive": 0.5})
-    asked = Asked({"keepalive": "cpu_per_request"}, solo=places)
-    found = noises(summarise(of, samples, lambda sample: histograms.get(sample.id), asked))
+    asked = RunQuestions({"keepalive": "cpu_per_request"}, solo=places)
+    found = measure_noise(summarise(of, samples, lambda sample: histograms.get(sample.id), asked))
     cpu = one(found, "cpu_per_request")
     assert (cpu.variant, cpu.scheme, cpu.aa, cpu.why) == ("baseline", None, None, "")
     assert cpu.sd == pytest.approx(0.02 * sqrt(2), rel=0.5) and cpu.pilot_blocks == 8
@@ -148,25 +159,27 @@ def test_where_nothing_is_compared_with_itself_the_variants_tell() -> None:
 
 def test_what_is_not_judged_says_why() -> None:
     """And promises nothing: rates that are given, latency of a closed loop beside rates, percentiles without requests."""
-    found = noises(summary_of(planned()))
+    found = measure_noise(summary_of(planned()))
     assert one(found, "rate", "rate-1000").why == "the rate is given here, not measured"
     assert one(found, "p99").why.startswith("latency is judged at the points with a rate")
     assert "requests beyond it" in one(found, "p99.9", "rate-1000").why
-    few = noises(summary_of(planned(blocks=5)))
+    few = measure_noise(summary_of(planned(blocks=5)))
     assert one(few, "rate").why == "5 blocks of both arms valid, 6 are needed"
-    limits = noises(summary_of(planned(), change=limited))
+    limits = measure_noise(summary_of(planned(), change=limited))
     assert one(limits, "rate").why.startswith("generator-limited") and one(limits, "cpu_per_request").why == ""
     lost = lose(lambda slot: slot.arm.role == "again" and slot.block > 7)
-    both = {noise.aa.n for noise in noises(summary_of(planned(), change=lost)) if noise.aa and not noise.why}
+    both = {noise.aa.n for noise in measure_noise(summary_of(planned(), change=lost)) if noise.aa and not noise.why}
     assert both == {7}, "blocks that are valid in both arms"
 
 
 def test_a_null_arm_that_is_not_the_same_is_claimed() -> None:
     """The count can be other than 0: one that costs 30 % more CPU by whatever mischance."""
     heavier = alter(lambda slot: slot.arm.name == "ingress-nginx-null-1", costing(1.3))
-    found = noises(summary_of(planned(), change=heavier))
+    found = measure_noise(summary_of(planned(), change=heavier))
     assert (one(found, "cpu_per_request").claimed, one(found, "cpu_per_request").compared) == (1, 2)
-    assert one(found, "rate") == one(noises(summary_of(planned())), "rate"), "in another metric it is as the others"
+    assert one(found, "rate") == one(measure_noise(summary_of(planned())), "rate"), (
+        "in another metric it is as the others"
+    )
 
 
 def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path) -> None:
@@ -174,7 +187,7 @@ def test_the_record_of_a_variant_against_itself_has_nothing_to_apply(runs: Path)
     path = runs / "tiny.toml"
     point = 'name = "ceiling"\ngenerator = "wrk"\nconnections = 4\nduration_s = 1\n'
     path.write_text(f'title = "T"\nquestion = "?"\nblocks = 6\n[[points]]\n{point}')
-    request = Request(("keepalive",), str(path), blocks=7, seed=1, label="keepalive-aa", nulls=1)
+    request = BenchRequest(("keepalive",), str(path), blocks=7, seed=1, label="keepalive-aa", nulls=1)
     made = prepare(request, FakeTarget(), ())
     kept = made.record.variants["keepalive"]
     assert (kept.own_knobs, kept.snippet, kept.baseline) == ((), "", "keepalive") and kept.primary_metric is not None
@@ -191,7 +204,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
     found = report_of(finished())
     cpu = one(found.noises, "cpu_per_request")
     assert cpu.sd is not None
-    blocks = power.blocks_for(cpu.sd, cpu.pilot_blocks, 0.05)
+    blocks = power.count_blocks_for_effect(cpu.sd, cpu.pilot_blocks, 0.05)
     assert blocks is not None and found.needed(cpu, 0.05) == blocks
     # three arms, each up in 0.4 s and measured at two points of 1 s warm-up, 5 s and the lab's own 0.6 s
     assert found.block_s == pytest.approx(3 * (0.4 + 2 * 6.6))
@@ -206,7 +219,7 @@ def test_the_table_says_how_many_blocks_resolve_how_much(capsys: pytest.CaptureF
     wild = report_of(finished(blocks=6, nulls=0, noise=1.0))
     out = "\n".join(shown(wild, capsys))
     assert "> 1000" in out and "null comparison" not in out and "of the A/A pair (5 degrees" in out
-    example = Example("just bench x --resolve {}", (one(wild.noises, "rate"),))
+    example = NextMeasurement("just bench x --resolve {}", (one(wild.noises, "rate"),))
     assert noise_tables.advise(wild, example, "just aa").endswith("quieten this machine, then just aa")
 
 
@@ -217,31 +230,31 @@ def test_a_rate_that_the_generator_limited_is_shown_with_its_mark(capsys: pytest
     (line,) = (line for line in lines if line.startswith("ceiling") and " rate† " in line)
     rate = one(found.noises, "rate")
     assert rate.level and rate.cv and rate.sd and rate.aa and rate.aa.interval
-    itself = f"{about('rate').change(rate.aa.effect)}{about('rate').ends(*rate.aa.interval)}"
+    itself = f"{find_metric('rate').change(rate.aa.effect)}{find_metric('rate').ends(*rate.aa.interval)}"
     said = f"ceiling rate† {format_rate(rate.level)}/s {rate.cv:.1%} {rate.sd:.1%} {itself} – – –"
     assert line.split() == said.split()
     assert "not judged: rate† at ceiling: generator-limited; only CPU per request carries the effect" in lines
-    example = Example("just bench x --resolve {}", tuple(judged_at(found.noises, POINTS, "rate")))
+    example = NextMeasurement("just bench x --resolve {}", tuple(select_judged_noise(found.noises, POINTS, "rate")))
     advice = noise_tables.advise(found, example, "just aa")
     assert advice.startswith("in CPU per request one block's comparison scatters by ")
 
 
 def test_more_false_claims_than_chance_makes_are_called_so() -> None:
     """Where each may be false in 5 %: of 40 six (P(X ≥ 6) = 1.4 %, P(X ≥ 5) = 4.8 %), of 12 three."""
-    assert [suspicious(claimed, 40) for claimed in (0, 5, 6, 40)] == [False, False, True, True]
-    assert [suspicious(claimed, 12) for claimed in (2, 3)] == [False, True]
-    cpu = one(noises(summary_of(planned())), "cpu_per_request")
-    told = [nulls_text([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
+    assert [has_too_many_claims(claimed, 40) for claimed in (0, 5, 6, 40)] == [False, False, True, True]
+    assert [has_too_many_claims(claimed, 12) for claimed in (2, 3)] == [False, True]
+    cpu = one(measure_noise(summary_of(planned())), "cpu_per_request")
+    told = [describe_null_claims([replace(cpu, compared=40, claimed=claimed)]) for claimed in (5, 6)]
     assert "claimed 5 of 40" in told[0] and told[0].endswith("may be)")
     assert "claimed 6 of 40" in told[1] and told[1].endswith("claim nothing here before the machine is quieter")
 
 
 def test_the_methods_page_tells_what_was_claimed_of_null_arms() -> None:
     run = finished()
-    found = methods([Evidence(run.record.id, run, tuple(run.samples()), {})])
-    assert found.nulls == noise_tables.nulls_line(report_of(run)) and found.nulls.startswith("claimed ")
+    found = read_reliability([Evidence(run.record.id, run, tuple(run.samples()), {})])
+    assert found.nulls == noise_tables.describe_nulls(report_of(run)) and found.nulls.startswith("claimed ")
     assert {name for name, _ in found.noises} == {run.record.id} and found.untold == ()
-    assert methods([]).nulls == ""
+    assert read_reliability([]).nulls == ""
 
 
 def printed(
@@ -305,7 +318,7 @@ def test_too_few_blocks_say_what_to_run_and_a_stored_run_is_asked_nothing_else(
 
 
 def test_a_run_without_a_pair_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    of = plan([arm for arm in planned().arms if arm.role != "again"], POINTS, 6, 1)
+    of = plan_samples([arm for arm in planned().arms if arm.role != "again"], POINTS, 6, 1)
     lonely = MadeStore(record("lonely", of), [], {})
     for goes_on in (False, True):
         with pytest.raises(UsageError, match="has no steady A/A pair: nothing in it was measured twice"):

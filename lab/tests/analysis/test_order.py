@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from lab.analysis.aggregate.order import befores, find_missing_by_order
-from lab.analysis.explain.run import verdicts
+from lab.analysis.aggregate.order import find_missing_by_order, label_by_predecessor
+from lab.analysis.explain.run import make_verdicts
 from lab.analysis.summary import Summary, summarise_run
 from lab.model.leftovers import Leftovers
 from lab.model.plan import Plan, Slot
@@ -64,7 +64,7 @@ def test_samples_that_are_invalid_by_order_are_the_outcome_and_nothing_is_judged
     assert "6 of 6 after ceiling, 0 of 6 when first (dropped; Fisher's exact test p 0.002)" in row.missing.text
     assert row.missing.text in row.notes
     assert not any(effect.decision.judged for effect in row.effects)
-    (verdict,) = verdicts(told)
+    (verdict,) = make_verdicts(told)
     assert verdict.text.startswith("keepalive: at rate-1000 samples are invalid by what was measured before: 6 of 6")
     assert told.complete, "a pattern is an outcome"
     # what the machine spoiled, and what never came up, is no pattern
@@ -93,9 +93,9 @@ def test_a_retry_follows_the_sample_that_it_repeats_and_many_connections_are_tho
     retry = make_sample(id="b", order=1, attempt=2, started_at="2026-11-21T12:00:30Z")
     late = make_sample(id="c", order=2, started_at="2026-11-21T12:02:00Z")
     other = make_sample(id="d", order=3, arm="keepalive", started_at="2026-11-21T12:02:10Z")
-    found = befores([late, other, retry, first])
+    found = label_by_predecessor([late, other, retry, first])
     assert [found[name].point for name in "abcd"] == ["", "rate-1000", "rate-1000", ""]
     assert [found[name].many for name in "abcd"] == [False, True, False, False]
     waiting = Leftovers(time_wait={"proxy": {"10.0.0.1:80": 2000}}, port_range={"proxy": 28_232})
     counted = late.model_copy(update={"leftovers": {"before": waiting}})
-    assert befores([first, counted])["c"].many, "counted sockets decide where there are some"
+    assert label_by_predecessor([first, counted])["c"].many, "counted sockets decide where there are some"

@@ -17,16 +17,16 @@ from rich.console import Console
 
 from lab.__main__ import main
 from lab.analysis import pidstat
-from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.aggregate.cells import select_counted_solo_samples
 from lab.analysis.evidence import Evidence
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.report.json.answers import list_usage
 from lab.report.tables.gauges import usage_page as page
-from lab.report.terminal import show
-from lab.stats.units import digits
+from lab.report.terminal import print_parts
+from lab.stats.units import format_digits
 from lab.studies.exhibits import exhibits
-from lab.studies.exhibits.reproduction import COLUMNS, process_lines
+from lab.studies.exhibits.reproduction import COLUMNS, average_process_lines
 from lab.targets.common.sampler import Sampler
 from lab.tests.support.factories import make_sample
 
@@ -60,7 +60,7 @@ def test_the_columns_are_the_published_ones() -> None:
         published = set(next(csv.reader(file)))
     assert {*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS} <= published
     nothing = usage()
-    assert pidstat.cpu_table(nothing).columns == [*pidstat.HEAD, *pidstat.CPU_COLUMNS]
+    assert pidstat.build_cpu_table(nothing).columns == [*pidstat.HEAD, *pidstat.CPU_COLUMNS]
     assert pidstat.memory_table(nothing).columns == [*pidstat.HEAD, *pidstat.MEMORY_COLUMNS]
     assert pidstat.summary(nothing).height == 0
 
@@ -70,7 +70,7 @@ def test_a_row_is_what_was_added_in_its_second() -> None:
     moment, in KiB, faults are per second; the share of the machine's memory is null where that is not known.
     """
     frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09), look(3.0, 1.03, 2.49))
-    first, second = pidstat.cpu_table(frame).to_dicts()
+    first, second = pidstat.build_cpu_table(frame).to_dicts()
     shares = {"usr_percent": 3, "system_percent": 9, "guest_percent": None, "cpu_percent": 12}
     head = {"t_s": 1.0, "role": "proxy", "pid": 7, "tid": None, "title": "nginx"}
     assert first == head | {name: share and pytest.approx(share) for name, share in shares.items()}
@@ -85,7 +85,7 @@ def test_a_row_is_what_was_added_in_its_second() -> None:
 def test_a_hasty_last_look_makes_no_row() -> None:
     """3 ms after a look one tick would be 333 %: the last second is left out, and nothing of it is lost in the average."""
     frame = usage(look(0.0, 1.0, 1.0), look(1.0, 1.5, 1.0), look(1.003, 1.51, 1.0))
-    assert pidstat.cpu_table(frame)["t_s"].to_list() == [1.0]
+    assert pidstat.build_cpu_table(frame)["t_s"].to_list() == [1.0]
     assert pidstat.summary(frame)["usr_percent"].to_list() == [pytest.approx(51 / 1.003)]
 
 
@@ -99,7 +99,7 @@ def test_threads_and_processes_are_apart() -> None:
         look(1.0, 0.6, 0.0, tid=8),
         look(1.0, 9.0, 0.0, pid=9),
     )
-    table = pidstat.cpu_table(frame)
+    table = pidstat.build_cpu_table(frame)
     assert table["tid"].to_list() == [None, 7, 8]
     assert table["usr_percent"].to_list() == pytest.approx([50, 40, 10])
     assert pidstat.summary(frame)["tid"].to_list() == [None, 7, 8]
@@ -130,7 +130,7 @@ def test_the_threads_of_a_real_process_are_its_parts() -> None:
 def test_what_is_shown_is_what_was_computed() -> None:
     frame = usage(look(0.0, 1.0, 2.0), look(1.0, 1.03, 2.09))
     out = io.StringIO()
-    show(Console(file=out, width=200), page(frame, None, every_second=True))
+    print_parts(Console(file=out, width=200), page(frame, None, every_second=True))
     text = out.getvalue()
     assert text.index("%usr") < text.index("minflt/s") < text.index("average")
     assert "3.00     9.00       –  12.00" in text
@@ -143,8 +143,8 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
     21 seconds have 34 % together, its 13 looks 8,112 minor faults; faults not told are left out.
     """
     run = RunStore.open(str(REFERENCE))
-    evidence = Evidence("quick-keepalive", run, tuple(run.samples()), counted_alone(run.samples()))
-    found = process_lines(evidence, "keepalive", "ceiling")
+    evidence = Evidence("quick-keepalive", run, tuple(run.samples()), select_counted_solo_samples(run.samples()))
+    found = average_process_lines(evidence, "keepalive", "ceiling")
     assert dict(run.usage(run.samples()[0]).schema) == USAGE_SCHEMA, "of earlier labs, too"
     cpu = COLUMNS.index("cpu_percent")
     first, *others = (max(line[cpu] or 0.0 for line in lines) for lines in found.values())
@@ -152,7 +152,7 @@ def test_a_runs_processes_stand_below_the_published_ones() -> None:
     told = exhibits.usage(evidence, ["keepalive", "direct", "nds-workers-2"], "ceiling")
     head, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.partition("\n\n")[0].splitlines()]
     second = dict(zip(head, next(line for line in lines if line[0] == "proc2, published"), strict=True))
-    assert (second["%CPU"], second["minflt/s"]) == (digits(34 / 21), digits(8112 / 13))
+    assert (second["%CPU"], second["minflt/s"]) == (format_digits(34 / 21), format_digits(8112 / 13))
     assert "| proc1, published |" in told and "| keepalive at ceiling: nginx 1 |" in told
     assert "| direct at" not in told
     assert "*nothing to show: nds-workers-2 is not part of this run: just bench nds-workers-2*" in told

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.past import leaving_loads, planned_anew, share_left
+from lab.analysis.past import count_fresh_bring_ups, leaving_loads, share_left
 from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, WAITING_S, Leftovers
 from lab.model.samples import Sample
 from lab.tests.support.factories import make_plan, make_point, make_sample
@@ -84,14 +84,14 @@ def test_a_plan_counts_a_bring_up_after_each_such_load_but_the_last() -> None:
     assert leaving_loads([many]) == {} and leaving_loads([many, many, few]) == {}, "every sample of it must"
     known = leaving_loads([many, many])
     assert list(known.values()) == [pytest.approx(12_500 / 28_232)]
-    found = planned_anew(planned, known, ("run-1",))
+    found = count_fresh_bring_ups(planned, known, ("run-1",))
     ups = defaultdict[tuple[object, ...], list[str]](list)
     for slot in planned.slots:
         ups[slot.bring_up].append(slot.point.name)
     assert found.count == list(ups.values()).count(["wait", "calm"]) > 0
     assert (found.loads, found.runs) == (("baseline at wait",), ("run-1",))
     other = make_plan((("nginx", None),), points=points, blocks=6, reference=None)
-    assert planned_anew(other, known).count == 0
+    assert count_fresh_bring_ups(other, known).count == 0
 
 
 def test_a_load_of_more_connections_leaves_as_much() -> None:
@@ -101,5 +101,5 @@ def test_a_load_of_more_connections_leaves_as_much() -> None:
     for changed in (*leaves, *leaves_not):
         points = [WAIT.model_copy(update=changed), WAIT.model_copy(update={"name": "other", **changed})]
         planned = make_plan((("baseline", None),), points=points, blocks=1, reference=None)
-        found = planned_anew(planned, leaving_loads([load("12:00:00", 10_000)] * 2))
+        found = count_fresh_bring_ups(planned, leaving_loads([load("12:00:00", 10_000)] * 2))
         assert bool(found.count) is (changed in leaves), changed

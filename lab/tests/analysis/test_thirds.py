@@ -8,14 +8,21 @@ from math import log
 import polars as pl
 import pytest
 
-from lab.analysis.explain.run import verdicts
-from lab.analysis.judge.thirds import CHANGES, STAND_IN, Seconds, lasting_change, seconds_of, thirds_of
+from lab.analysis.explain.run import make_verdicts
+from lab.analysis.judge.thirds import (
+    CHANGES,
+    STAND_IN,
+    RunningTotals,
+    compute_thirds,
+    lasting_change,
+    read_running_totals,
+)
 from lab.analysis.summary import summarise_run
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.steadiness import Change, Steadiness
 from lab.model.usage import USAGE_SCHEMA
-from lab.records.steadiness import judge_again
+from lab.records.steadiness import judge_unjudged
 from lab.tests.support.factories import make_plan, make_point, make_sample
 from lab.tests.support.made_runs import made, with_variant
 
@@ -37,7 +44,7 @@ def usage(proxy: Sequence[float], backend: Sequence[float]) -> pl.DataFrame:
 
 
 def test_counts_per_second_give_rate_and_cpu_per_request_of_each_third() -> None:
-    found = seconds_of(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200] * 3 + [50] * 6)
+    found = read_running_totals(make_sample(requests=900), usage([0.5] * 9, [0.1] * 9), [200] * 3 + [50] * 6)
     assert found is not None and found.source == "requests"
     assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
     assert [third["cpu_per_request"] for third in found.thirds()] == pytest.approx([0.0025, 0.01, 0.01])
@@ -50,21 +57,21 @@ def test_without_counts_the_bytes_that_the_backend_sent_stand_for_the_requests_o
     bytes_sent = pl.when(pl.col("role") == "backend").then(pl.Series(sent, dtype=pl.Int64))
     by_bytes = usage([0.5] * 9, [0.1] * 9).with_columns(sent_bytes=bytes_sent)
     for looks, source in ((by_cpu, "backend-cpu"), (by_bytes, "sent-bytes")):
-        found = seconds_of(make_sample(requests=900), looks)
+        found = read_running_totals(make_sample(requests=900), looks)
         assert found is not None and found.source == source
         assert [third["rate"] for third in found.thirds()] == pytest.approx([200, 50, 50])
-    assert seconds_of(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
+    assert read_running_totals(make_sample(), usage([0.5] * 2, [0.1] * 2)) is None
 
 
-def steady(rates: Sequence[float]) -> Callable[[Sample], Seconds]:
+def steady(rates: Sequence[float]) -> Callable[[Sample], RunningTotals]:
     """What a variant's samples answered per second in each third, the baseline's 100 in all; a little else by block."""
 
-    def of(sample: Sample) -> Seconds:
+    def of(sample: Sample) -> RunningTotals:
         thirds = rates if sample.role == "variant" else (100.0, 100.0, 100.0)
         third_s = LENGTH_S / 3
         noise = 1 + 0.01 * (sample.block % 3)
         sums = [noise * third_s * sum(thirds[:at]) for at in range(4)]
-        return Seconds([third_s * at for at in range(4)], sums, [third_s * at for at in range(4)], "requests")
+        return RunningTotals([third_s * at for at in range(4)], sums, [third_s * at for at in range(4)], "requests")
 
     return of
 
@@ -78,7 +85,7 @@ def changing(sample: Sample) -> Sample:
 
 def test_that_a_sustained_sample_changes_is_reported_and_takes_nothing_from_it() -> None:
     samples = [changing(make_sample(point=POINT))]
-    assert judge_again(samples, lambda _: pl.DataFrame(), {}) == samples
+    assert judge_unjudged(samples, lambda _: pl.DataFrame(), {}) == samples
     found = lasting_change(samples)
     said = "the rate falls in 1 of 1 samples after 2 s (11,300 req/s, then 340): local ports run out"
     assert found is not None and found.sentence() == said
@@ -92,7 +99,7 @@ def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda s
 
     store = made("run-1", {"keepalive": 0.8}, make_plan(points=[POINT]), 0.005, change=alone)
     with_variant(store, primary_metric="rate")
-    (verdict,) = verdicts(summarise_run(store.record, store.samples(), store.histogram, False, steady(rates)))
+    (verdict,) = make_verdicts(summarise_run(store.record, store.samples(), store.histogram, False, steady(rates)))
     return verdict.kind, verdict.text
 
 
@@ -101,7 +108,9 @@ def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
     own, base = usage([1.0] * 20, [0.9] * 2 + [0.01] * 18), usage([1.0] * 20, [0.4] * 2 + [0.02] * 18)
     looks = {"own": own, "base": base}
     samples = {name: {block: make_sample(id=name, requests=1000) for block in range(1, 7)} for name in looks}
-    found = thirds_of(samples["own"], samples["base"], lambda sample: seconds_of(sample, looks[sample.id]))
+    found = compute_thirds(
+        samples["own"], samples["base"], lambda sample: read_running_totals(sample, looks[sample.id])
+    )
     assert found is not None and found.burst["rate"].effect > 0
     assert found.holds("rate", log(2.3)) == "changes"
     assert STAND_IN["backend-cpu"] in found.sentence("rate", log(2.3))

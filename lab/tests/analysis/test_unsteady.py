@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.aggregate.cells import counted_samples, unsteady_arms
-from lab.analysis.explain.run import verdicts
-from lab.analysis.judge.effects import Asked
-from lab.analysis.judge.rows import Row
+from lab.analysis.aggregate.cells import find_unsteady_arms, select_counted_samples
+from lab.analysis.explain.run import make_verdicts
+from lab.analysis.judge.effects import RunQuestions
+from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.summary import Summary, summarise
-from lab.model.design import shape_of
+from lab.model.design import choose_shape
 from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.samples import Reason, Sample
@@ -40,18 +40,18 @@ def fallen(sample: Sample, at_s: float = 2.0, own: bool = True, rate: bool = Tru
 def summary_of(change: Callable[[Slot, Sample], Sample | None], paired: bool = False) -> Summary:
     plan = make_plan(BOTH, points=POINTS, blocks=10)
     if paired:
-        plan = make_plan(BOTH, points=POINTS, blocks=10, shape=shape_of(plan.arms, POINTS, 10, SIDES))
+        plan = make_plan(BOTH, points=POINTS, blocks=10, shape=choose_shape(plan.arms, POINTS, 10, SIDES))
     samples, histograms = make_run(plan, {"keepalive": 1.3, "backlog": 1.3}, change=change)
-    return summarise(plan, samples, lambda sample: histograms.get(sample.id), Asked(PRIMARY))
+    return summarise(plan, samples, lambda sample: histograms.get(sample.id), RunQuestions(PRIMARY))
 
 
-def at_ceiling(summary: Summary, arm: str) -> Row:
+def at_ceiling(summary: Summary, arm: str) -> SummaryRow:
     return next(row for row in summary.at(POINTS[0]) if row.arm.name == arm)
 
 
 def texts(summary: Summary) -> dict[str, str]:
     """Arm → its verdict's kind and text."""
-    return {verdict.arm: f"{verdict.kind} {verdict.text}" for verdict in verdicts(summary)}
+    return {verdict.arm: f"{verdict.kind} {verdict.text}" for verdict in make_verdicts(summary)}
 
 
 def in_blocks(arm: str, blocks: int, point: str = "ceiling") -> Callable[[Slot, Sample], Sample]:
@@ -123,9 +123,9 @@ def test_a_side_that_falls_is_the_finding_and_the_other_one_is_steady() -> None:
 def test_what_counts_is_none_of_an_arm_that_is_not_steady_there(valid: bool) -> None:
     plan = make_plan(points=POINTS, blocks=6)
     samples, _ = make_run(plan, change=in_blocks("keepalive", 1))
-    counted = counted_samples(samples if valid else [each for each in samples if not each.valid])
+    counted = select_counted_samples(samples if valid else [each for each in samples if not each.valid])
     assert not any(place[1:3] == ("keepalive", "ceiling") for place in counted)
-    assert set(unsteady_arms(samples)) == {("keepalive", "ceiling")}
+    assert set(find_unsteady_arms(samples)) == {("keepalive", "ceiling")}
 
 
 def test_a_block_that_was_not_measured_leaves_the_run_incomplete() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.__main__ import main
-from lab.commands import recorded
+from lab.commands import command_for_record
 from lab.commands.verbs import OLD_SPELLINGS, VERBS, parser
 from lab.model.facts import ROOT
 from lab.records.store import RunStore
@@ -230,7 +230,7 @@ def test_the_record_has_one_form_of_a_command_line(typed: str, told: str) -> Non
     argv = typed.split()
     options = parser().parse_args(argv, argparse.Namespace(argv=argv))
     names = {"bench": "variants", "study": "key", "aa": "subject", "ablate": "subject", "knee": "variants"}
-    assert " ".join(recorded(options, names.get(argv[0], ""))) == told
+    assert " ".join(command_for_record(options, names.get(argv[0], ""))) == told
 
 
 @pytest.mark.parametrize(("old", "new"), OLD_SPELLINGS.items())

@@ -137,7 +137,7 @@ def trouble(kill: Kill, folder: Path, family: list[psutil.Process]) -> None:
 
 def docker(what: Literal["pause", "unpause"]) -> None:
     """The node that has the API server."""
-    subprocess.run(["docker", what, f"{kind.name()}-control-plane"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["docker", what, f"{kind.cluster_name()}-control-plane"], check=True, stdout=subprocess.DEVNULL)
 
 
 def left_on_cluster() -> list[str]:

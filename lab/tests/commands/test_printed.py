@@ -16,11 +16,11 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from lab.__main__ import Talk, main
+from lab.__main__ import StderrConsole, main
 from lab.commands import schema
 from lab.commands.measuring import answer_plan, resume_command
-from lab.commands.progress import Terminal
-from lab.experiments.bench import Prepared, Request, prepare
+from lab.commands.progress import RunTerminal
+from lab.experiments.bench import BenchRequest, PreparedRun, prepare
 from lab.model.design import PlannedAnew
 from lab.model.plan import Shape
 from lab.model.usage import Usage
@@ -46,8 +46,10 @@ link_mbit = 10
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    return prepare(Request(("ingress-nginx",), write_sweep(tmp_path, monkeypatch, SWEEP), seed=1), FakeTarget(), ())
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedRun:
+    return prepare(
+        BenchRequest(("ingress-nginx",), write_sweep(tmp_path, monkeypatch, SWEEP), seed=1), FakeTarget(), ()
+    )
 
 
 @pytest.fixture
@@ -61,13 +63,13 @@ def unread() -> Iterator[TextIO]:
     stream.close()
 
 
-def changed(prepared: Prepared, **fields: object) -> Prepared:
+def changed(prepared: PreparedRun, **fields: object) -> PreparedRun:
     """Return the run with other fields of its design."""
     design = prepared.design.model_copy(update=fields)
     return replace(prepared, record=prepared.record.model_copy(update={"design": design}))
 
 
-def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prepared) -> None:
+def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: PreparedRun) -> None:
     """And counts the fresh bring-ups that are certain."""
     lines = {line.split()[1]: line for line in print_planned(prepared).splitlines() if line.startswith("point ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
@@ -83,13 +85,13 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
     (9, 301.0, False, True), (6, 301.0, False, False), (9, 299.0, False, False), (9, 301.0, True, False),
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
-    made = prepare(Request(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
+    made = prepare(BenchRequest(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
     said = print_planned(changed(made, duration_s=duration_s), may_be_less=not asked)
     assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_is_data_too(done: bool, prepared: PreparedRun, capsys: pytest.CaptureFixture[str]) -> None:
     """By the stored schema: every load as it is made, every sample counted; what is done already is no part of the time."""
     slots = len(prepared.plan.slots)
     assert answer_plan(argparse.Namespace(json=True), [(prepared, done * slots)]) == 0
@@ -108,7 +110,7 @@ def test_the_plan_is_data_too(done: bool, prepared: Prepared, capsys: pytest.Cap
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--markdown",)])
 def test_an_incomplete_run_is_exit_1_whether_its_table_was_read_or_not(
-    form: tuple[str, ...], prepared: Prepared, unread: TextIO, monkeypatch: pytest.MonkeyPatch
+    form: tuple[str, ...], prepared: PreparedRun, unread: TextIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunStore.create(prepared.record, {})
     monkeypatch.setattr(sys, "stdout", unread)
@@ -118,7 +120,7 @@ def test_an_incomplete_run_is_exit_1_whether_its_table_was_read_or_not(
 def test_who_talks_to_nobody_goes_on(unread: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `bench 2>&1 | head` does: the run is measured to its end."""
     monkeypatch.setattr(sys, "stderr", unread)
-    talk = Talk(stderr=True)
+    talk = StderrConsole(stderr=True)
     for line in ("block 1", "block 2"):
         talk.print(line)
     assert talk.quiet
@@ -137,7 +139,7 @@ def test_what_pairs_have_shown_so_far_has_a_value_for_each_bring_up_as_the_table
         [("baseline", None)], [point], 3, reference=None, shape=Shape({"baseline-again": 3}, frozenset({"ceiling"}))
     )
     text = io.StringIO()
-    with Terminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+    with RunTerminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
         for slot in (slot for slot in plan.slots if slot.against):
             cost = 1.1 if slot.reload else 1 / 1.1
             own, base = (
@@ -153,7 +155,7 @@ def test_what_pairs_have_shown_so_far_has_a_value_for_each_bring_up_as_the_table
 def test_a_fresh_bring_up_is_said_with_its_reason() -> None:
     plan, text = make_plan(), io.StringIO()
     slot = next(slot for slot in plan.slots if slot.arm.role != "reference")
-    with Terminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+    with RunTerminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
         watching.bringing_up_anew(slot, ["1,500 local ports wait", "2 old workers run"])
     said = f"{slot.arm.name} is brought up anew before {slot.point.name}: 1,500 local ports wait; 2 old workers run"
     assert said in text.getvalue()

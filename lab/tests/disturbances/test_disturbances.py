@@ -14,10 +14,10 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances import DISTURBANCES, _beside, new_route
-from lab.disturbances._changing import HOST, endpoints, route, service
+from lab.disturbances._changing import HOST, build_endpoints, build_route, build_service
 from lab.disturbances.churn import Churn
 from lab.disturbances.new_route import NewRoute
-from lab.model.disturbance import Disturbance, DisturbanceContext, OverError, parsed
+from lab.model.disturbance import Disturbance, DisturbanceContext, LoadEndedError, parse_disruption
 from lab.model.endpoint import Endpoint, HowToEnd, Response, Role
 from lab.model.events import FIRST_PORT, EventLog
 from lab.model.variants.variants import load_variant
@@ -42,7 +42,7 @@ class FakeContext(DisturbanceContext):
         self.at_s += max(0.0, seconds)
         if self.at_s > self.ends_s:
             self.at_s = self.ends_s
-            raise OverError
+            raise LoadEndedError
 
 
 @dataclass
@@ -136,7 +136,7 @@ def performed(disturbance: Disturbance, context: FakeContext) -> list[tuple[str,
 
 
 def of(**keys: Any) -> Disturbance:
-    found = parsed(keys, DISTURBANCES)
+    found = parse_disruption(keys, DISTURBANCES)
     assert isinstance(found, Disturbance)
     return found
 
@@ -189,7 +189,7 @@ def test_begin_is_said_before_it_acts_and_end_once_that_is_undone_and_before_it_
 )
 def test_keys_that_mean_nothing_are_refused(keys: Mapping[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")):
-        parsed(keys, DISTURBANCES)
+        parse_disruption(keys, DISTURBANCES)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_what_a_load_that_ends_early_interrupts_is_undone(baseline: Manifests, t
         ({"kind": "backends", "what": "slow", "cpu": "10m", "for_s": 30}, "squeeze backend None"),
     ):
         context, system = context_of(baseline, tmp_path, ends_s=9)
-        with pytest.raises(OverError):
+        with pytest.raises(LoadEndedError):
             performed(of(**keys), context)
         assert system.log[-1] == (9.0, undone)
 
@@ -305,20 +305,20 @@ def test_a_change_is_a_header_of_a_routes_requests_an_ingresss_annotation_or_ano
 ) -> None:
     """An annotation alone does nothing: the controller writes the header only where it rewrites."""
     first = next(obj for obj in okd if obj["kind"] == "Route")
-    made = route(okd, 7)
+    made = build_route(okd, 7)
     assert made["metadata"]["labels"] == first["metadata"]["labels"], "by them the router finds it"
     assert (made["spec"]["host"], made["spec"]["to"]["name"]) == (HOST, "changing")
     (action,) = made["spec"]["httpHeaders"]["actions"]["request"]
     assert action == {"name": "X-Forwarded-Prefix", "action": {"type": "Set", "set": {"value": "/7"}}}
-    assert "httpHeaders" not in route(okd, 0)["spec"]
+    assert "httpHeaders" not in build_route(okd, 0)["spec"]
     assert "httpHeaders" not in first["spec"], "the variant's own stays as it is"
-    made, prefix = route(baseline, 7), "nginx.ingress.kubernetes.io"
+    made, prefix = build_route(baseline, 7), "nginx.ingress.kubernetes.io"
     assert made["metadata"]["annotations"] == {f"{prefix}/rewrite-target": "$uri", f"{prefix}/x-forwarded-prefix": "/7"}
     assert (made["spec"]["ingressClassName"], made["spec"]["rules"][0]["host"]) == ("ingress-lab", HOST)
-    made = endpoints(okd, "192.0.2.7", 7)
+    made = build_endpoints(okd, "192.0.2.7", 7)
     assert (made["endpoints"][0]["addresses"], made["ports"][0]["port"]) == (["192.0.2.7"], FIRST_PORT + 7)
-    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == service(okd)["metadata"]["name"]
-    assert "selector" not in service(okd)["spec"]
+    assert made["metadata"]["labels"]["kubernetes.io/service-name"] == build_service(okd)["metadata"]["name"]
+    assert "selector" not in build_service(okd)["spec"]
 
 
 def test_connections_are_held_from_before_the_load_until_after_it(
@@ -332,7 +332,7 @@ def test_connections_are_held_from_before_the_load_until_after_it(
         yield
         system.note("let go")
 
-    monkeypatch.setattr(_beside, "held", held)
+    monkeypatch.setattr(_beside, "hold_connections", held)
     context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)

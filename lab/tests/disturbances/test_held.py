@@ -18,13 +18,13 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.disturbances import _beside
-from lab.disturbances._beside import Beside, held
+from lab.disturbances._beside import K6Process, hold_connections
 from lab.disturbances.transfer import Transfer
 from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response, Role
 from lab.model.events import Event, EventLog
 from lab.model.usage import USAGE_SCHEMA
-from lab.model.variants.kustomize import objects, render
+from lab.model.variants.kustomize import parse_objects, render
 from lab.model.variants.variants import MANIFESTS
 from lab.records import incidents as happenings
 from lab.records.tables import events_frame
@@ -93,7 +93,7 @@ class Loopback(FakeSystem):
 
 def backend_files(folder: Path, ports: Mapping[str, str]) -> Path:
     """The backend's ConfigMap with the fixture, as a target lays it down; ports and folders are this test's own."""
-    built = objects(render([MANIFESTS / "base" / "backend"], [MANIFESTS / "fixtures" / "answers"]))
+    built = parse_objects(render([MANIFESTS / "base" / "backend"], [MANIFESTS / "fixtures" / "answers"]))
     data = next(obj["data"] for obj in built if obj["kind"] == "ConfigMap")
     for name in ("conf", "pages", "run", "tls"):
         (folder / name).mkdir()
@@ -171,7 +171,7 @@ def test_connections_are_held_until_one_is_cut_which_is_told_with_its_time_and_o
     context: DisturbanceContext, running: Loopback
 ) -> None:
     """The proxy's workers are replaced, and end at once: every connection is cut, and a second later there again."""
-    with held(context, 5, 3):
+    with hold_connections(context, 5, 3):
         context.wait(1.0)
         at_s = time.time()
         master = str(running.nginx["proxy"].pid)
@@ -192,17 +192,17 @@ def test_connections_that_cannot_be_opened_are_no_disturbance(
     context: DisturbanceContext, running: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "backends", 2)
-    with pytest.raises(MeasuringError, match="several backend pods"), held(context, 1, 0):
+    with pytest.raises(MeasuringError, match="several backend pods"), hold_connections(context, 1, 0):
         pass
     monkeypatch.setattr(running, "proxy", free_port())
-    with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), held(context, 0, 2):
+    with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), hold_connections(context, 0, 2):
         pass
 
 
 @pytest.mark.slow
 def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_beside, "LONGEST", "2s")
-    with pytest.raises(MeasuringError, match="ended with status 0"), held(context, 2, 0):
+    with pytest.raises(MeasuringError, match="ended with status 0"), hold_connections(context, 2, 0):
         context.wait(3)
 
 
@@ -217,7 +217,7 @@ def test_transfers_are_timed_and_a_body_that_is_too_large_is_refused(
     assert len(found) >= 4
     form = rf"{way} {size_mb * 1048576} bytes \d\.\d{{6}} s first \d\.\d{{6}} s status {status}"
     assert all(re.fullmatch(form, event.detail) for event in found)
-    seen = happenings.transfers(events_frame(context.log.events))
+    seen = happenings.list_transfers(events_frame(context.log.events))
     assert (seen["first_s"] <= seen["took_s"] + 1e-6).all()
     shares = seen["first_s"] / seen["took_s"]  # one that had to wait for a CPU after its first byte proves nothing
     assert (way, status) != ("upload", 200) or median(shares.to_list()) > 0.5
@@ -228,14 +228,14 @@ def test_a_transfer_that_was_broken_off_is_lost(tmp_path: Path) -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     (tmp_path / "log").write_text("begun 0 1000000\nbegun 1 1000500\ntransfer 0 1002000 2000.000 11.300 200 -\n")
-    beside = Beside("_transfer.js", process, tmp_path / "log", 0.0)
+    beside = K6Process("_transfer.js", process, tmp_path / "log", 0.0)
     over, lost = Transfer(way="upload", size_mb=1).events(beside, 1010.5)
     assert (over.object, over.at_s, over.detail) == (
         "0", 1002.0, "upload 1048576 bytes 2.000000 s first 0.011300 s status 200",
     )  # fmt: skip
     assert (lost.object, lost.at_s) == ("1", 1010.5)
     assert lost.detail.startswith("upload 1048576 bytes 10.000000 s first - status 0 broken off")
-    found = happenings.outcome(events_frame([over, lost]), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
+    found = happenings.compute_incidents(events_frame([over, lost]), pl.DataFrame(schema=USAGE_SCHEMA), 1000.0, 1000.0)
     assert (found["transfers"], found["transfers_lost"], found["too_large"]) == (1, 1, 0)
     (tmp_path / "log").write_text("begun zero\n")
     with pytest.raises(MeasuringError, match="said 'begun zero'"):

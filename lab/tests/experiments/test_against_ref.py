@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.experiments import against_ref
-from lab.experiments.against_ref import beside, commit_of
+from lab.experiments.against_ref import add_ref_manifests, commit_of
 from lab.model.facts import ROOT
 from lab.model.variants.variants import load_variant
 
@@ -33,7 +33,7 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_variant_stands_beside_itself_as_it_was_unless_no_rendered_manifest_of_it_differs(both: Path) -> None:
     at = commit_of("HEAD")
-    assert beside(both, "HEAD", ["keepalive", "gzip", "ingress-nginx+access-log-off"]) == (
+    assert add_ref_manifests(both, "HEAD", ["keepalive", "gzip", "ingress-nginx+access-log-off"]) == (
         {"keepalive": f"keepalive@{at}"},
         ["gzip", "ingress-nginx+access-log-off"],
     )
@@ -45,6 +45,6 @@ def test_a_variant_stands_beside_itself_as_it_was_unless_no_rendered_manifest_of
 
 def test_what_is_new_and_a_ref_that_is_none_are_refused(both: Path) -> None:
     with pytest.raises(UsageError, match="(?s)has no variant 'backlog'.*just bench backlog"):
-        beside(both, "HEAD", ["keepalive", "backlog"])
+        add_ref_manifests(both, "HEAD", ["keepalive", "backlog"])
     with pytest.raises(UsageError, match="(?s)'no-such': .*fetch"):
         commit_of("no-such")

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from lab.analysis.judge import rulings
-from lab.analysis.noise import noises
+from lab.analysis.noise import measure_noise
 from lab.analysis.summary import summarise_run
 from lab.experiments.bench.design import with_design
-from lab.model.design import Design, Promise, shape_of, solo_places
+from lab.model.design import Design, Promise, choose_shape, find_solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan
 from lab.model.run import RunRecord
@@ -78,20 +78,20 @@ def test_it_promises_what_the_pilot_can_be_trusted_with() -> None:
     """The spread of six blocks is itself measured: what is promised allows for that (power.planned_sd)."""
     run = stored("run-1")
     summary = summarise_run(run.record, run.samples(), run.histogram)
-    rate = next(noise for noise in noises(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
+    rate = next(noise for noise in measure_noise(summary) if (noise.metric, noise.point) == ("rate", "ceiling"))
     assert rate.sd is not None and rate.pilot_blocks == 6
     promised = effects(design_of(record("run-2")).promised)
     level = 0.05 / len(promised)
-    assert promised["rate", "ceiling"] == power.resolvable_now(rate.sd, 6, PLAN.blocks, level)
-    raw = power.resolvable(rate.sd, PLAN.blocks, level)
+    assert promised["rate", "ceiling"] == power.compute_mde_from_pilot(rate.sd, 6, PLAN.blocks, level)
+    raw = power.compute_mde(rate.sd, PLAN.blocks, level)
     assert raw is not None and promised["rate", "ceiling"] > 1.2 * raw
 
 
 def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """By how the effect is come by: of pairs theirs, of arms alone those'. 1 % scatter of 20 rounds, 6 blocks, one effect."""
     scatter = [
-        rulings.Elsewhere("cpu_per_request", "slices", "slices", 0.01, 20),
-        rulings.Elsewhere("cpu_per_request", None, "slices", 0.05, 20),
+        rulings.PairNoise("cpu_per_request", "slices", "slices", 0.01, 20),
+        rulings.PairNoise("cpu_per_request", None, "slices", 0.05, 20),
     ]
     monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
     baseline = record("x").variants["ingress-nginx"]
@@ -99,8 +99,8 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
     asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}
     for shared, sd in ((False, 0.01), (True, 0.05)):
         arms = make_plan(OF_KNOB, ceiling, reference=None).arms
-        shape = shape_of(
-            arms, ceiling, 6, SIDES, solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
+        shape = choose_shape(
+            arms, ceiling, 6, SIDES, find_solo_places(arms, ceiling, {"keepalive": (shared, "cpu_per_request")})
         )
         planned = make_plan(OF_KNOB, ceiling, blocks=6, reference=None, shape=shape)
         variants = {
@@ -109,8 +109,10 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
         }
         told = design_of(record("run-1", planned, variants=variants))
         assert told.promised_by == ELSEWHERE
-        assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.resolvable_now(sd, 20, 6)}
-        assert [one.sd for one in told.promised] == [power.planned_sd(sd, 20)], "what the run is held to afterwards"
+        assert effects(told.promised) == {("cpu_per_request", "ceiling"): power.compute_mde_from_pilot(sd, 20, 6)}
+        assert [one.sd for one in told.promised] == [power.compute_planned_sd(sd, 20)], (
+            "what the run is held to afterwards"
+        )
 
 
 def test_it_is_about_what_the_planned_variants_are_judged_by() -> None:

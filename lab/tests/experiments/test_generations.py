@@ -13,15 +13,21 @@ from typing import Any
 import pytest
 
 from lab.analysis import levels
-from lab.analysis.levels import scatter
+from lab.analysis.levels import compute_sd
 from lab.base.errors import NotMeasurableError
-from lab.experiments.bench import Request, design, prepare
+from lab.experiments.bench import BenchRequest, design, prepare
 from lab.experiments.bench import request as bench_request
-from lab.experiments.bench.design import Costs, on_generations, plan_of, resolvable, shared
+from lab.experiments.bench.design import (
+    BlockCosts,
+    choose_blocks_and_generations,
+    detectable_effect,
+    divide_point,
+    set_generations,
+)
 from lab.model import facts
 from lab.model.pairs import SIDES
 from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
-from lab.records.levels import Known
+from lab.records.levels import SystemComponents
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster import target as cluster
 from lab.targets.local import LocalTarget
@@ -54,7 +60,7 @@ def refused_by(target: LocalTarget) -> Callable[[Variant], bool]:
 REFUSES: dict[str, Callable[[Variant], bool]] = {
     "local": refused_by(LocalTarget()),
     "apiserver": refused_by(ApiserverTarget()),
-    "kind": lambda variant: not cluster.renews(variant.manifests),
+    "kind": lambda variant: not cluster.makes_new_workers(variant.manifests),
 }
 """Target → whether it refuses to measure a variant on several generations of workers, as `check_variant` asks it."""
 
@@ -77,9 +83,9 @@ def test_no_plan_of_two_systems_asks_for_a_reload_that_one_of_them_cannot_make(
     name: str, scattering: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several generations where both can reload, and one where one of them cannot. What every plan reads anew is read once for all."""
-    machine, loaded = facts.machine(), {one.name: one for one in (*systems(), load_variant("direct"))}
-    monkeypatch.setattr(facts, "machine", lambda: dict(machine))
-    monkeypatch.setattr(facts, "git_commit", lambda: None)
+    machine, loaded = facts.read_machine_facts(), {one.name: one for one in (*systems(), load_variant("direct"))}
+    monkeypatch.setattr(facts, "read_machine_facts", lambda: dict(machine))
+    monkeypatch.setattr(facts, "read_git_commit", lambda: None)
     monkeypatch.setattr(bench_request, "reference_name", lambda *_: "direct")
     monkeypatch.setattr(bench_request, "load_variant", lambda name, *_: loaded[name])
     fixed = frozenset(one.name for one in systems() if REFUSES[name](one))
@@ -91,7 +97,7 @@ def test_no_plan_of_two_systems_asks_for_a_reload_that_one_of_them_cannot_make(
         if own.family != base.family:
             continue
         target = FakeTarget(name=name, sides=SIDES, fixed=fixed)
-        made = prepare(Request((own.name,), scattering, seed=1, against=(base.name,)), target, ())
+        made = prepare(BenchRequest((own.name,), scattering, seed=1, against=(base.name,)), target, ())
         reloading = {side.arm.variant for slot in made.plan.slots if slot.reload for side in slot.sides}
         assert not reloading & fixed, f"{own.name} against {base.name} on {name}"
         assert bool(reloading) is not bool({own.name, base.name} & fixed)
@@ -109,7 +115,7 @@ def test_a_target_says_of_every_system_beforehand_what_it_refuses_later(target: 
 
 def test_one_arm_that_makes_no_new_workers_keeps_all_pairs_of_the_run_on_one_generation(scattering: str) -> None:
     target = FakeTarget(name="apiserver", sides=SIDES, fixed=frozenset({"traefik-ingress-nginx"}))
-    request = Request(("keepalive", "traefik-ingress-nginx"), scattering, seed=1, against=("ingress-nginx",))
+    request = BenchRequest(("keepalive", "traefik-ingress-nginx"), scattering, seed=1, against=("ingress-nginx",))
     made = prepare(request, target, ())
     assert [point.generations for point in made.plan.points] == [1] and made.plan.blocks == 6
     assert made.plan.reloads == 0
@@ -120,35 +126,35 @@ def test_one_arm_that_makes_no_new_workers_keeps_all_pairs_of_the_run_on_one_gen
 
 
 LOADS = (make_point("ceiling", rate_rps=None, duration_s=4.0, warmup_s=1.0),)
-COSTS = Costs(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS)
+COSTS = BlockCosts(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=LOADS)
 
 
 @pytest.fixture(autouse=True)
 def nothing_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "committed", tuple[Known, ...])
+    monkeypatch.setattr(levels, "committed", tuple[SystemComponents, ...])
 
 
-def known(**changed: Any) -> Known:
+def known(**changed: Any) -> SystemComponents:
     fields: dict[str, Any] = {
         "run": "r-1", "target": "apiserver", "variant": "baseline", "point": "ceiling", "scheme": "slices",
         "repeat": 0.01, "generation": 0.05, "bring_up": 0.0, "bring_ups": 8, "generations": 6, "load_s": 4.0,
     }  # fmt: skip
-    return Known(**(fields | changed))
+    return SystemComponents(**(fields | changed))
 
 
 def test_a_block_scatters_by_its_levels_and_generations_average_what_lies_below_them() -> None:
-    assert scatter(known(), 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
-    assert scatter(known(bring_up=0.02), 4, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
-    assert scatter(known(generation=0.0), 1, 1.0)[0] == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
+    assert compute_sd(known(), 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.05**2 + 0.01**2)))
+    assert compute_sd(known(bring_up=0.02), 4, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + (0.05**2 + 0.01**2) / 4)))
+    assert compute_sd(known(generation=0.0), 1, 1.0)[0] == pytest.approx(sqrt(2 * 4 * 0.01**2)), "a quarter of the time"
 
 
 def test_the_load_of_one_is_shared_out_among_several_but_not_cut_to_nothing() -> None:
     (point,) = LOADS
-    assert [(one.duration_s, one.warmup_s) for one in (shared(point, count) for count in (1, 2, 3, 9))] == [
+    assert [(one.duration_s, one.warmup_s) for one in (divide_point(point, count) for count in (1, 2, 3, 9))] == [
         (4.0, 1.0), (2.0, 0.5), (1.0, 0.5), (1.0, 0.5)
     ]  # fmt: skip
     long = point.model_copy(update={"duration_s": 12.0})
-    assert [shared(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
+    assert [divide_point(long, count).duration_s for count in (1, 5, 8)] == [12.0, 2.0, 2.0], "wrk takes whole seconds"
 
 
 def test_a_plan_takes_its_pairs_the_guards_of_one_generation_and_other_points_as_often_as_was_planned() -> None:
@@ -165,25 +171,27 @@ def test_a_plan_takes_its_pairs_the_guards_of_one_generation_and_other_points_as
         (known(generation=None), COSTS, 9, 1),
         (known(), COSTS, 9, 1),
         (known(bring_up=0.2), COSTS, 9, 1),
-        (known(), Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
-        (known(), Costs(bring_up_s=0.0, others_s=0.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
+        (known(), BlockCosts(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS), 6, 5),
+        (known(), BlockCosts(bring_up_s=0.0, others_s=0.0, reload_s=50.0, blocks=6, loads=LOADS), 6, 1),
     ],
     ids=["workers-alike", "not-known", "reloads-dear", "starts-scatter", "reloads-cheap", "no-time"],
 )
 def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_time(
-    one: Known, costs: Costs, blocks: int, generations: int
+    one: SystemComponents, costs: BlockCosts, blocks: int, generations: int
 ) -> None:
-    found = plan_of(one, costs)
+    found = choose_blocks_and_generations(one, costs)
 
     def effect(blocks: int, count: int) -> float:
-        return resolvable(one, blocks, count, shared(LOADS[0], count).duration_s)
+        return detectable_effect(one, blocks, count, divide_point(LOADS[0], count).duration_s)
 
     assert effect(*found) <= effect(blocks, generations)
     if generations == 1:
         assert found == (blocks, generations)
-    allowed_s = max(design.LEAST_S, costs.takes_s(costs.blocks, 1))
+    allowed_s = max(design.MIN_PAIRS_S, costs.takes_s(costs.blocks, 1))
     assert found[1] == 1 or costs.takes_s(*found) <= allowed_s + 1e-9
-    assert plan_of(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, "where arms alone are in all of them"
+    assert choose_blocks_and_generations(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, (
+        "where arms alone are in all of them"
+    )
 
 
 def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,12 +201,15 @@ def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.Monk
         levels, "committed", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
     )
     assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
-    assert scatter(mine, 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
-    assert scatter(known(repeat=0.0, generation=0.0), 4, 4.0)[1] - 1 == 29
-    costs = Costs(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
-    many = plan_of(mine, costs)
+    assert compute_sd(mine, 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
+    assert compute_sd(known(repeat=0.0, generation=0.0), 4, 4.0)[1] - 1 == 29
+    costs = BlockCosts(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
+    many = choose_blocks_and_generations(mine, costs)
     monkeypatch.setattr(levels, "committed", lambda: (mine,))
-    assert many[0] >= plan_of(mine, costs)[0] and many[1] <= plan_of(mine, costs)[1], "bring-ups are what is repeated"
+    assert (
+        many[0] >= choose_blocks_and_generations(mine, costs)[0]
+        and many[1] <= choose_blocks_and_generations(mine, costs)[1]
+    ), "bring-ups are what is repeated"
 
 
 def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_share(
@@ -211,10 +222,10 @@ def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_sh
         for others in ((bound,), (bound.model_copy(update={"scheme": "together"}), bound)):
             monkeypatch.setattr(levels, "committed", lambda others=others: (mine, *others))
             assert levels.counts_singly(mine, 4, 1.0) is counts
-            assert levels.known("apiserver", {"baseline"}, "slices") is mine
-            assert [each.singly for each in on_generations(LOADS, 4, mine)] == [counts]
-            singly = resolvable(mine, 6, 4, 1.0)
-            assert (singly < 0.9 * resolvable(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
+            assert levels.find_components("apiserver", {"baseline"}, "slices") is mine
+            assert [each.singly for each in set_generations(LOADS, 4, mine)] == [counts]
+            singly = detectable_effect(mine, 6, 4, 1.0)
+            assert (singly < 0.9 * detectable_effect(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
         elsewhere = bound.model_copy(update={"variant": "workers-4"})
         monkeypatch.setattr(levels, "committed", lambda elsewhere=elsewhere: (mine, elsewhere))
         assert not levels.counts_singly(mine, 4, 1.0), "of that very system"
@@ -227,4 +238,4 @@ def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> No
         make_point("own", rate_rps=None, generations=2),
         make_point("alone", rate_rps=None, alone="said so"),
     ]
-    assert [point.generations for point in on_generations(points, 4, known())] == [4, 1, 2, 1]
+    assert [point.generations for point in set_generations(points, 4, known())] == [4, 1, 2, 1]

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.knee.report import limiter_of, report_of, tried
+from lab.analysis.knee.report import build_report, classify_trial, find_limiter
 from lab.base.errors import MeasuringError, UsageError
 from lab.experiments import bench
 from lab.experiments import knee as seeking
-from lab.experiments.bench.measurable import placed
+from lab.experiments.bench.measurable import place_at_knee
 from lab.measure.measurement import ChosenGenerator
 from lab.model import sweeps
-from lab.model.load import Load, Result
+from lab.model.load import GeneratorLoad, GeneratorResult
 from lab.model.plan import Arm
-from lab.model.run import KneeSearch, now
+from lab.model.run import KneeSearch, format_now
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
 from lab.records.store import RunStore
-from lab.report.markdown import markdown
-from lab.report.tables.knee import page, sentence
+from lab.report.markdown import render_markdown
+from lab.report.tables.knee import describe_knee, page
 from lab.stats import knee_search as knee
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
@@ -54,13 +54,13 @@ class Paced(FakeGenerator):
     capacity_rps: float = 1000.0
     slow_rps: float = 1e9
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         rate = load.rate_rps or 0.0
         requests = round(min(rate, self.capacity_rps) * load.duration_s)
         took_s = np.full(requests, 0.001)
         if rate >= self.slow_rps:
             took_s[::50] = 0.2
-        return Result(requests, load.duration_s, Histogram.of_values(took_s), load.duration_s)
+        return GeneratorResult(requests, load.duration_s, Histogram.of_values(took_s), load.duration_s)
 
 
 SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
@@ -93,7 +93,7 @@ def seeker(
     record = made_record(
         f"search-{next(NUMBER):03d}",
         make_plan([(name, None) for name in names], [first], 1, reference=None),
-        created_at=now(),
+        created_at=format_now(),
         command=("lab", "knee"),
         target=used.name,
         sweep="knee",
@@ -141,7 +141,7 @@ def test_a_search_is_a_run_whose_plan_holds_every_trial_as_a_block_of_its_own() 
     assert {s.point.name: s.point for s in samples} == {p.name: p for p in run.record.points}
     assert rates(run)[:6] == [100, 200, 400, 800, 1600, 1600]
     assert all(s.verdict == ("valid" if (s.point.rate_rps or 0) <= 1010 else "invalid") for s in samples)
-    report = report_of(run)
+    report = build_report(run)
     (knee,) = report.knees
     assert report.complete and knee.rate_rps is not None and knee.fails_rps is not None
     assert knee.rate_rps <= 1010 < knee.fails_rps <= 1.1 * knee.rate_rps + 1
@@ -161,12 +161,12 @@ def test_an_interrupted_search_goes_on_where_it_was(after: int) -> None:
     search = seeker(observer=Silent(on_measured=interrupt), search=COARSE)
     with pytest.raises(KeyboardInterrupt):
         search.run()
-    (knee,) = report_of(RunStore.open(search.store.record.id)).knees
+    (knee,) = build_report(RunStore.open(search.store.record.id)).knees
     assert knee.rate_rps is None and f"just knee --resume {search.store.record.id}" in knee.why
     again = reopened(search)
     again.run()
     assert rates(again.store) == rates(whole)
-    assert report_of(again.store).knees == report_of(whole).knees
+    assert build_report(again.store).knees == build_report(whole).knees
 
 
 def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
@@ -176,7 +176,7 @@ def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
     run = search.store
     arms = [sample.arm for sample in run.samples()]
     assert set(arms) == {"ingress-nginx", "keepalive"} and arms == sorted(arms), "one variant after the other"
-    first, second = report_of(run).knees
+    first, second = build_report(run).knees
     assert (first.variant, second.variant) == ("ingress-nginx", "keepalive") and first.rate_rps == second.rate_rps
     known = run.samples()
     shutil.rmtree(run.folder / "samples" / known[-1].id)
@@ -184,7 +184,7 @@ def test_a_trial_that_was_planned_and_not_measured_is_measured_first() -> None:
     again = reopened(search)
     again.run()
     assert sorted(s.id for s in again.store.samples()) == sorted(s.id for s in known)
-    assert report_of(again.store).knees[0].rate_rps == first.rate_rps
+    assert build_report(again.store).knees[0].rate_rps == first.rate_rps
 
 
 def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,17 +203,17 @@ def test_a_machine_that_is_busy_all_the_time_gets_no_knee_and_is_told_why(monkey
     assert [(sample.point.rate_rps, sample.attempt) for sample in samples[4:]] == [
         (rate, attempt) for rate in (1600, 1440, 1760) for attempt in (1, 2, 3)
     ]
-    report = report_of(search.store)
+    report = build_report(search.store)
     (knee,) = report.knees
     assert not report.complete
     assert (knee.rate_rps, knee.passes_rps, knee.fails_rps) == (None, 800, None)
     assert knee.why == "above 800: not resolved: other-processes"
-    assert f"just knee --resume {search.store.record.id}" in sentence(report, knee)
+    assert f"just knee --resume {search.store.record.id}" in describe_knee(report, knee)
     monkeypatch.setattr(sampler, "other_processes_s", float)
     search.store.note_resumed({})
     again = reopened(search)
     again.run()
-    (knee,) = report_of(again.store).knees
+    (knee,) = build_report(again.store).knees
     assert knee.rate_rps is not None and knee.rate_rps <= 1010 < (knee.fails_rps or 0)
 
 
@@ -226,7 +226,7 @@ def test_a_system_that_does_not_come_up_ends_the_search_with_its_reason() -> Non
     search.run()
     (sample,) = search.store.samples()
     assert sample.reason is Reason.BRING_UP_FAILED and len(observer.failures) == 1
-    (knee,) = report_of(search.store).knees
+    (knee,) = build_report(search.store).knees
     assert knee.rate_rps is None and "did not come up" in knee.why
 
 
@@ -256,7 +256,7 @@ def test_who_was_full_was_the_limit(
     reason: Reason | None, proxy: float | None, generator: float | None, backend: float, limit: str
 ) -> None:
     sample = make_sample(reason=reason, proxy_core=proxy, generator_core=generator, busy={"2": backend, "0": 1.0})
-    assert limiter_of(sample, ["2"]) == limit
+    assert find_limiter(sample, ["2"]) == limit
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_who_was_full_was_the_limit(
 def test_what_a_fault_says_of_a_rate(reason: Reason, passed: bool, outcome: str) -> None:
     record = seeker().store.record
     sample = made_invalid(make_sample(), reason)
-    assert tried(record.plan().slots[0], sample, None, record, passed).outcome == outcome
+    assert classify_trial(record.plan().slots[0], sample, None, record, passed).outcome == outcome
 
 
 def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_another(
@@ -293,26 +293,26 @@ def test_where_the_generator_was_the_limit_the_answer_is_at_least_and_names_anot
         keep(self, sample if sample.valid else sample.model_copy(update=full), *others)
 
     monkeypatch.setattr(RunStore, "write_sample", saturated)
-    report = report_of(searched())
+    report = build_report(searched())
     (knee,) = report.knees
     assert (knee.limited_by, knee.at_least) == ("generator", True)
-    text = sentence(report, knee.model_copy(update={"generator": "k6"}))
+    text = describe_knee(report, knee.model_copy(update={"generator": "k6"}))
     assert "at least" in text and "the generator (k6), not the proxy, was the limit" in text
     assert "wrk2: " in text and "oha: scripts/shell --with oha" in text and "more CPUs" in text
     assert "k6: " not in text
-    for text in (print_page(page(report), 140), markdown(page(report))):
+    for text in (print_page(page(report), 140), render_markdown(page(report))):
         assert "limited by" in text and "p99 at most 50.0 ms" in text and "generator below 80 % of its CPU" in text
         assert "dropped" in text and "1,600" in text
     load = report.load.model_copy(update={"connections": 100})
-    assert f"just bench ingress-nginx --sweep at-knee --target fake --knee {report.run}" in sentence(
+    assert f"just bench ingress-nginx --sweep at-knee --target fake --knee {report.run}" in describe_knee(
         report.model_copy(update={"load": load}), knee
     )
 
 
 def test_what_contradicts_itself_is_searched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knee, "TRIALS_MOST", 7)
-    report = report_of(searched(target=FakeTarget(name="remote")))
-    text = sentence(report, report.knees[0])
+    monkeypatch.setattr(knee, "MAX_TRIALS", 7)
+    report = build_report(searched(target=FakeTarget(name="remote")))
+    text = describe_knee(report, report.knees[0])
     assert "7 trials contradict each other" in text and "--resume" not in text
     assert text.endswith("wider --precision: just knee ingress-nginx --target remote --context NAME")
 
@@ -332,7 +332,7 @@ class Only(FakeTarget):
         return super().installed(generator) if generator.name in self.names else None
 
 
-def prepare(target: FakeTarget, **asked: Any) -> bench.Prepared:
+def prepare(target: FakeTarget, **asked: Any) -> bench.PreparedRun:
     return seeking.prepare(("ingress-nginx",), target, (), **asked)
 
 
@@ -385,7 +385,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 # -- loads at the knee ------------------------------------------------------------------------------------
 
 
-def at_knee(**changed: Any) -> list[Point]:
+def at_knee(**changed: Any) -> list[LoadPoint]:
     table = {"name": "knee", "generator": "k6", "connections": 1, "duration_s": 5, "of_knee": [0.5, 0.8]} | changed
     file = {"title": "t", "question": "q", "blocks": 1, "points": [table]}
     return sweeps.Sweep.model_validate(file).expanded()
@@ -394,15 +394,15 @@ def at_knee(**changed: Any) -> list[Point]:
 def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one_or_at_a_rate() -> None:
     """At whole requests per second; which knee it was is told. Of one of another target or load the remedy is the search that would find it."""
     run = searched(search=COARSE).record.id
-    rate = report_of(RunStore.open(run)).knees[0].rate_rps or 0.0
+    rate = build_report(RunStore.open(run)).knees[0].rate_rps or 0.0
     for baselines in (("nginx", "ingress-nginx"), ("nginx",)):
-        points, used = placed(at_knee(), run, baselines, "fake")
+        points, used = place_at_knee(at_knee(), run, baselines, "fake")
         assert [(p.name, p.rate_rps, p.of_knee) for p in points] == [
             ("knee-50", round(0.5 * rate), 0.5),
             ("knee-80", round(0.8 * rate), 0.8),
         ]
         assert (used.run, used.variant, used.rate_rps) == (run, "ingress-nginx", rate)
-    points, used = placed(at_knee(), "2,001", ["ingress-nginx"], "fake")
+    points, used = place_at_knee(at_knee(), "2,001", ["ingress-nginx"], "fake")
     assert [p.rate_rps for p in points] == [1000, 1601]
     assert (used.run, used.rate_rps) == (None, 2001)
     refused: list[tuple[str | None, str, dict[str, Any], str]] = [
@@ -419,5 +419,5 @@ def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one_or_at_a
     ]
     for knee_of, target, changed, says in refused:
         with pytest.raises(UsageError) as caught:
-            placed(at_knee(**changed), knee_of, ["ingress-nginx"], target)
+            place_at_knee(at_knee(**changed), knee_of, ["ingress-nginx"], target)
         assert says in str(caught.value)

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.explain.run import verdicts
+from lab.analysis.explain.run import make_verdicts
 from lab.analysis.summary import summarise_run
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.experiments import bench
-from lab.experiments.bench import Request, prepare
+from lab.experiments.bench import BenchRequest, prepare
 from lab.experiments.bench.measurable import NothingMeasurableError
-from lab.experiments.bench.request import load
+from lab.experiments.bench.request import load_request
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables.run import page
 from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
@@ -36,7 +36,7 @@ MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, t
 class SmallTarget(FakeTarget):
     refuses: Sequence[str] = ()
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         if variant.name in self.refuses:
             raise NotMeasurableError("cores", variant.name, "asks for 32 workers", "a machine with more CPUs")
         return super().check_variant(variant, points)
@@ -47,8 +47,8 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_sweep(tmp_path, monkeypatch)
 
 
-def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.Prepared:
-    return prepare(Request(variants, sweep, seed=1), SmallTarget(refuses=refuses), ())
+def prepared(sweep: str, *variants: str, refuses: Sequence[str]) -> bench.PreparedRun:
+    return prepare(BenchRequest(variants, sweep, seed=1), SmallTarget(refuses=refuses), ())
 
 
 def test_it_is_not_planned_and_its_reason_and_what_would_help_are_told_and_so_is_what_stands_on_it(sweep: str) -> None:
@@ -60,7 +60,7 @@ def test_it_is_not_planned_and_its_reason_and_what_would_help_are_told_and_so_is
     assert {each.remedy for each in missing.values()} == {"a machine with more CPUs"}
     assert print_planned(made, 60).count("a machine with more CPUs") == len(missing)
     summary = summarise_run(made.record, [], lambda _sample: None)
-    texts = [verdict.text for verdict in verdicts(summary) if verdict.arm == "backlog"]
+    texts = [verdict.text for verdict in make_verdicts(summary) if verdict.arm == "backlog"]
     assert texts and all(text.endswith("\n  a machine with more CPUs") for text in texts)
 
 
@@ -80,15 +80,15 @@ def test_a_load_that_the_generator_cannot_make_on_a_variants_hosts_is_refused_be
 
     @dataclass
     class Behind(FakeTarget):
-        def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
             end = Endpoint(
                 f"https://{names[0]}", names[0], names, "passthrough" if variant.name == "keepalive" else "edge"
             )
             return {point.name: end for point in points}
 
     with pytest.raises(UsageError, match="wrk cannot make this load on 'keepalive': 4 connections are not a multiple"):
-        prepare(Request(("ingress-nginx", "keepalive"), sweep, seed=1), Behind(), ())
-    assert prepare(Request(("ingress-nginx",), sweep, seed=1), Behind(), ()).plan.slots
+        prepare(BenchRequest(("ingress-nginx", "keepalive"), sweep, seed=1), Behind(), ())
+    assert prepare(BenchRequest(("ingress-nginx",), sweep, seed=1), Behind(), ()).plan.slots
 
 
 def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
@@ -99,7 +99,7 @@ def test_a_run_is_not_resumed_on_another_cluster(sweep: str) -> None:
         def facts(self) -> Mapping[str, str]:
             return {"cluster": self.uid}
 
-    made = prepare(Request(("keepalive",), sweep, seed=1), Cluster(), ())
+    made = prepare(BenchRequest(("keepalive",), sweep, seed=1), Cluster(), ())
     RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     with pytest.raises(UsageError, match="another cluster \\(one; this one is two\\)"):
         bench.resume(made.record.id, Cluster(uid="two"))
@@ -115,10 +115,10 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
     shown = print_page(page(summary), 60)
     assert "qinng  not measurable: cores" in shown
     assert "qinng: not measurable here: cores: asks for 32 workers" in shown
-    assert "| qinng | not measurable: cores |" in markdown(page(summary))
+    assert "| qinng | not measurable: cores |" in render_markdown(page(summary))
     assert RESULT.plain(summary)["not_measurable"] == [MISSING.model_dump()]
-    assert {verdict.kind for verdict in verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
-    assert "not measurable" not in markdown(page(replace(summary, not_measurable=())))
+    assert {verdict.kind for verdict in make_verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
+    assert "not measurable" not in render_markdown(page(replace(summary, not_measurable=())))
 
 
 # -- systems as they are shipped, and systems made to do the same work ---------------------------------------
@@ -142,9 +142,9 @@ def test_a_variant_is_of_its_roots_family() -> None:
 )
 def test_a_mixed_table_is_refused(variants: tuple[str, ...], against: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="they never stand in one table"):
-        load(Request(variants, against=against))
+        load_request(BenchRequest(variants, against=against))
 
 
 def test_a_family_by_itself_is_measured() -> None:
-    loaded = load(Request(("envoy-equal", "traefik-equal")))
+    loaded = load_request(BenchRequest(("envoy-equal", "traefik-equal")))
     assert set(loaded.variants) == {"envoy-equal", "traefik-equal", "ingress-nginx-equal", "direct"}

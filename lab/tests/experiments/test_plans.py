@@ -17,7 +17,7 @@ import pytest
 
 from lab.commands.measuring import answer_plan
 from lab.experiments import knee
-from lab.experiments.bench import Prepared, Request, prepare
+from lab.experiments.bench import BenchRequest, PreparedRun, prepare
 from lab.experiments.bench.request import Resolve
 from lab.model.pairs import SIDES
 from lab.tests.experiments.test_resolve import measured
@@ -49,16 +49,16 @@ def two(name: str = "fake", fixed: str = "", alone: str = "") -> Two:
     return Two(name, sides=SIDES, fixed=frozenset({fixed}), alone={alone: "it has the node's ports"} if alone else {})
 
 
-def planned(target: FakeTarget, *variants: str, **asked: object) -> Prepared:
-    return prepare(Request(variants, seed=1, **asked), target, ())  # type: ignore[arg-type]
+def planned(target: FakeTarget, *variants: str, **asked: object) -> PreparedRun:
+    return prepare(BenchRequest(variants, seed=1, **asked), target, ())  # type: ignore[arg-type]
 
 
-def by_an_earlier_run() -> Prepared:
+def by_an_earlier_run() -> PreparedRun:
     measured(planned(FakeTarget(), "ingress-nginx", sweep="quick", blocks=10, label="ingress-nginx-aa", nulls=1))
     return planned(FakeTarget(), "ingress-nginx+access-log-off", sweep="quick", resolve=Resolve(0.05))
 
 
-PLANS: dict[str, Callable[[], Prepared]] = {
+PLANS: dict[str, Callable[[], PreparedRun]] = {
     "one-place": lambda: planned(FakeTarget(), "keepalive"),
     "pairs": lambda: planned(two(), "keepalive", "backlog"),
     "local": lambda: planned(two("local"), "keepalive", "caddy", against=("ingress-nginx",)),
@@ -88,7 +88,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_RUNS", str(tmp_path / "runs"))
 
 
-def described(made: Prepared, printed: str) -> str:
+def described(made: PreparedRun, printed: str) -> str:
     """Return the lines of the plan, its numbers as data, and a digest over its slots and the loads in them."""
     told = json.loads(printed)["runs"][0]
     data = json.loads(json.dumps({key: told[key] for key in KEYS}), parse_float=lambda text: round(float(text), 9))

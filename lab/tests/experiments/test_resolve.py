@@ -12,11 +12,11 @@ import pytest
 
 from lab.analysis import levels
 from lab.analysis.noise import Noise
-from lab.analysis.past import past_runs
+from lab.analysis.past import find_past_runs
 from lab.analysis.summary import summarise_run
 from lab.base.errors import MeasuringError, UsageError
-from lab.experiments.bench import Prepared, Request, prepare
-from lab.experiments.bench.probing import TrialOf, Trials, pair_trials, trial_of_samples
+from lab.experiments.bench import BenchRequest, PreparedRun, prepare
+from lab.experiments.bench.probing import ProbeTrials, TrialOf, bring_up_pair, judge_trial
 from lab.experiments.bench.request import Resolve, parse_resolve
 from lab.generators.k6 import Out
 from lab.measure.measurement import ChosenGenerator
@@ -25,10 +25,10 @@ from lab.model.pairs import SIDES
 from lab.model.plan import Slot
 from lab.model.run import ProbeTrial, RunRecord
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import USAGE_SCHEMA
 from lab.model.variants.variants import Variant
-from lab.records.levels import Known
+from lab.records.levels import SystemComponents
 from lab.records.store import RunStore
 from lab.stats import power
 from lab.targets.base import Target
@@ -46,7 +46,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_sweep(tmp_path, monkeypatch, TINY + RATE)
 
 
-def measured(made: Prepared, **how: Any) -> RunStore:
+def measured(made: PreparedRun, **how: Any) -> RunStore:
     run = RunStore.create(made.record, {name: variant.manifests for name, variant in made.variants.items()})
     samples, histograms = make_run(made.plan, **how)
     for sample in samples:
@@ -55,17 +55,17 @@ def measured(made: Prepared, **how: Any) -> RunStore:
 
 
 def self_compared(sweep: str, variant: str = "ingress-nginx", nulls: int = 1, **how: Any) -> RunStore:
-    request = Request((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
+    request = BenchRequest((variant,), sweep, blocks=10, seed=1, label=f"{variant}-aa", nulls=nulls)
     return measured(prepare(request, FakeTarget(), ()), **how)
 
 
-def resolved(sweep: str, wanted: str, *variants: str) -> Prepared:
-    return prepare(Request(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
+def resolved(sweep: str, wanted: str, *variants: str) -> PreparedRun:
+    return prepare(BenchRequest(variants or (LOG_OFF,), sweep, seed=1, resolve=parse_resolve(wanted)), FakeTarget(), ())
 
 
-def noise_in(made: Prepared) -> dict[tuple[str, str], Noise]:
+def noise_in(made: PreparedRun) -> dict[tuple[str, str], Noise]:
     assert made.design.planned_for is not None
-    pasts = {past.id: past for past in past_runs(made.record)}
+    pasts = {past.id: past for past in find_past_runs(made.record)}
     past = pasts[made.design.planned_for.from_run]
     return {(noise.metric, noise.point): noise for noise in past.noises if not noise.why}
 
@@ -85,13 +85,13 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
     sweep: str, monkeypatch: pytest.MonkeyPatch, at_most: float | None
 ) -> None:
     """Bring-ups enough that what counts, generations or they themselves, finds the effect; and what was promised is what was asked for."""
-    own = Known(
+    own = SystemComponents(
         run="r", target="fake", variant="ingress-nginx", point="ceiling", scheme="slices", load_s=1.0,
         repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6,
     )  # fmt: skip
     bound = own.model_copy(update={"repeat": None, "bring_ups": 30, "generations": 24, "bring_up_at_most": at_most})
     monkeypatch.setattr(levels, "committed", lambda: (own, bound))
-    request = Request((LOG_OFF,), sweep, seed=1, resolve=Resolve(0.02))
+    request = BenchRequest((LOG_OFF,), sweep, seed=1, resolve=Resolve(0.02))
     made = prepare(request, FakeTarget(sides=SIDES), ())
     ceiling, rate = made.record.points
     assert ceiling.generations > 1 and rate.generations == 1 and ceiling.singly is (at_most is not None)
@@ -115,7 +115,7 @@ def test_the_primary_metric_decides_at_the_point_that_wants_the_most(sweep: str)
     assert (planned.effect, planned.power, planned.metric, planned.asked) == (0.05, 0.9, "cpu_per_request", None)
     known = noise_in(made)
     counts = {
-        point: power.blocks_for(
+        point: power.count_blocks_for_effect(
             known["cpu_per_request", point].sd or 0, known["cpu_per_request", point].pilot_blocks, 0.05, 0.05 / 2
         )  # two primary effects: Holm's first step
         for point in ("ceiling", "rate-1000")
@@ -166,12 +166,12 @@ def test_what_an_earlier_run_cannot_promise_is_refused_with_the_reason(
         resolved(sweep, asked, variant)
 
 
-def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
+def carries(most_rps: float, tried: list[float] | None = None) -> ProbeTrials:
     @contextmanager
     def trials(target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
         assert variant.name == "ingress-nginx" and out is None
 
-        def trial(point: Point) -> ProbeTrial:
+        def trial(point: LoadPoint) -> ProbeTrial:
             rate = point.rate_rps or 0.0
             (tried if tried is not None else []).append(rate)
             why = "" if rate <= most_rps else "412 requests dropped"
@@ -185,11 +185,11 @@ def carries(most_rps: float, tried: list[float] | None = None) -> Trials:
     return trials
 
 
-def prepared(sweep: str, trials: Trials | None, target: FakeTarget | None = None) -> Prepared:
-    return prepare(Request(("keepalive",), sweep, seed=1), target or FakeTarget(sides=SIDES), (), trials)
+def prepared(sweep: str, trials: ProbeTrials | None, target: FakeTarget | None = None) -> PreparedRun:
+    return prepare(BenchRequest(("keepalive",), sweep, seed=1), target or FakeTarget(sides=SIDES), (), trials)
 
 
-def pairs_at(made: Prepared, name: str) -> int:
+def pairs_at(made: PreparedRun, name: str) -> int:
     return sum(slot.against is not None for slot in made.plan.slots if slot.point.name == name)
 
 
@@ -275,7 +275,7 @@ def test_a_probe_that_cannot_be_made_leaves_the_load_as_it_was_and_says_why(swee
 def test_a_load_is_carried_where_both_sides_have_their_rate(changes: dict[str, object], why: str) -> None:
     own = {"achieved_rps": 1000.0, "dropped": 0, "generator_core": 0.5, **changes}
     sides = [make_sample().model_copy(update=own) for _ in SIDES]
-    found = trial_of_samples(1000.0, sides)
+    found = judge_trial(1000.0, sides)
     assert (found.carried, found.why) == (not why, why)
 
 
@@ -284,7 +284,7 @@ def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) 
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
     monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)
     target = FakeTarget(sides=SIDES, system=FakeSystem())
-    with pair_trials(print, target, fake_variant("ingress-nginx"), None) as trial_of:
+    with bring_up_pair(print, target, fake_variant("ingress-nginx"), None) as trial_of:
         found = trial_of(make_point(duration_s=1.0, warmup_s=0.0))
     assert target.ups == ["ingress-nginx", "ingress-nginx"] and target.ups_at == list(SIDES)
     assert not found.carried and found.dropped == 600 and "600 requests dropped" in found.why

@@ -18,19 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.generators import GENERATORS, Installed, choose, command, find, generator
-from lab.generators.base import destinations, error_kind, scheduled_s
-from lab.generators.k6 import environment
+from lab.generators import GENERATORS, Installed, build_command, choose, find, get_generator
+from lab.generators.base import error_kind, list_destinations, scheduled_s
+from lab.generators.k6 import make_environment
 from lab.generators.oha import HEADER
-from lab.generators.wrk import measured_only
-from lab.model.load import Load, OutputError, Result, Shard
+from lab.generators.wrk import remove_corrections
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError, Shard
 from lab.stats.histogram import Histogram
 from lab.tests.support.recorded import CASES, case, golden
 
 WHOLE = ["wrk/ok", "wrk2/ok", "hey/ok", "k6/ok-open", "k6/ok-closed", "h2load/ok-closed", "h2load/streams"]
-LOAD = Load(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
+LOAD = GeneratorLoad(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
-MANY = Load("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
+MANY = GeneratorLoad("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
 SECURE = replace(MANY, url="https://a.lab.test:444/page", sni_per_host=True)
 
 
@@ -56,7 +56,7 @@ def pictured(histogram: Histogram | None) -> dict[str, Any] | None:
     }
 
 
-def shown(result: Result) -> dict[str, Any]:
+def shown(result: GeneratorResult) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(result, name) for name in SHOWN}
     for name, digits in (("duration_s", 6), ("achieved_rps", 3), ("recorded_s", 6)):
         found[name] = round(found[name], digits)
@@ -127,14 +127,14 @@ def test_a_truncated_csv_of_oha_is_refused_or_counted_as_dropped(share: float) -
 
 
 def test_what_is_no_csv_of_oha_is_refused() -> None:
-    row, load = "0.01,0.1,0.1,0.1,0.2,1024,200", Load("http://h/", "", 1, 1.0, rate_rps=1.0)
-    assert generator("oha").parse(f"{HEADER}\n{row}\n", "", 0, load).requests == 1
+    row, load = "0.01,0.1,0.1,0.1,0.2,1024,200", GeneratorLoad("http://h/", "", 1, 1.0, rate_rps=1.0)
+    assert get_generator("oha").parse(f"{HEADER}\n{row}\n", "", 0, load).requests == 1
     rows = ["0.01,0.1,0.1", f"{row},1", row.replace("0.01", "nan"), "", row.replace("0.01", "one")]
     rows += [row.replace("1024", size) for size in ("1e99", "-1", "1_0", "+1")]
     texts = [f"{HEADER}\n{row}\n{other}\n" for other in rows]
     for text in (f"nothing of the kind\n{row}\n", f"{HEADER}\n", f"{HEADER}\n{row}", *texts):
         with pytest.raises(OutputError):
-            generator("oha").parse(text, "", 0, load)
+            get_generator("oha").parse(text, "", 0, load)
 
 
 def test_latencies_of_wrk_told_as_steps_are_the_same_latencies() -> None:
@@ -168,7 +168,7 @@ def test_a_wrk_that_is_stopped_in_between_leaves_its_latencies_out() -> None:
 @settings(max_examples=30)
 @given(st.lists(st.integers(1, 5_000), min_size=1, max_size=300), st.integers(1, 500))
 def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], interval_us: int) -> None:
-    """`measured_only` undoes wrk's stats_correct (here transcribed) exactly, for any latencies and interval."""
+    """`remove_corrections` undoes wrk's stats_correct (here transcribed) exactly, for any latencies and interval."""
     counts = np.bincount(latencies_us, minlength=5_001)
     corrected: list[int] = counts.tolist()
     for n in range(2 * interval_us, max(latencies_us) + 1):
@@ -176,7 +176,9 @@ def test_wrks_made_up_latencies_are_taken_out_again(latencies_us: list[int], int
         while corrected[n] and m > interval_us:
             corrected[m] += corrected[n]
             m -= interval_us
-    table = measured_only(np.array([row for row in enumerate(corrected) if row[1]]), len(latencies_us), interval_us)
+    table = remove_corrections(
+        np.array([row for row in enumerate(corrected) if row[1]]), len(latencies_us), interval_us
+    )
     assert dict(table.tolist()) == {int(value): int(counts[value]) for value in np.flatnonzero(counts)}
 
 
@@ -235,7 +237,7 @@ def test_messages_of_failed_requests_become_kinds() -> None:
 TLS = {"url": "https://lab.test/"}
 SHARDS = (Shard("http://a.lab.test:80/", HOSTS[:1]), Shard("http://b.lab.test:80/", HOSTS[1:]))
 AT_RATE = {"rate_rps": 600.0, "duration_s": 30}
-REFUSALS: list[tuple[str, Load, dict[str, Any], str]] = [
+REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("wrk", LOAD, {"rate_rps": 10.0}, "closed loop"),
     ("wrk", LOAD, {"requests": 10}, "number of requests"),
     ("wrk", LOAD, {"threads": 3}, "not a multiple"),
@@ -282,9 +284,11 @@ REFUSALS: list[tuple[str, Load, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "load", "changes", "why"), REFUSALS)
-def test_a_load_beyond_a_tools_limits_is_refused(name: str, load: Load, changes: dict[str, Any], why: str) -> None:
+def test_a_load_beyond_a_tools_limits_is_refused(
+    name: str, load: GeneratorLoad, changes: dict[str, Any], why: str
+) -> None:
     """Each limit that would make a tool lie about the load is a sentence, said beforehand; it says who can."""
-    assert why in (generator(name).refusal(replace(load, **changes)) or "no refusal")
+    assert why in (get_generator(name).refusal(replace(load, **changes)) or "no refusal")
 
 
 TAKEN = [
@@ -305,12 +309,12 @@ NONSENSE = [
 
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_a_load_that_is_none_is_refused_by_all(name: str) -> None:
-    rate = None if "closed" in generator(name).models else 100.0
+    rate = None if "closed" in get_generator(name).models else 100.0
     load = replace(LOAD, rate_rps=rate, **TLS)
-    assert generator(name).refusal(load) is None
-    assert [taken for by, taken in TAKEN if by == name and generator(name).refusal(taken)] == []
+    assert get_generator(name).refusal(load) is None
+    assert [taken for by, taken in TAKEN if by == name and get_generator(name).refusal(taken)] == []
     for changes in NONSENSE:
-        assert generator(name).refusal(replace(load, **changes)) is not None, changes
+        assert get_generator(name).refusal(replace(load, **changes)) is not None, changes
 
 
 def test_the_table_has_every_generator_under_its_own_name() -> None:
@@ -330,22 +334,22 @@ def test_programs_are_told_apart_by_what_they_say(tmp_path: Path, monkeypatch: p
         ("wrk2", wrk2, "4.0.0"),
         ("k6", k6, "1.8.1, GOGC=off"),
     ):
-        told = {each: generator(each).version(said) for each in ("wrk", "wrk2", "k6")}
+        told = {each: get_generator(each).version(said) for each in ("wrk", "wrk2", "k6")}
         assert told == dict.fromkeys(told) | {name: version}
     (tmp_path / "wrk").write_text(f"#!/bin/sh\nprintf '%s' '{wrk2}'\nexit 1\n")
     (tmp_path / "wrk").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find(generator("wrk2")) == Installed("wrk2", str(tmp_path / "wrk"), "4.0.0")
-    assert find(generator("wrk")) is find(generator("k6")) is None
+    assert find(get_generator("wrk2")) == Installed("wrk2", str(tmp_path / "wrk"), "4.0.0")
+    assert find(get_generator("wrk")) is find(get_generator("k6")) is None
 
 
 def test_k6_collects_no_garbage_that_a_sample_could_bring() -> None:
     load = replace(LOAD, rate_rps=1000.0, connections=1000, duration_s=10.0)
     environment_of_it = ["GOGC=off", "GOMEMLIMIT=1014MiB", "GODEBUG=http2client=0"]
-    assert command(generator("k6"), "/opt/k6", load)[:6] == ["env", *environment_of_it, "/opt/k6", "run"]
+    assert build_command(get_generator("k6"), "/opt/k6", load)[:6] == ["env", *environment_of_it, "/opt/k6", "run"]
 
     def limit_mib(**changes: Any) -> int:
-        return int(environment(replace(load, **changes))["GOMEMLIMIT"].removesuffix("MiB"))
+        return int(make_environment(replace(load, **changes))["GOMEMLIMIT"].removesuffix("MiB"))
 
     assert limit_mib() < limit_mib(connections=10_000) and limit_mib() < limit_mib(rate_rps=50_000.0)
     assert limit_mib() < limit_mib(duration_s=60.0) < limit_mib(duration_s=60.0, rate_rps=None)
@@ -357,8 +361,11 @@ def having(*names: str) -> Any:
 
 def test_stand_ins_take_open_loops_in_their_order() -> None:
     rate = replace(LOAD, rate_rps=100.0)
-    assert choose("wrk2", rate, having("wrk2", "oha"))[::2] == (generator("wrk2"), None)
-    assert choose("wrk2", rate, having("oha", "k6"))[::2] == (generator("oha"), "wrk2 is not installed: oha stands in")
+    assert choose("wrk2", rate, having("wrk2", "oha"))[::2] == (get_generator("wrk2"), None)
+    assert choose("wrk2", rate, having("oha", "k6"))[::2] == (
+        get_generator("oha"),
+        "wrk2 is not installed: oha stands in",
+    )
     _, found, reason = choose("wrk2", rate, having("k6"))
     assert (found.path, reason) == ("/bin/k6", "wrk2 is not installed: k6 stands in, latency from when sent")
     for name, load, there, said in (
@@ -372,15 +379,15 @@ def test_stand_ins_take_open_loops_in_their_order() -> None:
 
 def test_scripts_and_commands_have_the_hosts() -> None:
     """As Lua takes them, of several proxies each one's own; under TLS the URL names its host, as SNI comes from it."""
-    wrk = generator("wrk")
+    wrk = get_generator("wrk")
     assert 'ipairs({"a.lab.test", "b.lab.test", "c.lab.test"})' in wrk.files(MANY)["wrk.lua"]
     shards = (Shard("http://127.0.0.1:1/", (HOSTS[0], HOSTS[2])), Shard("http://127.0.0.1:2/", (HOSTS[1],)))
     own = '{["127.0.0.1:1"] = {"a.lab.test", "c.lab.test"}, ["127.0.0.1:2"] = {"b.lab.test"}}'
     assert f'ipairs(({own})[wrk.host .. ":" .. wrk.port])' in wrk.files(replace(MANY, shards=shards))["wrk.lua"]
-    assert command(wrk, "/opt/wrk", MANY)[0] == "/opt/wrk"
-    assert command(wrk, "/opt/wrk", SECURE)[:3] == ["sh", "per-host.sh", "/opt/wrk"]
-    assert {"-c2", "-t1"} <= {*command(wrk, "/opt/wrk", SECURE)}
-    assert destinations(MANY) == [(MANY.url, host) for host in HOSTS]
-    assert destinations(SECURE) == [(f"https://{host}:444/page", host) for host in HOSTS]
-    assert destinations(replace(MANY, hosts=())) == [(MANY.url, HOSTS[0])]
-    assert '"answers": [404]' in generator("k6").files(replace(LOAD, answers=(404,)))["k6.js"]
+    assert build_command(wrk, "/opt/wrk", MANY)[0] == "/opt/wrk"
+    assert build_command(wrk, "/opt/wrk", SECURE)[:3] == ["sh", "per-host.sh", "/opt/wrk"]
+    assert {"-c2", "-t1"} <= {*build_command(wrk, "/opt/wrk", SECURE)}
+    assert list_destinations(MANY) == [(MANY.url, host) for host in HOSTS]
+    assert list_destinations(SECURE) == [(f"https://{host}:444/page", host) for host in HOSTS]
+    assert list_destinations(replace(MANY, hosts=())) == [(MANY.url, HOSTS[0])]
+    assert '"answers": [404]' in get_generator("k6").files(replace(LOAD, answers=(404,)))["k6.js"]

@@ -11,21 +11,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.generators import GENERATORS, generator
-from lab.generators._k6_log import requests_of
+from lab.generators import GENERATORS, get_generator
+from lab.generators._k6_log import parse_requests
 from lab.generators.k6 import KINDS
-from lab.model.load import Load, OutputError
+from lab.model.load import GeneratorLoad, OutputError
 from lab.model.requests import REQUESTS_SCHEMA, good
 from lab.tests.support import recorded
 
-K6 = generator("k6")
-LOAD = Load(
+K6 = get_generator("k6")
+LOAD = GeneratorLoad(
     "http://127.0.0.1:1/", "lab.test", connections=100, duration_s=1, rate_rps=50.0, keepalive=False, logged=True
 )
 LINE = "request {} 1000000 {} {}.250 {}.750 0.400 200 - backend-0 9003 17"
 
 
-def case(name: str) -> tuple[str, str, Load]:
+def case(name: str) -> tuple[str, str, GeneratorLoad]:
     _, stdout, stderr, _, load = recorded.case(f"k6/{name}")
     return stdout, stderr, load
 
@@ -69,11 +69,11 @@ def test_answers_say_where_they_come_from_and_a_truncated_log_is_refused() -> No
 
 def test_times_come_from_the_finer_clock() -> None:
     """Known answer: a clock that is cut to milliseconds, and a schedule that began 0.25 ms after one."""
-    frame = requests_of(log(0, 1, 2), 3, 50.0)
+    frame = parse_requests(log(0, 1, 2), 3, 50.0)
     assert frame["due_s"].to_list() == pytest.approx([1000.0, 1000.02, 1000.04], abs=1e-6)
     assert frame["sent_s"].to_list() == pytest.approx([1000.0, 1000.02, 1000.04], abs=1e-6)
     late = log(0, 1).replace(" 25.250 25.750", " 28.250 28.750").replace("1000020", "1000023")
-    assert (requests_of(late, 2, 50.0)["sent_s"] - requests_of(late, 2, 50.0)["due_s"])[1] == pytest.approx(0.003)
+    assert (parse_requests(late, 2, 50.0)["sent_s"] - parse_requests(late, 2, 50.0)["due_s"])[1] == pytest.approx(0.003)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_times_come_from_the_finer_clock() -> None:
 )
 def test_a_log_with_a_gap_or_a_line_that_is_none_is_refused(text: str, said: str) -> None:
     with pytest.raises(OutputError, match=said):
-        requests_of(text, 3, 50.0)
+        parse_requests(text, 3, 50.0)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_lines_of_others_and_their_order_do_not_matter(other: str) -> None:
     """k6 complains into the same stream, whatever bytes are in it, and slow answers are told later; an answer may hold any, too."""
     lines = log(0, 1, 2).splitlines()
     mixed = "\n".join([lines[2] + ' \x01 é\x85\u2028 "', other, lines[0], other, lines[1], ""])
-    assert requests_of(mixed, 3, 50.0).drop("answer").equals(requests_of(log(0, 1, 2), 3, 50.0).drop("answer"))
-    assert requests_of(f"{other}\n", 0, 50.0).is_empty()
+    assert parse_requests(mixed, 3, 50.0).drop("answer").equals(parse_requests(log(0, 1, 2), 3, 50.0).drop("answer"))
+    assert parse_requests(f"{other}\n", 0, 50.0).is_empty()
 
 
 def test_dropped_requests_leave_those_that_were_sent() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.generators import command, find, generator
-from lab.model.load import Load, OutputError, Result, Shard
+from lab.generators import build_command, find, get_generator
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError, Shard
 from lab.tests.support.answering import Seen, answering
 
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
-MANY = Load("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
+MANY = GeneratorLoad("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
 RATES = {"oha": 50.0}
 """Of those that make no closed loop."""
 
@@ -26,15 +26,15 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(name: str, load: Load, folder: Path) -> Result:
-    wanted = generator(name)
+def made(name: str, load: GeneratorLoad, folder: Path) -> GeneratorResult:
+    wanted = get_generator(name)
     program = find(wanted)
     if program is None:
         pytest.skip(f"{wanted.binary} is not installed")
     assert wanted.refusal(load) is None
     for file, text in wanted.files(load).items():
         (folder / file).write_text(text)
-    argv = command(wanted, program.path, load)
+    argv = build_command(wanted, program.path, load)
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=load.duration_s + 30, check=False)
     return wanted.parse(done.stdout, done.stderr, done.returncode, load)
 
@@ -65,7 +65,7 @@ def test_each_host_has_connections_of_its_own_where_tls_names_it(name: str, cert
     places = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
     with answering(certificate) as (port, seen):
         # Longer than the handshakes of a server in Python take where the CPUs are shared.
-        load = Load(f"https://{places[0]}:{port}/", places[0], 6, 4, hosts=places, sni_per_host=True)
+        load = GeneratorLoad(f"https://{places[0]}:{port}/", places[0], 6, 4, hosts=places, sni_per_host=True)
         result = made(name, load, tmp_path)
     kept = {place: len(ports) for place, ports in seen.places.items()}
     assert set(kept) == set(places) and min(kept.values()) >= 2
@@ -82,7 +82,11 @@ def test_what_is_asked_of_a_server_beyond_the_page_is_asked_only_where_the_load_
     def seen_with(**changed: bool) -> Seen:
         """By a server of its own: a request that was still being read when its run ended is not the next one's."""
         with answering() as (port, seen):
-            made(name, replace(Load(f"http://127.0.0.1:{port}/", "h", 2, 1, RATES.get(name)), **changed), tmp_path)
+            made(
+                name,
+                replace(GeneratorLoad(f"http://127.0.0.1:{port}/", "h", 2, 1, RATES.get(name)), **changed),
+                tmp_path,
+            )
         return seen
 
     assert (plain := seen_with()).encodings <= {None, "identity"} and plain.forwarded == {None}
@@ -97,7 +101,7 @@ def test_tls_works_with_a_certificate_that_nobody_knows(
     name: str, keepalive: bool, certificate: Path, tmp_path: Path
 ) -> None:
     with answering(certificate) as (port, seen):
-        load = Load(f"https://127.0.0.1:{port}/", "", 2, 1, RATES.get(name), keepalive=keepalive)
+        load = GeneratorLoad(f"https://127.0.0.1:{port}/", "", 2, 1, RATES.get(name), keepalive=keepalive)
         result = made(name, load, tmp_path)
     assert result.requests > 0 and result.errors == {}
     connections = len(seen.places["127.0.0.1"])
@@ -107,6 +111,6 @@ def test_tls_works_with_a_certificate_that_nobody_knows(
 
 
 def test_processes_that_cannot_start_fail_together_and_at_once(tmp_path: Path) -> None:
-    load = Load("https://127.0.0.2:9/", "127.0.0.2", 6, 1, hosts=("127.0.0.2", "127.0.0.3"), sni_per_host=True)
+    load = GeneratorLoad("https://127.0.0.2:9/", "127.0.0.2", 6, 1, hosts=("127.0.0.2", "127.0.0.3"), sni_per_host=True)
     with pytest.raises(OutputError, match="of each of 2 processes.*unable to connect to 127.0.0.2:9"):
         made("wrk", load, tmp_path)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from lab.measure import validity
-from lab.measure.canary import canary, decoded_brotli
-from lab.measure.steady import BY_CLIENT
+from lab.measure.canary import decode_brotli, send_canary
+from lab.measure.steady import NOTE_PROTOCOL_BY_CLIENT
 from lab.model.endpoint import Endpoint, Response
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, bench, point
 
 SMALL = gzip.compress(PAGE)
@@ -36,7 +36,7 @@ class Proxy(FakeSystem):
     links: list[float | None] = field(default_factory=list[float | None])
     found: Endpoint = field(default_factory=lambda: Endpoint("http://proxy", "h"))
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         return self.found
 
     def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
@@ -56,11 +56,11 @@ GOOD, BROKEN = Response(200, PAGE, {}, TLS), Response(502, b"bad gateway", {})
 COMPRESSED = Response(200, SMALL, GZIP)
 
 
-def at(**changes: Any) -> Point:
+def at(**changes: Any) -> LoadPoint:
     return point().model_copy(update=changes)
 
 
-def measured(system: Proxy, load: Point, generator: FakeGenerator | None = None) -> Sample:
+def measured(system: Proxy, load: LoadPoint, generator: FakeGenerator | None = None) -> Sample:
     os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
     loop = bench(blocks=1, points=[load], target=FakeTarget(system=system), generator=generator)
     loop.measure()
@@ -75,10 +75,10 @@ def says(size: int) -> FakeGenerator:
 def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
     """It is asked for as the load asks, and the load is expected to weigh what the canary did."""
     system, asks = Proxy(answers=[COMPRESSED]), at(accept_encoding="gzip")
-    found = canary(system, system.entry(), asks)
+    found = send_canary(system, system.entry(), asks)
     assert (found.faults, found.body_bytes, found.chunked) == ([], len(SMALL), True)
     assert system.asked == [{"Accept-Encoding": "gzip"}]
-    assert canary(Proxy(answers=[GOOD]), system.entry(), asks).body_bytes == len(PAGE)
+    assert send_canary(Proxy(answers=[GOOD]), system.entry(), asks).body_bytes == len(PAGE)
     whole, light = measured(Proxy(answers=[GOOD]), at()), measured(Proxy(answers=[COMPRESSED]), asks, says(200_000))
     assert whole.valid and light.valid
     assert whole.tls == {name: TLS[name] for name in ("version", "cipher", "key")} and light.tls is None
@@ -98,7 +98,7 @@ def test_a_compressed_answer_is_the_backends_once_decompressed() -> None:
     ],
 )
 def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault: str) -> None:
-    found = canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
+    found = send_canary(Proxy(answers=[answer]), Endpoint("http://proxy", "h"), at(subject=("errors",)))
     assert fault in found.fault and not found.refusal
     sample = measured(Proxy(answers=[GOOD, answer, GOOD]), at(subject=("errors",)))
     assert sample.reason is Reason.WRONG_BACKEND
@@ -108,22 +108,22 @@ def test_wrong_bytes_are_a_fault_however_they_are_packed(answer: Response, fault
 def test_an_answer_that_the_load_expects_is_right_whatever_its_body(status: int, refusal: str) -> None:
     body = PAGE if status == 200 else b"sorry"
     proxy, load = Proxy(answers=[Response(status, body, {})]), at(answers=(200, 404, 503))
-    found = canary(proxy, proxy.found, load)
+    found = send_canary(proxy, proxy.found, load)
     assert refusal in found.refusal and bool(found.refusal) == bool(refusal)
     assert refusal or found.body_bytes == len(body)
     proxy.answers = [Response(200, b"another", {})]
-    assert "not the backend's" in canary(proxy, proxy.found, load).fault
+    assert "not the backend's" in send_canary(proxy, proxy.found, load).fault
 
 
 def test_a_brotli_answer_is_the_backends_once_decompressed() -> None:
     """Of its four bytes the second and the third say how long it is, uncompressed."""
     if ctypes.util.find_library("brotlidec") is None:
         pytest.skip("libbrotlidec is not on this machine")
-    assert decoded_brotli(b"\x8b\x01\x80abcd\x03", 4) == b"abcd"
+    assert decode_brotli(b"\x8b\x01\x80abcd\x03", 4) == b"abcd"
     with pytest.raises(ValueError, match="broken, or longer"):
-        decoded_brotli(b"\x8b\x01\x80abcd\x03", 3)
+        decode_brotli(b"\x8b\x01\x80abcd\x03", 3)
     with pytest.raises(ValueError, match="broken"):
-        decoded_brotli(b"abcd", 4)
+        decode_brotli(b"abcd", 4)
 
 
 def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
@@ -134,8 +134,8 @@ def test_a_compressor_that_was_flushed_in_between_is_no_other_page() -> None:
     assert len(flushed) > len(SMALL)
     answers: list[Response | OSError] = [COMPRESSED, Response(200, flushed, GZIP)]
     assert measured(Proxy(answers=answers), at(accept_encoding="gzip"), says(200_000)).valid
-    assert validity.size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
-    assert validity.size_slack(at(), 24_721) == 0
+    assert validity.compute_size_slack(at(accept_encoding="gzip"), 24_721) == pytest.approx(247.21)
+    assert validity.compute_size_slack(at(), 24_721) == 0
 
 
 def test_a_refusal_afterwards_is_an_outcome_only_where_errors_are_the_subject() -> None:
@@ -156,7 +156,7 @@ def test_the_link_is_shaped_for_the_load_alone() -> None:
 
 def test_what_is_known_only_once_a_system_is_up_can_still_be_refused() -> None:
     class Picky(FakeGenerator):
-        def refusal(self, load: Load) -> str | None:
+        def refusal(self, load: GeneratorLoad) -> str | None:
             return "one host only" if load.sni_per_host and load.hosts == ("a", "b") else None
 
     secure = Endpoint("https://a", "a", ("a", "b"), "passthrough")
@@ -182,10 +182,10 @@ def test_http2_is_what_the_proxy_says_or_its_client_alone() -> None:
 
     both, edge = FakeGenerator(protocols=frozenset({"h1", "h2"})), Endpoint("https://a", "a", ("a",), "edge")
     silent = measured(Proxy(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), both)
-    assert silent.valid and BY_CLIENT in silent.notes
+    assert silent.valid and NOTE_PROTOCOL_BY_CLIENT in silent.notes
     told = measured(Counting(answers=[GOOD], found=edge), at(protocol="h2", tls="edge"), both)
     assert told.reason is Reason.PROTOCOL and "0 of 1000 requests by HTTP/2" in told.detail
-    assert BY_CLIENT not in told.notes
+    assert NOTE_PROTOCOL_BY_CLIENT not in told.notes
     assert measured(Counting(answers=[GOOD], found=edge), at(tls="edge"), both).valid
 
 
@@ -211,5 +211,5 @@ def test_of_several_pods_the_one_that_was_asked_directly_must_answer_through_the
             pod, body = ("backend-0", OWN) if "backend" in endpoint.base_url else next(turn)
             return Response(200, body, {"x-lab-backend": pod} if pod else {})
 
-    seen = canary(Replicas(), Endpoint("http://proxy", "h"), point())
+    seen = send_canary(Replicas(), Endpoint("http://proxy", "h"), point())
     assert fault in seen.refusal + seen.fault and bool(seen.faults) is bool(fault)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from lab.generators.k6 import merged
+from lab.generators.k6 import merge_results
 from lab.measure import credible, validity
 from lab.model.endpoint import Tls
-from lab.model.load import Result
+from lab.model.load import GeneratorResult
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 from lab.stats.histogram import Histogram
 from lab.tests.support.fakes import point
@@ -20,28 +20,28 @@ from lab.tests.support.fakes import point
 CLOSED = point().model_copy(update={"connections": 10, "duration_s": 5.0})
 RATE = CLOSED.model_copy(update={"rate_rps": 8000.0})
 MADE = 40_000
-GOOD = Result(MADE, 5.01, Histogram.of_values([0.001] * MADE), 5.01, size_bytes=MADE * 1270)
+GOOD = GeneratorResult(MADE, 5.01, Histogram.of_values([0.001] * MADE), 5.01, size_bytes=MADE * 1270)
 SEEN = Observation(5.05, {}, pl.DataFrame(), {}, 0.0, 0.0, {}, 0.0)
 PROXY = {"proxy/requests": MADE + 5, "proxy/InSegs": 2 * MADE, "client/rx_bytes": MADE * 1364}
 
 
 def reasons(
-    result: Result = GOOD,
-    load: Point = CLOSED,
+    result: GeneratorResult = GOOD,
+    load: LoadPoint = CLOSED,
     seen: Observation = SEEN,
     cpu_s: float | None = 4.5,
     cpus: int | None = 1,
     tls: Tls = "none",
 ) -> set[Reason]:
-    found = validity.faults(load, result, seen, 0.3, 0.0, 1024, cpu_s=cpu_s, cpus=cpus, tls=tls)
+    found = validity.find_faults(load, result, seen, 0.3, 0.0, 1024, cpu_s=cpu_s, cpus=cpus, tls=tls)
     return {reason for reason, _ in found}
 
 
-def told(duration_s: float) -> Result:
+def told(duration_s: float) -> GeneratorResult:
     return replace(GOOD, duration_s=duration_s, recorded_s=duration_s)
 
 
-def making(requests: int) -> Result:
+def making(requests: int) -> GeneratorResult:
     return replace(
         GOOD, requests=requests, latency=Histogram.of_values([0.0001] * requests), size_bytes=requests * 1270
     )
@@ -51,7 +51,7 @@ def making(requests: int) -> Result:
 @pytest.mark.parametrize(
     "told_s", [0.0, 0.001255, 2.5, 4.9, 5.1, 10.0, 50.0, 2.0**64, -5.0, float("nan"), float("inf")]
 )
-def test_a_time_that_was_not_planned_or_did_not_pass_is_not_believed(load: Point, told_s: float) -> None:
+def test_a_time_that_was_not_planned_or_did_not_pass_is_not_believed(load: LoadPoint, told_s: float) -> None:
     assert reasons(load=load) == set()
     assert Reason.GENERATOR_TIME in reasons(told(told_s), load)
 
@@ -147,12 +147,14 @@ def test_latencies_that_cannot_be_are_not_believed(latency: Histogram, reason: R
     assert reason in reasons(replace(GOOD, latency=latency))
 
 
-def parts(*made: int, duration_s: tuple[float, ...] = (5.01, 5.01)) -> Result:
+def parts(*made: int, duration_s: tuple[float, ...] = (5.01, 5.01)) -> GeneratorResult:
     each = [
-        Result(many, lasted_s, Histogram.of_values([0.001] * many), lasted_s, size_bytes=many * 1270, scheduled_s=5.0)
+        GeneratorResult(
+            many, lasted_s, Histogram.of_values([0.001] * many), lasted_s, size_bytes=many * 1270, scheduled_s=5.0
+        )
         for many, lasted_s in zip(made, duration_s, strict=True)
     ]
-    return replace(merged(each), duration_s=max(duration_s))
+    return replace(merge_results(each), duration_s=max(duration_s))
 
 
 def test_each_of_many_generators_is_held_against_its_share() -> None:
@@ -164,7 +166,7 @@ def test_each_of_many_generators_is_held_against_its_share() -> None:
     assert reasons(parts(19_700, 20_000), load, seen) == {Reason.RATE_NOT_ACHIEVED}
     early = parts(20_000, 20_000, duration_s=(5.01, 3.0))
     assert reasons(early, load, seen) == {Reason.GENERATOR_TIME}
-    said = validity.faults(load, early, seen, 0.3, 0.0, 1024)
+    said = validity.find_faults(load, early, seen, 0.3, 0.0, 1024)
     assert [text for _, text in said] == ["generator 2 of 2: it tells 3 s of a load of 5 s"]
     for counted in (MADE // 2, 2 * MADE):
         other = replace(SEEN, counters={"proxy/requests": counted})
@@ -188,5 +190,5 @@ def test_latencies_keep_as_many_connections_busy_as_there_can_be(
 ) -> None:
     """64 of them, for 5 s: no more at a rate, hardly fewer in a closed loop, and mostly all of them in a number of requests."""
     asked = CLOSED.model_copy(update={"connections": 64, **load})
-    told = Result(requests, 5.0, Histogram.of_values([latency_s] * requests), 5.0)
+    told = GeneratorResult(requests, 5.0, Histogram.of_values([latency_s] * requests), 5.0)
     assert (list(credible.latency_faults(asked, told)) == []) is believed

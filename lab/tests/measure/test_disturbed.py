@@ -12,13 +12,13 @@ import pytest
 
 from lab import disturbances
 from lab.base.errors import LostError, MeasuringError
-from lab.measure.loop import Loop
+from lab.measure.loop import MeasuringLoop
 from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.requests import REQUESTS_SCHEMA
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, bench, point
 
 
@@ -69,7 +69,7 @@ print('{"requests": 150, "duration_s": 1.5, "bytes": 165000, "errors": {}}')
     log: Callable[[], pl.DataFrame] | None = None
     logs_requests: bool = True
 
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+    def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         assert load.logged
         return self.log() if self.log is not None else FakeGenerator.requests(self, stdout, stderr, load)
 
@@ -88,17 +88,19 @@ def prodded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disturbances, "DISTURBANCES", {"prodded": Prodded})
 
 
-def disturbed(what: str, control: bool = False) -> Point:
+def disturbed(what: str, control: bool = False) -> LoadPoint:
     asked: dict[str, Any] = {"rate_rps": 100.0, "duration_s": 1.5, "timeout_s": 2.0, "control": control}
     asked["disturbance"] = Prodded(at_s=1.0, what=what)
     return point("control" if control else "prodded").model_copy(update=asked)
 
 
-def run(at: Sequence[Point], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Loop:
+def run(
+    at: Sequence[LoadPoint], system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows
+) -> MeasuringLoop:
     return bench(1, at, Logging(log=log), FakeTarget(system=system or FakeSystem()))
 
 
-def measured(at: Point, system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Sample:
+def measured(at: LoadPoint, system: FakeSystem | None = None, log: Callable[[], pl.DataFrame] | None = rows) -> Sample:
     made = run([at], system, log)
     made.measure()
     return next(sample for sample in made.store.samples() if sample.arm == "ingress-nginx")

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from lab.generators import Generator
 from lab.measure import validity
-from lab.measure.measurement import parsed
-from lab.model.load import Load, Result
+from lab.measure.measurement import parse_report
+from lab.model.load import GeneratorLoad, GeneratorResult
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
-from lab.targets.common.process import Ended
+from lab.targets.common.process import GeneratorOutcome
 from lab.tests.support.recorded import case
 
 BODY_BYTES, HEAD_BYTES = 1024, 240
@@ -106,8 +106,8 @@ def doctored(text: str, where: str, change: Variant) -> str:
     return re.sub(where, changed, text, count=each)
 
 
-def _point(load: Load) -> Point:
-    return Point(
+def _point(load: GeneratorLoad) -> LoadPoint:
+    return LoadPoint(
         name="load",
         generator="any",
         warmup_s=0.0,
@@ -116,7 +116,7 @@ def _point(load: Load) -> Point:
     )
 
 
-def _seen(honest: Result) -> Observation:
+def _seen(honest: GeneratorResult) -> Observation:
     """What the lab saw of a run in which all was as the generator says."""
     made = honest.requests
     counted = {
@@ -130,7 +130,7 @@ def _seen(honest: Result) -> Observation:
 
 
 @cache
-def honest(name: str) -> Result:
+def honest(name: str) -> GeneratorResult:
     tool, text, stderr, _, load = case(name)
     return tool.parse(text, stderr, 0, load)
 
@@ -139,18 +139,18 @@ def judged(name: str, text: str, seen: Observation | None = None) -> list[Reason
     """What speaks against a sample with this output, as a bench judges it."""
     tool, _, stderr, _, load = case(name)
     result = honest(name)
-    ended = Ended(text, stderr, 0, 0.9 * result.duration_s, 0, hung=False)
-    told, found = parsed(tool, load, ended)
+    ended = GeneratorOutcome(text, stderr, 0, 0.9 * result.duration_s, 0, hung=False)
+    told, found = parse_report(tool, load, ended)
     if told is None:
         return [reason for reason, _ in found]
     body_bytes = 1024 if result.size_bytes is None else _body(tool, result)
     saw, calibration_s = _seen(result) if seen is None else seen, tool.calibration_s(load)
     more: dict[str, Any] = {"cpu_s": ended.cpu_s, "cpus": 1, "head_bytes": HEAD_BYTES}
-    faults = validity.faults(_point(load), told, saw, 0.3, calibration_s, body_bytes, **more)
+    faults = validity.find_faults(_point(load), told, saw, 0.3, calibration_s, body_bytes, **more)
     return [reason for reason, _ in faults]
 
 
-def _body(tool: Generator, result: Result) -> int:
+def _body(tool: Generator, result: GeneratorResult) -> int:
     return BODY_BYTES if tool.name in BARE else (result.size_bytes or 0) // result.requests - HEAD_BYTES
 
 

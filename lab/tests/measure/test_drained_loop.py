@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.measure.loop import Loop
-from lab.model.leftovers import MOST_BRING_UPS, Leftovers
+from lab.measure.loop import MeasuringLoop
+from lab.model.leftovers import MAX_FRESH_BRING_UPS, Leftovers
 from lab.model.pairs import SIDES
 from lab.model.plan import Shape
 from lab.model.samples import Reason, Sample
@@ -37,7 +37,7 @@ class Queued(FakeTarget):
         self.system = FakeSystem(left=self.queue.pop(0) if self.queue else [])
 
 
-def measured(target: FakeTarget, **told: Any) -> tuple[Loop, list[Sample], Silent]:
+def measured(target: FakeTarget, **told: Any) -> tuple[MeasuringLoop, list[Sample], Silent]:
     os.environ["LAB_RUNS"] += "x"  # a folder of its own; the fixture puts the variable back
     observer = Silent()
     loop = bench(blocks=1, target=target, observer=observer, **told)
@@ -82,12 +82,12 @@ def test_a_retry_has_a_drained_start_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_where_a_fresh_system_does_not_help_it_is_carry_over() -> None:
     """Sockets that outlive a bring-up, as those of a remote cluster's nodes: nothing is loaded, and the numbers are said."""
-    target = Queued(*([TAKEN] for _ in range(MOST_BRING_UPS + 1)))
+    target = Queued(*([TAKEN] for _ in range(MAX_FRESH_BRING_UPS + 1)))
     _, samples, observer = measured(target)
     first, second = samples
     assert (first.reason, first.requests, first.attempt) == (Reason.CARRY_OVER, None, 1)
     assert "14,100 of 28,232 local ports" in first.detail and first.leftovers == {"before": TAKEN}
-    assert second.valid and len(target.ups) == MOST_BRING_UPS + 2 and len(observer.fresh) == MOST_BRING_UPS
+    assert second.valid and len(target.ups) == MAX_FRESH_BRING_UPS + 2 and len(observer.fresh) == MAX_FRESH_BRING_UPS
     points = [point("one"), point("two")]
     _, samples, observer = measured(Queued([TAKEN], fails_at=2), points=points)
     assert [one.reason for one in samples[:2]] == [Reason.CARRY_OVER, Reason.BRING_UP_FAILED]

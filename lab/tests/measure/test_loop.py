@@ -16,9 +16,9 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.base.files import StoreError
-from lab.measure.loop import Loop, ended_at, stale_blocks
+from lab.measure.loop import MeasuringLoop, estimate_end, find_stale_samples
 from lab.model.endpoint import Role
-from lab.model.samples import Reason, cell, counts, planned_cells, settled
+from lab.model.samples import Reason, belongs_to_block, is_settled, key_of_measurement, planned_cells
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.model.variants.variants import Check
 from lab.records import folders
@@ -134,11 +134,11 @@ def test_a_noisy_machine_is_measured_again_up_to_twice_or_as_the_load_says(
     first, *others = loop.store.samples()
     assert (first.reason, first.detail) == (Reason.BRING_UP_FAILED, "nginx: did not answer\n  look")
     assert [s.attempt for s in others] == [*range(1, attempts + 1)]
-    assert [settled(s) for s in others] == [s.attempt == attempts for s in others]
+    assert [is_settled(s) for s in others] == [s.attempt == attempts for s in others]
     assert {s.reason for s in others} == {Reason.OTHER_PROCESSES}
 
 
-def interrupted() -> Loop:
+def interrupted() -> MeasuringLoop:
     """A run of two blocks that ended after three of its four samples: the second block is begun."""
 
     def strike(seen: int) -> None:
@@ -155,7 +155,7 @@ def test_an_interrupted_run_is_finished_without_repeating_anything() -> None:
     first = interrupted()
     kept = {s.id: s for s in first.store.samples()}
     later = going_on(first)
-    assert len(kept) == 3 and stale_blocks(later.store, {"fake": "yes"}) == []
+    assert len(kept) == 3 and find_stale_samples(later.store, {"fake": "yes"}) == []
     later.measure()
     finished = {s.id: s for s in later.store.samples()}
     assert len(finished) == 4 and {id_: finished[id_] for id_ in kept} == kept
@@ -164,25 +164,25 @@ def test_an_interrupted_run_is_finished_without_repeating_anything() -> None:
 def test_an_unfinished_block_is_measured_again_whole_under_other_facts() -> None:
     first = interrupted()
     store = RunStore.open("run-1")
-    assert stale_blocks(store, {"fake": "yes", "cpu_mhz": "2445.4"}) == [], "the clock is another at every moment"
-    stale = stale_blocks(store, {"fake": "no longer"})
+    assert find_stale_samples(store, {"fake": "yes", "cpu_mhz": "2445.4"}) == [], "the clock is another at every moment"
+    stale = find_stale_samples(store, {"fake": "no longer"})
     assert [s.block for s in stale] == [2], "the finished block stays"
     store.mark_interrupted(stale)
     store.note_resumed({"fake": "no longer"})
     replace(first, store=store, observer=Silent()).measure()
     samples = store.samples()
     assert [s.reason for s in samples].count(Reason.BLOCK_INTERRUPTED) == 1
-    assert len([s for s in samples if counts(s) and settled(s)]) == 4
+    assert len([s for s in samples if belongs_to_block(s) and is_settled(s)]) == 4
     assert len({s.id for s in samples}) == 5
 
 
 def test_only_a_block_whose_break_is_known_to_be_short_is_gone_on_with() -> None:
     """A clock that went back by hours tells nothing of how long it was."""
     loop = interrupted()
-    last = max(ended_at(sample) for sample in loop.store.samples())
+    last = max(estimate_end(sample) for sample in loop.store.samples())
     for minutes, stale in ((0, 0), (9, 0), (11, 1), (-9, 0), (-120, 1)):
         later = last + timedelta(minutes=minutes)
-        assert len(stale_blocks(loop.store, {"fake": "yes"}, lambda now=later: now)) == stale, minutes
+        assert len(find_stale_samples(loop.store, {"fake": "yes"}, lambda now=later: now)) == stale, minutes
 
 
 @pytest.mark.parametrize("step_s", [3600.0, -3600.0])
@@ -195,10 +195,12 @@ def test_a_clock_that_is_stepped_spoils_the_sample_in_which_it_was(
     first, *others = loop.store.samples()
     assert first.reason == Reason.CLOCK_STEP, first.detail
     assert [sample.verdict for sample in others] == ["valid"] * 2
-    loop.store.mark_interrupted(stale_blocks(loop.store, {"fake": "yes"}, lambda: datetime(1999, 1, 1, tzinfo=UTC)))
+    loop.store.mark_interrupted(
+        find_stale_samples(loop.store, {"fake": "yes"}, lambda: datetime(1999, 1, 1, tzinfo=UTC))
+    )
     later = going_on(loop)
     later.measure()
-    done = {cell(sample) for sample in later.store.samples() if settled(sample)}
+    done = {key_of_measurement(sample) for sample in later.store.samples() if is_settled(sample)}
     assert planned_cells(later.store.record.plan().slots) <= done
 
 

@@ -12,21 +12,21 @@ from typing import Any, cast
 import pytest
 
 from lab.generators import GENERATORS, Generator
-from lab.measure.measurement import Begun, ChosenGenerator, SampleRun, parsed
-from lab.measure.steady import Steady
-from lab.model.load import Load
+from lab.measure.measurement import BegunSample, ChosenGenerator, SampleRun, parse_report
+from lab.measure.steady import SteadyRegime
+from lab.model.load import GeneratorLoad
 from lab.model.plan import Arm, Slot
-from lab.targets.common.process import Job, run_generators
+from lab.targets.common.process import GeneratorJob, run_generators
 from lab.tests.support.answering import answering
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget, point
 
-LOAD = Load(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
+LOAD = GeneratorLoad(url="http://127.0.0.1:9/", host="h", connections=2, duration_s=5.0)
 
 
-def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: Load = LOAD) -> list[Job]:
-    job, unseen = Job(FakeSystem(), generator, generator.binary, load, tmp_path), cast("Any", None)
+def warm_up(generator: Generator, warmup_s: float, tmp_path: Path, load: GeneratorLoad = LOAD) -> list[GeneratorJob]:
+    job, unseen = GeneratorJob(FakeSystem(), generator, generator.binary, load, tmp_path), cast("Any", None)
     with ExitStack() as lasting:
-        return Begun(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
+        return BegunSample(unseen, unseen, unseen, job, warmup_s).warm_up(lasting)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -54,7 +54,7 @@ def test_wrk_tells_what_it_did_until_it_was_interrupted(tmp_path: Path) -> None:
         before = (*job.before[:-1], "3")  # not before it has begun, on a busy machine
         long = replace(job, load=replace(job.load, duration_s=60.0), scratch=tmp_path, before=before)
         (ended,) = run_generators([long])
-    found, faults = parsed(wrk, long.load, ended)
+    found, faults = parse_report(wrk, long.load, ended)
     assert not faults and found is not None and found.requests > 0 and 0 < found.duration_s < 50
 
 
@@ -77,7 +77,7 @@ def test_a_number_of_workers_that_is_not_the_manifests_is_told(
     slot = Slot(1, 1, Arm("a", "a", "variant", None), point())
     manifests = [{"kind": "ConfigMap", "data": {"worker-processes": str(asked)}}] if asked else []
     run = SampleRun(FakeTarget(), system, slot, chosen, 0, 0.0, (), manifests)
-    sample = run.measure(Steady(system, point(), generator), 1).sample
+    sample = run.measure(SteadyRegime(system, point(), generator), 1).sample
     assert sample.gauges == system.running
     said = [note for note in sample.notes if "workers" in note]
     assert said == ([f"the manifests make {asked} workers or threads of the proxy, 2 run"] if told else [])

@@ -13,13 +13,13 @@ import pytest
 
 from lab.measure import pair
 from lab.measure.measurement import ChosenGenerator, SampleRun
-from lab.measure.pair import PairRun, Slices
-from lab.model.load import Load
+from lab.measure.pair import PairRun, SliceSwitching
+from lab.model.load import GeneratorLoad
 from lab.model.pairs import Layout
 from lab.model.plan import Arm, Slot
 from lab.model.samples import Reason, Sample
 from lab.targets.common import sampler
-from lab.targets.common.process import Ended, Job
+from lab.targets.common.process import GeneratorJob, GeneratorOutcome
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, point
 
 RECORD = json.dumps({"requests": 4000, "duration_s": 1.0, "bytes": 4_400_000, "errors": {}})
@@ -33,7 +33,7 @@ while time.monotonic() < began + 1.0:  # by its own clock, as wrk does
     last = now
 print(json.dumps({{**{RECORD}, "ran": ran}}))
 """
-LOAD = Load(url="http://proxy/1kB.bin", host="h", connections=2, duration_s=1.0)
+LOAD = GeneratorLoad(url="http://proxy/1kB.bin", host="h", connections=2, duration_s=1.0)
 LOAD5 = replace(LOAD, duration_s=5.0)
 
 
@@ -86,14 +86,14 @@ def test_one_of_them_is_stopped_at_any_time_and_nothing_is_left(tmp_path: Path) 
     old.touch()
     young.touch()
     os.utime(old, (1e9, 1e9))
-    job = Job(FakeSystem(), FakeGenerator(WORKS), FakeGenerator.binary, LOAD, tmp_path / "a")
+    job = GeneratorJob(FakeSystem(), FakeGenerator(WORKS), FakeGenerator.binary, LOAD, tmp_path / "a")
     jobs = [job, replace(job, scratch=tmp_path / "b")]
     for each in jobs:
         each.scratch.mkdir()
     began = time.monotonic()
     try:
         with ExitStack() as lasting:
-            ended = Slices(jobs, first=0, length_s=0.05).run(lasting)
+            ended = SliceSwitching(jobs, first=0, length_s=0.05).run(lasting)
         assert not old.exists() and young.exists()
     finally:
         old.unlink(missing_ok=True)
@@ -154,6 +154,6 @@ def test_slices_are_as_long_as_few_answers_in_flight_ask(
     """Both sides together were that fast in the warm-up; the lengths give both as many slices, ten or more but of the longer ones."""
     record = json.dumps({"requests": rate_rps // 2, "duration_s": 1.0, "bytes": 1, "errors": {}})
     said = record if rate_rps else "nothing"
-    turns = Slices([Job(FakeSystem(), FakeGenerator(), "x", LOAD5, tmp_path)] * 2, first=0)
-    turns.choose_length(turns.warmed_rps([Ended(said, "", 0, 0.0, 0, False)] * 2), longer)
+    turns = SliceSwitching([GeneratorJob(FakeSystem(), FakeGenerator(), "x", LOAD5, tmp_path)] * 2, first=0)
+    turns.choose_length(turns.warmed_rps([GeneratorOutcome(said, "", 0, 0.0, 0, False)] * 2), longer)
     assert turns.length_s == length_s

@@ -11,10 +11,10 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.measure import validity
-from lab.measure.loop import Loop, stale_blocks
+from lab.measure.loop import MeasuringLoop, find_stale_samples
 from lab.model.pairs import SIDES
 from lab.model.plan import Shape, Slot
-from lab.model.samples import Reason, Sample, cell
+from lab.model.samples import Reason, Sample, key_of_measurement
 from lab.model.variants.variants import Check
 from lab.records.store import RunStore
 from lab.tests.support.fakes import FakeTarget, Silent, bench, going_on, point, variant
@@ -23,7 +23,7 @@ RATE = point("rate", 1000.0)
 AGAIN = "ingress-nginx-again"
 
 
-def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **told: Any) -> Loop:
+def paired(blocks: int = 2, alone: int = 0, target: FakeTarget | None = None, **told: Any) -> MeasuringLoop:
     shape = Shape({AGAIN: blocks}, frozenset({"rate"}), {(arm, "rate"): alone for arm in ("ingress-nginx", AGAIN)})
     return bench(blocks, [RATE], target=target or FakeTarget(sides=SIDES), shape=shape, **told)
 
@@ -105,7 +105,7 @@ def test_a_pair_of_which_one_side_is_missing_is_measured_again(lost: int, monkey
     tries = {(one.arm, one.attempt) for one in samples if one.order == half.order}
     assert tries == {(half.arm, 1), ("ingress-nginx", 2), (AGAIN, 2)}, "both of the same attempt"
     planned = {each for slot in later.store.record.plan().slots for each in slot.cells}
-    assert {cell(one) for one in samples if one.valid} == planned
+    assert {key_of_measurement(one) for one in samples if one.valid} == planned
 
 
 def test_the_last_attempt_of_one_side_alone_is_not_the_pairs_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +167,12 @@ def test_a_block_whose_pair_is_not_whole_is_stale(monkeypatch: pytest.MonkeyPatc
     loop = paired()
     loop.measure()
     whole = loop.store.samples()
-    assert stale_blocks(loop.store, {"fake": "no longer"}) == []
+    assert find_stale_samples(loop.store, {"fake": "no longer"}) == []
     half = [one for one in whole if (one.block, one.arm) != (2, AGAIN)]
     monkeypatch.setattr(RunStore, "samples", lambda _store: half)
-    assert [(one.block, one.arm) for one in stale_blocks(loop.store, {"fake": "no longer"})] == [(2, "ingress-nginx")]
+    assert [(one.block, one.arm) for one in find_stale_samples(loop.store, {"fake": "no longer"})] == [
+        (2, "ingress-nginx")
+    ]
 
 
 def test_both_sides_reload_between_generations_and_each_sample_says_what_it_was_measured_on() -> None:

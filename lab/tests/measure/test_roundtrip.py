@@ -21,13 +21,13 @@ TESTDATA = Path(__file__).parent / "testdata" / "roundtrip"
 
 
 def test_output_of_two_cpus_of_a_virtual_machine_is_whole_round_trips_in_seconds() -> None:
-    found = roundtrip.parse((TESTDATA / "ok.out").read_text())
+    found = roundtrip.parse_sockperf((TESTDATA / "ok.out").read_text())
     assert (found.tool, found.version, found.count, found.reason) == ("sockperf", "3.7-no.git", 7465, "")
     assert [found.p50_s, found.p90_s, found.p99_s, found.max_s] == pytest.approx(
         [73.572e-6, 81.665e-6, 105.223e-6, 3945.720e-6]
     )
     said = "bare network: TCP round trip p50 73.6 µs, p99 105 µs, max 3.95 ms (sockperf 3.7-no.git, 7,465 times)"
-    assert roundtrip.sentence(found) == said
+    assert roundtrip.describe_roundtrip(found) == said
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_output_of_two_cpus_of_a_virtual_machine_is_whole_round_trips_in_seconds
 )
 def test_output_without_whole_round_trips_is_refused_with_sockperfs_own_words(output: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        roundtrip.parse(output)
+        roundtrip.parse_sockperf(output)
 
 
 class Network:
@@ -68,7 +68,7 @@ class Network:
 
 def test_the_client_is_started_again_until_the_server_listens() -> None:
     network: Any = Network("ok.out", failures=2)
-    assert roundtrip.measure(network).count == 7465
+    assert roundtrip.measure_roundtrip(network).count == 7465
     assert network.started[0][:2] == ["backend", "sockperf"] and len(network.started) == 4
     assert network.started[-1][network.started[-1].index("-i") + 1] == "10.64.0.3"
 
@@ -78,9 +78,9 @@ def test_without_sockperf_it_is_not_measured_and_the_reason_says_how_to_get_it()
     for error in (OSError("is not on this machine: apt-get install sockperf"), NotImplementedError("no helpers here")):
         network: Any = Network("ok.out")
         network.spawn = Mock(side_effect=error)
-        found = roundtrip.measure(network)
+        found = roundtrip.measure_roundtrip(network)
         assert found == RoundTrip(reason=f"sockperf: {error}") and network.started == []
-        assert str(error) in roundtrip.sentence(found)
+        assert str(error) in roundtrip.describe_roundtrip(found)
 
 
 @pytest.mark.parametrize("role", ["reference", "baseline"])

@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 
 from lab.measure import validity
-from lab.measure.cpu import with_unexplained
-from lab.model.load import Result
+from lab.measure.cpu import add_unexplained
+from lab.model.load import GeneratorResult
 from lab.model.samples import Reason
 from lab.model.usage import Observation
 from lab.stats.histogram import Histogram
 from lab.tests.records.test_outcomes import disturbed, log, refused
 from lab.tests.support.fakes import point
 
-GOOD = Result(
+GOOD = GeneratorResult(
     requests=5000, duration_s=5.0, latency=Histogram.of_values([0.001] * 5000), recorded_s=5.0, size_bytes=5000 * 1270
 )
 CALM = Observation(
@@ -26,9 +26,9 @@ LOAD = point(rate_rps=1000.0).model_copy(update={"duration_s": 5.0})
 
 
 def reasons(
-    result: Result = GOOD, seen: Observation = CALM, core: float = 0.3, calibration_s: float = 0.0
+    result: GeneratorResult = GOOD, seen: Observation = CALM, core: float = 0.3, calibration_s: float = 0.0
 ) -> list[Reason]:
-    return [reason for reason, _ in validity.faults(LOAD, result, seen, core, calibration_s, 1024)]
+    return [reason for reason, _ in validity.find_faults(LOAD, result, seen, core, calibration_s, 1024)]
 
 
 def test_a_good_sample_is_valid() -> None:
@@ -41,7 +41,7 @@ def test_a_good_sample_is_valid() -> None:
     assert reasons(seen=replace(CALM, others=None)) == []
     seen = replace(CALM, counters={"proxy/ListenOverflows": 3})
     about = LOAD.model_copy(update={"subject": ("listen-overflow",)})
-    assert validity.faults(about, GOOD, seen, 0.3, 0.0, 1024) == []
+    assert validity.find_faults(about, GOOD, seen, 0.3, 0.0, 1024) == []
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_rate_of_connections_with_schedules_of_their_own_may_lack_their_last_r
 def test_work_that_none_of_ours_did_is_somebody_elses() -> None:
     """A CPU that was half busy while our process used a tenth of it had company; a few per cent are clock ticks."""
     calm = replace(CALM, elapsed_s=5.0, busy={0: 0.5, 1: 0.25}, others=0.0)
-    assert with_unexplained(calm, {0: 0.5, 1: 1.0}).others == pytest.approx(0.4)
-    assert with_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0
+    assert add_unexplained(calm, {0: 0.5, 1: 1.0}).others == pytest.approx(0.4)
+    assert add_unexplained(calm, {0: 2.2, 1: 1.0}).others == 0.0
     # interrupts outside of our processes are nobody's; of a process that fills its CPU they are in its own time
     seen = replace(CALM, elapsed_s=5.0, busy={0: 0.3}, interrupts={0: 0.2}, others=0.0)
-    assert with_unexplained(seen, {0: 0.5}).others == 0.0
+    assert add_unexplained(seen, {0: 0.5}).others == 0.0
     full = replace(seen, busy={0: 1.0})
-    assert with_unexplained(full, {0: 4.0}).others == pytest.approx(0.16)
-    assert with_unexplained(full, {0: 5.0}).others == 0.0
+    assert add_unexplained(full, {0: 4.0}).others == pytest.approx(0.16)
+    assert add_unexplained(full, {0: 5.0}).others == 0.0
 
 
 CALM_THEN = replace(CALM, elapsed_s=20.1)
@@ -113,7 +113,7 @@ def wrong(due_s: float) -> Mapping[str, Any]:
 
 
 def disturbed_reasons(
-    result: Result = LOGGED,
+    result: GeneratorResult = LOGGED,
     requests: pl.DataFrame | None = None,
     seen: Observation = CALM_THEN,
     core: float = 0.3,
@@ -121,7 +121,7 @@ def disturbed_reasons(
     clock_drift_s: float = 0.0,
 ) -> list[Reason]:
     rows = log() if requests is None else requests
-    found = validity.disturbed_faults(disturbed(), result, rows, seen, core, True, clock_error_s, clock_drift_s)
+    found = validity.find_disruption_faults(disturbed(), result, rows, seen, core, True, clock_error_s, clock_drift_s)
     return [reason for reason, _ in found]
 
 
@@ -162,26 +162,28 @@ def test_what_speaks_against_a_disturbed_sample(told: dict[str, Any], expected: 
     [
         ({"failed": 2.0, "gap_s": 0.31}, "2 of 2000 requests failed and no good answer for 0.31 s"),
         ({"failed": None}, "whether requests failed cannot be told"),
-        *(({name: 2.0}, f"2 {said}") for name, said in validity.UNDONE.items()),
+        *(({name: 2.0}, f"2 {said}") for name, said in validity.CONTROL_MUST_NOT.items()),
     ],
 )
 def test_what_only_a_disturbance_may_bring_about_speaks_against_a_control_run(
     outcome: dict[str, Any], said: str
 ) -> None:
     good = {"requests": 2000.0, "failed": 0.0, "gap_s": 0.0}
-    assert validity.control_faults(good) == []
-    ((reason, text),) = validity.control_faults(good | outcome)
+    assert validity.find_control_faults(good) == []
+    ((reason, text),) = validity.find_control_faults(good | outcome)
     assert reason is Reason.CONTROL_FAILED and said in text
-    assert validity.control_faults(good | {name: None for name in outcome if name in validity.UNDONE}) == []
+    assert (
+        validity.find_control_faults(good | {name: None for name in outcome if name in validity.CONTROL_MUST_NOT}) == []
+    )
 
 
 def test_a_pause_of_a_slow_control_run_is_its_latency() -> None:
     """Up to three times the p99 of its calmest part: one long gap in a quick load does not excuse itself."""
     slow = {f"p99_{part}_s": p99_s for part, p99_s in (("before", 0.08), ("during", 0.09), ("after", None))}
     calm = {"requests": 2000.0, "failed": 0.0}
-    assert validity.allowed_gap_s(slow) == pytest.approx(0.24)
-    assert validity.control_faults({**calm, **slow, "gap_s": 0.23}) == []
-    assert validity.control_faults({**calm, **slow, "gap_s": 0.25}) != []
+    assert validity.compute_allowed_gap_s(slow) == pytest.approx(0.24)
+    assert validity.find_control_faults({**calm, **slow, "gap_s": 0.23}) == []
+    assert validity.find_control_faults({**calm, **slow, "gap_s": 0.25}) != []
     stalled = {"p99_before_s": 0.003, "p99_during_s": 1.9, "p99_after_s": 0.003}
-    assert validity.control_faults({**calm, **stalled, "gap_s": 2.0}) != []
-    assert validity.allowed_gap_s({"p99_during_s": 1.9}) == 0.1, "only one part tells"
+    assert validity.find_control_faults({**calm, **stalled, "gap_s": 2.0}) != []
+    assert validity.compute_allowed_gap_s({"p99_during_s": 1.9}) == 0.1, "only one part tells"

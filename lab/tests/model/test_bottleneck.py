@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lab.measure import validity
-from lab.model.bottleneck import fullness, limited_by, link_share
-from lab.model.load import Result
+from lab.model.bottleneck import compute_fullness, compute_link_share, limited_by
+from lab.model.load import GeneratorResult
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.stats.histogram import Histogram
 from lab.tests.measure.test_validity import CALM, GOOD
 from lab.tests.support.fakes import point
@@ -22,8 +22,8 @@ ERRORS = CLOSED.model_copy(update={"subject": ("errors",)})
 
 
 def limit(
-    load: Point = CLOSED,
-    result: Result = GOOD,
+    load: LoadPoint = CLOSED,
+    result: GeneratorResult = GOOD,
     counters: Mapping[str, int] | None = None,
     proxy: float | None = 0.97,
     core: float = 0.5,
@@ -58,7 +58,7 @@ def test_a_proxy_is_full_when_its_workers_are(
     shares: Sequence[float], workers: int | None, used: float, full: float | None
 ) -> None:
     """Two cannot fill four CPUs; bound ones fill their own, others are as full as their own time says."""
-    found = fullness(shares, workers, used)
+    found = compute_fullness(shares, workers, used)
     assert found is None if full is None else found == pytest.approx(full)
 
 
@@ -71,7 +71,7 @@ def test_a_throttled_container_a_full_link_and_errors_that_are_the_subject_were_
     assert limit(counters={"proxy/cpu_periods": 0, "proxy/cpu_throttled_periods": 0}) == "proxy"
     shaped = CLOSED.model_copy(update={"link_mbit": 20.0})
     full = {"client/rx_bytes": 12_000_000, "client/tx_bytes": 100_000}
-    assert link_share(shaped, GOOD, full) == pytest.approx(0.96)
+    assert compute_link_share(shaped, GOOD, full) == pytest.approx(0.96)
     assert limit(shaped, counters=full) == "link"
     assert limit(shaped, counters={"client/rx_bytes": 1, "client/tx_bytes": 12_000_000}) == "link"
     assert limit(shaped, counters={"client/rx_bytes": 11_000_000}) == "proxy"
@@ -82,8 +82,8 @@ def test_a_throttled_container_a_full_link_and_errors_that_are_the_subject_were_
     assert limit(CLOSED, failing, core=1.0) == "generator"
 
 
-def reasons(load: Point, result: Result, core: float = 0.3) -> list[Reason]:
-    return [reason for reason, _ in validity.faults(load, result, CALM, core, 0.0, 1024)]
+def reasons(load: LoadPoint, result: GeneratorResult, core: float = 0.3) -> list[Reason]:
+    return [reason for reason, _ in validity.find_faults(load, result, CALM, core, 0.0, 1024)]
 
 
 def test_errors_are_an_outcome_where_they_are_the_subject() -> None:
@@ -138,7 +138,7 @@ def test_tls_sessions_are_resumed_as_asked(
     """Nine tenths at least, or a hundredth at most, of the handshakes that the proxy counted; none, and none counted, is neither."""
     load = CLOSED.model_copy(update={"resumption": asked})
     counted = {} if handshakes is None else {"proxy/tls_handshakes": handshakes, "proxy/tls_resumed": resumed}
-    assert [reason for reason, _ in validity.resumption(load, counted)] == [Reason.RESUMPTION] * (not right)
+    assert [reason for reason, _ in validity.check_resumption(load, counted)] == [Reason.RESUMPTION] * (not right)
 
 
 def test_a_run_of_a_tenth_of_a_second_is_not_thrown_away_for_two_clock_ticks() -> None:
@@ -147,7 +147,7 @@ def test_a_run_of_a_tenth_of_a_second_is_not_thrown_away_for_two_clock_ticks() -
     latency = Histogram.of_values([0.0007] * 100)
     quick = replace(GOOD, requests=100, size_bytes=100 * 1270, duration_s=0.08, recorded_s=0.08, latency=latency)
     counted = CLOSED.model_copy(update={"requests": 100})
-    assert validity.faults(counted, quick, short, 0.9, 0.0, 1024) == []
+    assert validity.find_faults(counted, quick, short, 0.9, 0.0, 1024) == []
     longer = replace(short, elapsed_s=1.0)
-    found = {reason for reason, _ in validity.faults(counted, quick, longer, 0.9, 0.0, 1024)}
+    found = {reason for reason, _ in validity.find_faults(counted, quick, longer, 0.9, 0.0, 1024)}
     assert found == {Reason.STEAL, Reason.OTHER_PROCESSES}

@@ -7,48 +7,50 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.explain.run import effect_text, verdicts
+from lab.analysis.explain.run import format_effect, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.summary import summarise_run
 from lab.model.design import (
-    BESIDE,
+    ABSOLUTE_VALUE_BLOCKS,
     CONCURRENT,
-    GUARD,
     LATENCY,
-    LEVELS,
     NO_PAIR,
+    NOISE_FLOOR_BLOCKS,
     SHARED,
+    SHOWN_PAIR_BLOCKS,
     Design,
-    scheme_of,
-    shape_of,
-    solo_places,
+    choose_scheme,
+    choose_shape,
+    find_solo_places,
 )
 from lab.model.pairs import SIDES
-from lab.model.plan import Plan, Shape, arms_for, plan
+from lab.model.plan import Plan, Shape, list_arms, plan_samples
 from lab.model.run import RunRecord
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.made_runs import made_record
 
 CEILING, RATE = make_point("ceiling", rate_rps=None), make_point()
 CLOSE = make_point("close", rate_rps=None, keepalive=False)
 QUEUE = make_point("queue", subject=("listen-overflow",))
-ARMS = arms_for([("keepalive", "baseline")], "direct")
-SYSTEMS = arms_for([("envoy", "baseline"), ("keepalive", "baseline")], None)
+ARMS = list_arms([("keepalive", "baseline")], "direct")
+SYSTEMS = list_arms([("envoy", "baseline"), ("keepalive", "baseline")], None)
 ASKED: dict[str, tuple[bool, str | None]] = dict.fromkeys(("envoy", "keepalive"), (False, "cpu_per_request"))
 
 
-def shape(points: list[Point], blocks: int = 7, shared: bool = False, primary: str = "cpu_per_request") -> Shape:
-    found = shape_of(ARMS, points, blocks, SIDES, solo_places(ARMS, points, {"keepalive": (shared, primary)}))
+def shape(points: list[LoadPoint], blocks: int = 7, shared: bool = False, primary: str = "cpu_per_request") -> Shape:
+    found = choose_shape(ARMS, points, blocks, SIDES, find_solo_places(ARMS, points, {"keepalive": (shared, primary)}))
     assert found is not None
     return found
 
 
 def test_what_runs_in_the_process_is_paired_in_every_block_and_alone_for_its_levels() -> None:
     found = shape([CEILING, RATE])
-    assert found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    assert found.pairs == {"keepalive": 7, "baseline-again": NOISE_FLOOR_BLOCKS}
     assert found.points == {"ceiling", "rate-1000"}
-    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {LEVELS}
+    assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {
+        ABSOLUTE_VALUE_BLOCKS
+    }
     assert found.alone["baseline-again", "ceiling"] == 0
     assert not any(arm == "direct" for arm, _ in found.alone), "the reference is measured once, as always"
 
@@ -56,27 +58,27 @@ def test_what_runs_in_the_process_is_paired_in_every_block_and_alone_for_its_lev
 def test_what_no_pair_tells_is_alone_in_every_block_at_that_point() -> None:
     """What both sides share, of which the pair stands beside; a load that opens connections; what no pair can bear is of none of its points."""
     found = shape([CEILING, RATE], shared=True)
-    assert found.pairs["keepalive"] == BESIDE
+    assert found.pairs["keepalive"] == SHOWN_PAIR_BLOCKS
     assert {found.alone[arm, point.name] for arm in ("baseline", "keepalive") for point in (CEILING, RATE)} == {7}
     found = shape([CEILING, CLOSE])
     assert found.pairs["keepalive"] == 7, "for the other point"
     for arm in ("keepalive", "baseline"):
-        assert (found.alone[arm, "ceiling"], found.alone[arm, "close"]) == (LEVELS, 7)
+        assert (found.alone[arm, "ceiling"], found.alone[arm, "close"]) == (ABSOLUTE_VALUE_BLOCKS, 7)
     found = shape([CEILING, QUEUE])
     assert found.points == {"ceiling"}
     assert ("keepalive", "queue") not in found.alone, "so that it is measured alone in all blocks"
 
 
 def test_what_two_of_cannot_be_up_is_alone_in_every_block_and_nothing_is_paired_where_nothing_can_be() -> None:
-    arms = arms_for([("keepalive", "baseline"), ("host-network", "baseline")], None)
-    solo = solo_places(arms, [RATE], {"keepalive": (False, "rate"), "host-network": (True, "rate")})
-    found = shape_of(arms, [RATE], 7, SIDES, solo, {"host-network"})
-    assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": GUARD}
+    arms = list_arms([("keepalive", "baseline"), ("host-network", "baseline")], None)
+    solo = find_solo_places(arms, [RATE], {"keepalive": (False, "rate"), "host-network": (True, "rate")})
+    found = choose_shape(arms, [RATE], 7, SIDES, solo, {"host-network"})
+    assert found is not None and found.pairs == {"keepalive": 7, "baseline-again": NOISE_FLOOR_BLOCKS}
     assert (found.alone["host-network", RATE.name], found.alone["baseline", RATE.name]) == (7, 7)
-    assert shape_of(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None
-    assert shape_of(ARMS, [QUEUE], 7, SIDES) is None
-    assert shape_of(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
-    assert shape_of(ARMS, [CEILING], 5, SIDES) is None, "so few blocks tell no effect"
+    assert choose_shape(ARMS, [RATE], 7, SIDES, {}, {"baseline"}) is None
+    assert choose_shape(ARMS, [QUEUE], 7, SIDES) is None
+    assert choose_shape(ARMS, [CEILING], 7, SIDES[:1]) is None, "a target with one place"
+    assert choose_shape(ARMS, [CEILING], 5, SIDES) is None, "so few blocks tell no effect"
     few = shape([CEILING], 6)
     assert max(few.pairs.values()) == few.pairs["baseline-again"] == 6 and max(few.alone.values()) <= 6
 
@@ -87,16 +89,16 @@ def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_
     Bring-ups are many because workers scatter: what is measured once in one is not in more of them than it needs.
     """
     several = CEILING.model_copy(update={"generations": 4})
-    assert shape([several, RATE]).pairs["baseline-again"] == GUARD
+    assert shape([several, RATE]).pairs["baseline-again"] == NOISE_FLOOR_BLOCKS
     assert shape([several, RATE]).generations == {("baseline-again", "ceiling"): 1}
-    itself = shape_of(arms_for([("baseline", None)], None), [several], 7, SIDES)
+    itself = choose_shape(list_arms([("baseline", None)], None), [several], 7, SIDES)
     assert itself is not None and not itself.generations and itself.pairs == {"baseline-again": 7}
-    once = shape_of(arms_for([("baseline", None)], None), [CEILING], 7, SIDES)
-    assert once is not None and once.pairs == {"baseline-again": GUARD}
+    once = choose_shape(list_arms([("baseline", None)], None), [CEILING], 7, SIDES)
+    assert once is not None and once.pairs == {"baseline-again": NOISE_FLOOR_BLOCKS}
 
-    def fewer(points: list[Point], once: int | None) -> object:
-        found = shape_of(ARMS, points, 16, SIDES, solo_places(ARMS, points, ASKED), once=once)
-        assert found is not None and found.pairs == {"keepalive": 16, "baseline-again": GUARD}
+    def fewer(points: list[LoadPoint], once: int | None) -> object:
+        found = choose_shape(ARMS, points, 16, SIDES, find_solo_places(ARMS, points, ASKED), once=once)
+        assert found is not None and found.pairs == {"keepalive": 16, "baseline-again": NOISE_FLOOR_BLOCKS}
         return found.fewer
 
     assert fewer([several, RATE], 9) == {("keepalive", "rate-1000"): 9}, "its guard has six anyway"
@@ -109,18 +111,18 @@ def test_where_a_pair_is_on_generations_its_guard_is_on_one_in_as_few_blocks_as_
     [(CEILING, "slices"), (RATE, "together"), (CLOSE, None), (QUEUE, None)],
     ids=["ceiling", "rate", "close", "queue"],
 )
-def test_how_an_effect_is_come_by(point: Point, why: str | None, shared: bool) -> None:
-    assert scheme_of(shared, point, SIDES) == (None if shared else why)
-    assert scheme_of(shared, point, SIDES[:1]) is None
-    assert scheme_of(shared, RATE, SIDES, other_system=True) is None
+def test_how_an_effect_is_come_by(point: LoadPoint, why: str | None, shared: bool) -> None:
+    assert choose_scheme(shared, point, SIDES) == (None if shared else why)
+    assert choose_scheme(shared, point, SIDES[:1]) is None
+    assert choose_scheme(shared, RATE, SIDES, other_system=True) is None
 
 
 def test_latency_in_a_sweep_of_closed_loops_leads_alone() -> None:
     """Slices do not tell it; where there is a rate, that is the place for it."""
     latency: dict[str, tuple[bool, str | None]] = {"keepalive": (False, "p99")}
-    assert solo_places(ARMS, [CEILING, CLOSE], latency)["keepalive", "ceiling"] == LATENCY
-    assert not solo_places(ARMS, [CEILING, RATE], latency)
-    assert not solo_places(ARMS, [CEILING], ASKED)
+    assert find_solo_places(ARMS, [CEILING, CLOSE], latency)["keepalive", "ceiling"] == LATENCY
+    assert not find_solo_places(ARMS, [CEILING, RATE], latency)
+    assert not find_solo_places(ARMS, [CEILING], ASKED)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +145,8 @@ def test_a_point_says_why_no_pair_can_bear_it(changed: dict[str, Any], said: str
 
 def planned(arms: tuple[str, ...] = ("envoy", "keepalive"), blocks: int = 8) -> Plan:
     mine, points = [arm for arm in SYSTEMS if arm.role != "variant" or arm.name in arms], [CEILING, RATE]
-    solo = solo_places(mine, points, ASKED, {"envoy"})
-    return plan(mine, points, blocks, 1, shape_of(mine, points, blocks, SIDES, solo))
+    solo = find_solo_places(mine, points, ASKED, {"envoy"})
+    return plan_samples(mine, points, blocks, 1, choose_shape(mine, points, blocks, SIDES, solo))
 
 
 def blocks_of(run: Plan, *where: str) -> int:
@@ -154,16 +156,18 @@ def blocks_of(run: Plan, *where: str) -> int:
 def test_at_a_rate_different_systems_are_solo_in_every_block_and_no_pair() -> None:
     run = planned()
     for arm in ("envoy", "baseline"):
-        assert (blocks_of(run, arm, "rate-1000", ""), blocks_of(run, arm, "ceiling", "")) == (8, LEVELS)
+        assert (blocks_of(run, arm, "rate-1000", ""), blocks_of(run, arm, "ceiling", "")) == (8, ABSOLUTE_VALUE_BLOCKS)
     assert blocks_of(run, "envoy", "rate-1000", "baseline") == 0
     assert blocks_of(run, "envoy", "ceiling", "baseline") == 8, "in turns a pair decides as before"
     assert blocks_of(run, "keepalive", "rate-1000", "baseline") == 8, "a knob of the same system keeps its pair"
-    assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == GUARD, "which it is guarded by"
+    assert blocks_of(run, "baseline-again", "rate-1000", "baseline") == NOISE_FLOOR_BLOCKS, "which it is guarded by"
     alone = planned(("envoy",))
     assert blocks_of(alone, "baseline-again", "rate-1000", "baseline") == 0, "there is nothing to be guarded"
-    assert blocks_of(alone, "baseline-again", "ceiling", "baseline") == GUARD
+    assert blocks_of(alone, "baseline-again", "ceiling", "baseline") == NOISE_FLOOR_BLOCKS
     arms = [arm for arm in SYSTEMS if arm.name != "keepalive"]
-    assert shape_of(arms, [RATE], 8, SIDES, solo_places(arms, [RATE], ASKED, {"envoy"})) is None, "nor of rates alone"
+    assert choose_shape(arms, [RATE], 8, SIDES, find_solo_places(arms, [RATE], ASKED, {"envoy"})) is None, (
+        "nor of rates alone"
+    )
 
 
 def record_of(run: Plan, own: str, base: str) -> RunRecord:
@@ -174,18 +178,18 @@ def record_of(run: Plan, own: str, base: str) -> RunRecord:
 
 
 def as_measured_before() -> Plan:
-    shape = shape_of(arms_for([("keepalive", "baseline")], None), [CEILING, RATE], 8, SIDES)
+    shape = choose_shape(list_arms([("keepalive", "baseline")], None), [CEILING, RATE], 8, SIDES)
     return make_plan(points=[CEILING, RATE], blocks=8, reference=None, shape=shape)
 
 
 def test_a_design_says_which_blocks_have_what_and_where_solo_samples_decide_and_run_json_keeps_it() -> None:
     points = [CEILING.model_copy(update={"generations": 3}), RATE, CLOSE, QUEUE]
-    shape = shape_of(ARMS, points, 8, SIDES, {("keepalive", "close"): SHARED}, once=6)
-    run = plan(ARMS, points, 8, 1, shape)
+    shape = choose_shape(ARMS, points, 8, SIDES, {("keepalive", "close"): SHARED}, once=6)
+    run = plan_samples(ARMS, points, 8, 1, shape)
     record = made_record("r", run)
     design = record.designed
     pairs = {(one.arm, one.point): (len(one.blocks), one.generations) for one in design.places if one.against}
-    assert pairs["keepalive", "ceiling"] == (8, 3) and pairs["baseline-again", "ceiling"] == (GUARD, 1)
+    assert pairs["keepalive", "ceiling"] == (8, 3) and pairs["baseline-again", "ceiling"] == (NOISE_FLOOR_BLOCKS, 1)
     assert pairs["keepalive", "rate-1000"] == (6, 1) and ("keepalive", "queue") not in pairs
     for one in design.places:
         where = one.arm, one.point, one.against
@@ -196,7 +200,7 @@ def test_a_design_says_which_blocks_have_what_and_where_solo_samples_decide_and_
     assert solo and len(solo.blocks) == 8 and reference and reference.blocks == (1, 4, 8)
     decides = {(one.arm, one.point): one.solo_decides for one in design.places if one.solo_decides}
     assert decides == {("keepalive", "close"): SHARED, ("keepalive", "queue"): QUEUE.why_alone}
-    few = made_record("r", plan(ARMS, [RATE], 2, 1)).designed
+    few = made_record("r", plan_samples(ARMS, [RATE], 2, 1)).designed
     assert {one.solo_decides for one in few.places} == {NO_PAIR, ""} and not any(one.against for one in few.places)
     kept = record.model_copy(update={"design": design.model_copy(update={"duration_s": 60.0, "systems": ("other",)})})
     again = RunRecord.model_validate_json(kept.model_dump_json())
@@ -215,10 +219,10 @@ def test_a_committed_pair_of_different_systems_at_a_rate_decides_nothing_and_the
         assert (effect.decision is Decision.NO_INTERVAL) is not same
         assert (effect.scheme is None) is not same
         assert (CONCURRENT in row.notes) is not same
-        text = verdicts(summary)[0].text
+        text = make_verdicts(summary)[0].text
         assert ("nothing is decided at rate-1000" in text) is not same
         if not same:
-            assert "(2 blocks) (as a pair +" in effect_text(effect)
+            assert "(2 blocks) (as a pair +" in format_effect(effect)
             ceiling = next(row for row in summary.rows if (row.arm.name, row.point.name) == ("keepalive", "ceiling"))
             assert ceiling.shown[0].scheme == "slices" and ceiling.shown[0].decision is Decision.WORSE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.model.leftovers import Leftovers, ports_are_taken, ports_taken, undrained
+from lab.model.leftovers import Leftovers, find_taken_ports, find_undrained_faults, ports_are_taken
 
 RANGE = {"proxy": 28_232, "backend": 28_232}
 
@@ -30,20 +30,20 @@ def waiting(count: int, place: str = "proxy", **more: int) -> Leftovers:
 ])  # fmt: skip
 def test_each_bound(left: Leftovers, said: str | None) -> None:
     first = Leftovers(open_connections={"proxy": 8})
-    found = undrained(left, first)
+    found = find_undrained_faults(left, first)
     assert (not found) if said is None else (len(found) == 1 and said in found[0]), found
 
 
 def test_several_bounds_are_several_sentences() -> None:
     left = waiting(20_000).model_copy(update={"accept_queue": {"proxy": 500}, "old_workers": 2})
-    assert len(undrained(left, None)) == 3
+    assert len(find_undrained_faults(left, None)) == 3
 
 
 def test_only_what_came_since_then_counts() -> None:
     """A warm-up is judged by what it added, at the destination where that is most."""
     before, start = waiting(1_000), waiting(2_000, other=1_300)
     assert ports_are_taken(start) and not ports_are_taken(start, before)
-    assert ports_taken(start, before).destination == "other"
+    assert find_taken_ports(start, before).destination == "other"
 
 
 def test_where_the_range_is_not_known_nothing_is_taken() -> None:

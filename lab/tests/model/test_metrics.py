@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from lab.analysis.evidence import LOGS
-from lab.model.metrics import CARRIED, COLUMNS, DIFFERENCES, METRICS, QUANTILES, RATIOS, about, compared
+from lab.model.metrics import (
+    COLUMNS,
+    DIFFERENCES,
+    METRICS,
+    OUTCOME_OF_METRIC,
+    QUANTILES,
+    RATIOS,
+    find_metric,
+    list_compared_metrics,
+)
 from lab.tests.support.factories import make_point
 
 
@@ -17,14 +26,14 @@ def test_every_metric_is_read_off_something() -> None:
 
 
 def test_arms_are_compared_by_ratio_at_steady_loads_and_by_difference_beside_a_disturbance() -> None:
-    assert compared(make_point()) == RATIOS == ("rate", "cpu_per_request", *QUANTILES)
+    assert list_compared_metrics(make_point()) == RATIOS == ("rate", "cpu_per_request", *QUANTILES)
     assert {name for name in RATIOS if METRICS[name].primary} == {"rate", "cpu_per_request", *QUANTILES}
-    assert set(CARRIED.values()) <= set(DIFFERENCES)
+    assert set(OUTCOME_OF_METRIC.values()) <= set(DIFFERENCES)
 
 
 def test_columns_stand_in_their_places_and_what_is_not_in_the_catalogue_is_called_by_its_own_name() -> None:
     assert COLUMNS == ("rate", "p50", "p90", "p99", "p99.9", "slowest_s", "errors", "cpu_per_request")
-    assert (about("proxy/threads").title, about("proxy/threads").unit) == ("proxy/threads", "")
+    assert (find_metric("proxy/threads").title, find_metric("proxy/threads").unit) == ("proxy/threads", "")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.model.design import shape_of
+from lab.model.design import choose_shape
 from lab.model.pairs import SIDES, Layout
-from lab.model.plan import Plan, Shape, Slot, arms_for, plan
-from lab.model.samples import bring_ups_s
+from lab.model.plan import Plan, Shape, Slot, list_arms, plan_samples
+from lab.model.samples import list_bring_ups_s
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
@@ -45,20 +45,20 @@ REFERENCE = Path(__file__).parents[3] / "data/reference"
 def shaped(draw: st.DrawFn) -> tuple[Plan, Shape]:
     """A run of which some arms are paired at some points, in some blocks, and measured alone in some."""
     points = [make_point(f"p{number}") for number in range(draw(st.integers(1, 3)))]
-    arms = arms_for([(name, "baseline") for name in draw(names)], draw(st.sampled_from(["direct", None])))
+    arms = list_arms([(name, "baseline") for name in draw(names)], draw(st.sampled_from(["direct", None])))
     blocks, counts = draw(st.integers(1, 13)), st.integers(0, 14)
     shape = Shape(
         {arm.name: draw(counts) for arm in arms if arm.baseline and draw(st.booleans())},
         frozenset(draw(st.sets(st.sampled_from([point.name for point in points]), min_size=1))),
         {(arm.name, point.name): draw(counts) for arm in arms for point in points if draw(st.booleans())},
     )
-    return plan(arms, points, blocks, draw(st.integers(0, 2**31)), shape), shape
+    return plan_samples(arms, points, blocks, draw(st.integers(0, 2**31)), shape), shape
 
 
 def described(variants: list[tuple[str, str | None]], reference: str | None = "direct") -> list[str]:
     return [
         f"{arm.name}: {arm.role} of {arm.variant}" + (f" against {arm.baseline}" if arm.baseline else "")
-        for arm in arms_for(variants, reference)
+        for arm in list_arms(variants, reference)
     ]
 
 
@@ -93,9 +93,9 @@ def test_a_variant_brings_its_baseline_twice_and_nothing_is_measured_thrice(
 
 def test_a_variant_with_the_name_of_an_a_a_arm_is_refused() -> None:
     with pytest.raises(UsageError, match="second measurement of 'baseline'"):
-        arms_for([("baseline-again", "baseline")], None)
+        list_arms([("baseline-again", "baseline")], None)
     with pytest.raises(UsageError, match="rename the overlay"):
-        arms_for([("x", "x-again"), ("x-again", None), ("y", "x")], None)
+        list_arms([("x", "x-again"), ("x-again", None), ("y", "x")], None)
 
 
 @FEW
@@ -196,7 +196,7 @@ def test_what_comes_up_in_one_piece_is_measured_in_one_and_everything_once_and_a
     assert len(every) == len(set(every))
     ids = [side.sample_id(attempt) for slot in run.slots for side in slot.sides for attempt in (1, 2)]
     assert len(ids) == len(set(ids)) == 2 * len(every)
-    assert plan(run.arms, run.points, run.blocks, run.seed, shape) == run
+    assert plan_samples(run.arms, run.points, run.blocks, run.seed, shape) == run
     record = made_record("r", run)
     assert record.plan() == run
     assert type(record).model_validate_json(record.model_dump_json()).plan() == run
@@ -243,7 +243,7 @@ def test_a_pair_is_measured_on_each_of_its_generations_of_workers_in_one_bring_u
 def test_a_point_in_fewer_blocks_has_its_chances_half_and_half_too(seed: int) -> None:
     ceiling, rate = make_point("ceiling", rate_rps=None, generations=3), make_point("rate")
     shape = Shape({"keepalive": 16}, frozenset({"ceiling", "rate"}), fewer={("keepalive", "rate"): 9})
-    made = plan(arms_for([("keepalive", "baseline")], None), [ceiling, rate], 16, seed, shape)
+    made = plan_samples(list_arms([("keepalive", "baseline")], None), [ceiling, rate], 16, seed, shape)
     mine = [slot for slot in made.slots if slot.layout]
     assert Counter(slot.point.name for slot in mine) == {"ceiling": 48, "rate": 9}
     rates = [slot.layout for slot in mine if slot.layout and slot.point.name == "rate"]
@@ -288,8 +288,8 @@ def test_in_a_run_with_pairs_each_arm_begins_with_each_point_equally_often(
 ) -> None:
     """Solo samples are in two blocks, the pair that guards in six; an arm's pairs and solo samples together are even, too."""
     points = [make_point(f"p{number}", rate_rps=None if closed else 1000.0) for number in range(size)]
-    arms = arms_for([("keepalive", "baseline"), ("backlog", "baseline")], "direct")
-    run = plan(arms, points, blocks, seed, shape_of(arms, points, blocks, SIDES))
+    arms = list_arms([("keepalive", "baseline"), ("backlog", "baseline")], "direct")
+    run = plan_samples(arms, points, blocks, seed, choose_shape(arms, points, blocks, SIDES))
     ups = bring_ups(run)
     assert ups["keepalive", "baseline"] and all(is_even(orders) for orders in ups.values())
     for arm in ("keepalive", "backlog"):
@@ -300,13 +300,13 @@ def test_in_a_run_with_pairs_each_arm_begins_with_each_point_equally_often(
 
 
 def test_a_pair_is_one_bring_up_of_both_sides_together_and_what_is_measured_on_one_counts_it_once() -> None:
-    arms, points = arms_for([("keepalive", "baseline")], None), [make_point("rate")]
-    planned = plan(arms, points, 6, 1, shape_of(arms, points, 6, SIDES))
+    arms, points = list_arms([("keepalive", "baseline")], None), [make_point("rate")]
+    planned = plan_samples(arms, points, 6, 1, choose_shape(arms, points, 6, SIDES))
     slot = next(slot for slot in planned.slots if slot.layout is not None)
     pair = [make_sample(**of_slot(side) | {"bring_up_s": 2.0}) for side in slot.sides]
     alone = make_sample(arm="baseline", bring_up_s=3.0)
     failed = make_sample(arm="other", bring_up_s=None)
-    assert sorted(bring_ups_s([*pair, alone, failed])) == [3.0, 4.0]
+    assert sorted(list_bring_ups_s([*pair, alone, failed])) == [3.0, 4.0]
     twice = [make_sample(order=order, bring_up_s=2.0) for order in (1, 2)]
     begun_anew = make_sample(order=1, generation=1, bring_up_s=5.0)
-    assert sorted(bring_ups_s([*twice, begun_anew])) == [2.0, 5.0]
+    assert sorted(list_bring_ups_s([*twice, begun_anew])) == [2.0, 5.0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.model.sweeps import Point, Sweep, sweep_names
+from lab.model.sweeps import LoadPoint, Sweep, sweep_names
 from lab.records.sweep_files import load_sweep
 
 GOOD = """
@@ -208,7 +208,7 @@ def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> 
         ("a-r200.5", 200.5, 5.0, 0.0),
     ]
     assert all(isinstance(value, float) for p in points for value in (p.rate_rps, p.duration_s, p.warmup_s))
-    assert all(Point.model_validate_json(p.model_dump_json()) == p for p in points)
+    assert all(LoadPoint.model_validate_json(p.model_dump_json()) == p for p in points)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from lab.tests.records.test_outcomes import BEGAN_S, NO_USAGE, told
 
 
 def of(*events: tuple[float, str, str, str], usage: pl.DataFrame = NO_USAGE) -> dict[str, float | None]:
-    return happenings.outcome(told(*events), usage, BEGAN_S, BEGAN_S + 5)
+    return happenings.compute_incidents(told(*events), usage, BEGAN_S, BEGAN_S + 5)
 
 
 def seen(looks: Mapping[float, Sequence[str]], role: str = "proxy") -> pl.DataFrame:
@@ -122,9 +122,9 @@ def test_transfers_by_what_came_through() -> None:
         (9, "Transfer", "3", "upload 10000000 bytes 5.0 s first - status 0 timeout"),
     )
     assert (found["transfers"], found["too_large"], found["transfers_lost"]) == (2, 1, 1)
-    assert happenings.transfers(told((9, "Transfer", "3", "upload 8 bytes 5.0 s first - status 0 timeout"))).rows() == [
-        (BEGAN_S + 9, "3", "upload", 8, 5.0, None, 0)
-    ]
+    assert happenings.list_transfers(
+        told((9, "Transfer", "3", "upload 8 bytes 5.0 s first - status 0 timeout"))
+    ).rows() == [(BEGAN_S + 9, "3", "upload", 8, 5.0, None, 0)]
     found = of(*through)
     assert (found["transfer_rate"], found["first_byte_s"]) == (7.5e6, 0.02)
 

@@ -16,9 +16,9 @@ from lab.model.disturbance import Disturbance
 from lab.model.events import EVENTS_SCHEMA, Event
 from lab.model.metrics import DIFFERENCES, METRICS
 from lab.model.requests import REQUESTS_SCHEMA
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import USAGE_SCHEMA
-from lab.records.outcomes import outcome, window
+from lab.records.outcomes import compute_outcome, find_disruption_window
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point
 
@@ -27,7 +27,7 @@ RATE = 100.0
 NO_USAGE = pl.DataFrame(schema=USAGE_SCHEMA)
 
 
-def disturbed(**more: Any) -> Point:
+def disturbed(**more: Any) -> LoadPoint:
     return make_point("outage", **{"rate_rps": RATE, "duration_s": 20.0, "disturbance": Outage(at_s=5.0), **more})
 
 
@@ -54,9 +54,11 @@ def told(*events: tuple[float, str, str, str]) -> pl.DataFrame:
 
 
 def of(
-    requests: pl.DataFrame, events: pl.DataFrame | None = None, point: Point | None = None
+    requests: pl.DataFrame, events: pl.DataFrame | None = None, point: LoadPoint | None = None
 ) -> dict[str, float | None]:
-    return outcome(point or disturbed(), requests, told() if events is None else events, NO_USAGE, BEGAN_S, 0.0004)
+    return compute_outcome(
+        point or disturbed(), requests, told() if events is None else events, NO_USAGE, BEGAN_S, 0.0004
+    )
 
 
 def frozen(begin_s: float, end_s: float) -> Callable[[float], Mapping[str, Any]]:
@@ -120,7 +122,7 @@ def test_failures_are_told_by_kind_and_add_up() -> None:
 def test_latency_windows_follow_the_disturbance() -> None:
     """Of good answers, from when they were due: 2 ms before, 30 ms from Begin to End, 4 ms while it recovers."""
     events = told((6.0, "Begin", "", ""), (8.0, "End", "", ""))
-    assert window(disturbed(), events, BEGAN_S) == (BEGAN_S + 6, BEGAN_S + 8)
+    assert find_disruption_window(disturbed(), events, BEGAN_S) == (BEGAN_S + 6, BEGAN_S + 8)
 
     def change(due_s: float) -> Mapping[str, Any]:
         if due_s == 7.0:
@@ -137,9 +139,9 @@ def test_latency_windows_follow_the_disturbance() -> None:
 
 def test_the_time_ends_with_the_end_and_without_one_as_long_as_the_kind_acts() -> None:
     ended = told((5.0, "Begin", "", ""), (11.0, "End", "", ""))
-    assert window(disturbed(), ended, BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 11)
-    assert window(disturbed(control=True), told(), BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 7)
-    assert window(disturbed(), told((5.5, "Begin", "", "")), BEGAN_S) == (BEGAN_S + 5.5, BEGAN_S + 7.5)
+    assert find_disruption_window(disturbed(), ended, BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 11)
+    assert find_disruption_window(disturbed(control=True), told(), BEGAN_S) == (BEGAN_S + 5, BEGAN_S + 7)
+    assert find_disruption_window(disturbed(), told((5.5, "Begin", "", "")), BEGAN_S) == (BEGAN_S + 5.5, BEGAN_S + 7.5)
 
 
 def test_percentiles_are_those_of_the_histogram() -> None:

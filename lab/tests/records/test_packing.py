@@ -20,16 +20,25 @@ from lab.analysis import evidence
 from lab.base.errors import UsageError
 from lab.experiments import bench
 from lab.model.events import EVENTS_SCHEMA
-from lab.model.plan import arms_for, plan
+from lab.model.plan import list_arms, plan_samples
 from lab.model.run import RoundTrip
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import packed, packing
-from lab.records.packing import OLD, PARTIAL, Size, pack
+from lab.records.packing import PARTIAL, REPLACED_PARTS, FolderSize, pack
 from lab.records.store import RunStore
-from lab.records.tables import EVENTS, HISTOGRAMS, ROUNDTRIP, SMALL_LOG, USAGE, FrameError, joined, read_joined
+from lab.records.tables import (
+    EVENTS,
+    HISTOGRAMS,
+    ROUNDTRIP,
+    SMALL_LOG,
+    USAGE,
+    DamagedError,
+    join_tables,
+    read_joined_tables,
+)
 from lab.stats.histogram import Histogram
-from lab.targets import chosen
+from lab.targets import choose_target
 from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.factories import make_point, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
@@ -77,7 +86,7 @@ def steady(
 ) -> RunStore:
     """A finished steady run of a block for each output of wrk's; a sample says nothing of its histogram unless told."""
     point = make_point("ceiling", generator="wrk", rate_rps=None, connections=64)
-    planned = plan(arms_for([("keepalive", "baseline")], None), [point], max(1, len(outputs)), seed=1)
+    planned = plan_samples(list_arms([("keepalive", "baseline")], None), [point], max(1, len(outputs)), seed=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_RUNS", str(folder))
         made = RunStore.create(made_record("steady", planned), {})
@@ -119,7 +128,7 @@ def test_a_packed_run_is_the_same_run(run: RunStore, monkeypatch: pytest.MonkeyP
     assert told(run) == before == told(opened(run))
     assert opened(run).packed
     assert {path.name for path in run.folder.iterdir()} >= {"run.json", packed.SAMPLES, packed.RAW, USAGE, EVENTS}
-    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+    assert not any((run.folder / name).exists() for name in (*REPLACED_PARTS, PARTIAL))
     monkeypatch.setenv("LAB_REFERENCE", str(run.folder.parent))
     assert evidence.shelf().damaged == ()
 
@@ -142,7 +151,7 @@ def test_anybody_reads_a_packed_runs_files_without_the_lab(run: RunStore) -> Non
         assert {name.partition("/")[2] for name in whole.namelist()} == {SMALL_LOG}
         assert {name.partition("/")[0] for name in whole.namelist()} == {sample.id for sample in run.samples()}
         assert whole.testzip() is None
-    form = packed.Packed(run.folder)
+    form = packed.PackedForm(run.folder)
     assert kept and all(form.brought_up(*key) for key in kept)
     assert form.brought_up("readback", "b01-grace-period-30+host-port-delete.2") == [{"again": 1.25}]
     assert (run.folder / "notes.txt").read_text() == "mine"
@@ -178,12 +187,12 @@ def test_whatever_a_generator_said_comes_back(
 def test_a_joined_table_comes_apart_as_it_was(values: dict[str, list[int]], tmp_path: Path) -> None:
     schema = {"count": pl.Int64()}
     frames = {name: pl.DataFrame({"count": counts}, schema=schema) for name, counts in values.items()}
-    joined(frames, schema).write_parquet(tmp_path / "joined.parquet")
-    found = read_joined(tmp_path / "joined.parquet", schema)
+    join_tables(frames, schema).write_parquet(tmp_path / "joined.parquet")
+    found = read_joined_tables(tmp_path / "joined.parquet", schema)
     assert found.keys() == frames.keys() and all(found[name].equals(frames[name]) for name in frames)
     pl.DataFrame({"sample": ["a", "b", "a"], "count": np.arange(3)}).write_parquet(tmp_path / "joined.parquet")
-    with pytest.raises(FrameError, match="do not lie together"):
-        read_joined(tmp_path / "joined.parquet", schema)
+    with pytest.raises(DamagedError, match="do not lie together"):
+        read_joined_tables(tmp_path / "joined.parquet", schema)
 
 
 @pytest.fixture
@@ -209,7 +218,7 @@ def test_histograms_are_read_once_and_kept_until_another_parser_reads_them(
     assert len(first) == 6 and (measured.folder / HISTOGRAMS).is_file()
     monkeypatch.setattr(RunStore, "result", lambda *_: pytest.fail("read again"))
     assert counts(opened(measured)) == first
-    monkeypatch.setattr(packed, "reader", lambda: "another")
+    monkeypatch.setattr(packed, "digest_parsers", lambda: "another")
     with pytest.raises(pytest.fail.Exception, match="read again"):
         counts(opened(measured))
 
@@ -276,7 +285,7 @@ def test_a_run_in_use_or_packed_already_is_refused(run: RunStore) -> None:
     pack(run)
     refused(run, "is packed already")
     with pytest.raises(UsageError, match="is packed, so it is finished") as caught:
-        bench.resume(str(run.folder), chosen("local", None))
+        bench.resume(str(run.folder), choose_target("local", None))
     assert "just table" in caught.value.remedy
 
 
@@ -308,9 +317,9 @@ def test_histograms_that_are_not_the_outputs_are_refused(tmp_path: Path) -> None
 
 
 def test_the_verb_says_what_it_did(run: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
-    was = Size.of(run.folder)
+    was = FolderSize.of(run.folder)
     assert main(["maintain", "pack", str(run.folder)]) == 0
-    assert capsys.readouterr().out == f"{run.folder}: {was} → {Size.of(run.folder)}\n"
+    assert capsys.readouterr().out == f"{run.folder}: {was} → {FolderSize.of(run.folder)}\n"
 
 
 class Killed(BaseException):
@@ -340,7 +349,7 @@ def test_ended_anywhere_it_is_a_whole_run(run: RunStore, step: int, monkeypatch:
     assert told(found) == before
     pack(found)
     assert told(opened(run)) == before
-    assert not any((run.folder / name).exists() for name in (*OLD, PARTIAL))
+    assert not any((run.folder / name).exists() for name in (*REPLACED_PARTS, PARTIAL))
 
 
 READS: Mapping[str, Callable[[RunStore, Sample], object]] = {

@@ -13,7 +13,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.records import published
-from lab.studies.study_files import study_keys
+from lab.studies.study_files import list_studies
 from lab.tests.support.transcribed import copied
 
 __all__ = ["copied"]  # a fixture
@@ -26,12 +26,12 @@ def described() -> list[dict[str, Any]]:
     return json.loads((published.FOLDER / published.PACKAGE).read_text())["resources"]
 
 
-@pytest.mark.parametrize("name", published.names())
+@pytest.mark.parametrize("name", published.list_names())
 def test_every_table_fits_its_schema(name: str) -> None:
     (schema,) = (each["schema"] for each in described() if each["name"] == name)
-    frame, texts = published.frame(name), published.texts(name)
-    assert frame.height == len(published.rows(name)) == len(texts) > 0
-    assert set(frame["source"].unique()) <= published.sources().keys()
+    frame, texts = published.read_frame(name), published.read_texts(name)
+    assert frame.height == len(published.read_rows(name)) == len(texts) > 0
+    assert set(frame["source"].unique()) <= published.list_sources().keys()
     assert frame.select(schema.get("primaryKey") or frame.columns).is_unique().all()
     for field in schema["fields"]:
         values, bounds = frame[field["name"]], field.get("constraints", {})
@@ -47,19 +47,19 @@ def test_every_table_fits_its_schema(name: str) -> None:
 
 def test_every_table_is_described_and_every_study_has_a_publication_with_title_and_author() -> None:
     """As Frictionless' tools ask for it. Rows name the study, not the file that they were once read from."""
-    assert {path.stem for path in published.FOLDER.glob("*.csv")} == set(published.names())
+    assert {path.stem for path in published.FOLDER.glob("*.csv")} == set(published.list_names())
     assert all((published.FOLDER / each["path"]).is_file() and each["schema"]["fields"] for each in described())
-    assert published.sources().keys() == set(study_keys())
-    assert all(source.title and source.author for source in published.sources().values())
+    assert published.list_sources().keys() == set(list_studies())
+    assert all(source.title and source.author for source in published.list_sources().values())
 
 
 def test_cells_are_typed() -> None:
-    first = published.rows(WORKERS)[0]
+    first = published.read_rows(WORKERS)[0]
     assert first["worker_cpus"] == 1 and first["requests_per_s"] == 5534
-    assert published.frame(WORKERS).schema["requests_per_s"] == pl.Int64
-    assert {row["is_last_version"] for row in published.rows("nds_boom_summary")} == {True, False}
-    assert any(row["published_value"] is None for row in published.rows("claims"))
-    assert published.texts(WORKERS)[0]["speedup_over_1_cpu_derived"] == "1.0"
+    assert published.read_frame(WORKERS).schema["requests_per_s"] == pl.Int64
+    assert {row["is_last_version"] for row in published.read_rows("nds_boom_summary")} == {True, False}
+    assert any(row["published_value"] is None for row in published.read_rows("claims"))
+    assert published.read_texts(WORKERS)[0]["speedup_over_1_cpu_derived"] == "1.0"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     copied(name, old, new)
     with pytest.raises(UsageError, match=f"^data/published/{name}") as error:
-        published.rows(WORKERS if name == published.PACKAGE else Path(name).stem)
+        published.read_rows(WORKERS if name == published.PACKAGE else Path(name).stem)
     assert said in str(error.value)
     with pytest.raises(UsageError, match=f"did you mean 'qinng_workers'|{published.PACKAGE}"):
-        published.rows("qinng_worker")
+        published.read_rows("qinng_worker")

@@ -60,7 +60,7 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"], "facts that differ are reported"
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2", "boot-3"]
     assert run_names(top) == [RUN], "it is one reference"
-    (first,), damaged = evidence.references()
+    (first,), damaged = evidence.load_references()
     assert (first.name, damaged) == (RUN, [])
     assert [each.name for each in evidence.further_boots(first)] == [f"{RUN}/boot-2", f"{RUN}/boot-3"]
     assert [each.record.facts["boot_id"] for each in runs_of(top)][1:] == ["second", "third"]
@@ -94,7 +94,7 @@ def _point(key: str, value: object) -> Change:
 def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
     run = run_on(tmp_path, "b", change)
     with pytest.raises(UsageError, match=fault) as refused:
-        references.refuse_other([RunStore.open(str(top / RUN))], run, RUN)
+        references.refuse_other_design([RunStore.open(str(top / RUN))], run, RUN)
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 

@@ -12,7 +12,7 @@ from lab.model.design import PlannedAnew
 from lab.model.run import NotMeasured
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import levels, packing, trials
-from lab.records.renamed import names_in, renamed_run, renamed_sample
+from lab.records.renamed import find_renamed, rename_run, rename_sample
 from lab.records.store import Reparsed, RunStore
 from lab.tests.support.factories import make_plan, make_sample, of_slot
 from lab.tests.support.made_runs import made_record
@@ -84,21 +84,21 @@ def test_it_is_packed_and_reads_the_same(old: RunStore) -> None:
 
 def test_a_name_that_is_taken_or_did_something_else_then_is_kept() -> None:
     both = (("log-off", "ingress-nginx"), ("ingress-nginx+access-log-off", "ingress-nginx"))
-    assert names_in(made_record("run", make_plan(both, blocks=1, reference=None))).of("log-off") == "log-off"
-    names = names_in(made_record("run", make_plan((("metrics-off", "baseline"),), blocks=1, reference=None)))
+    assert find_renamed(made_record("run", make_plan(both, blocks=1, reference=None))).of("log-off") == "log-off"
+    names = find_renamed(made_record("run", make_plan((("metrics-off", "baseline"),), blocks=1, reference=None)))
     assert (names.of("metrics-off"), names.of("baseline")) == ("metrics-off", "ingress-nginx")
     now = made_record("run", make_plan((("keepalive", "ingress-nginx"),), blocks=1, reference=None))
     sample = make_sample(arm="keepalive", variant="keepalive", baseline="ingress-nginx")
-    assert renamed_run(now, names_in(now)) is now and renamed_sample(sample, names_in(now)) is sample
+    assert rename_run(now, find_renamed(now)) is now and rename_sample(sample, find_renamed(now)) is sample
 
 
 @pytest.mark.committed
 def test_what_is_committed_beside_the_runs_has_present_names() -> None:
-    told: set[str] = {one.variant for one in levels.committed()}
-    told |= {name for one in levels.committed_pairs() for name in (one.variant, one.baseline)}
-    told |= {name for trial in trials.committed().values() for name in trial.variants}
+    told: set[str] = {one.variant for one in levels.read_components()}
+    told |= {name for one in levels.read_pairs() for name in (one.variant, one.baseline)}
+    told |= {name for trial in trials.read_trials().values() for name in trial.variants}
     assert "ingress-nginx" in told and "baseline" not in told
-    details = [tried.detail for trial in trials.committed().values() for tried in trial.sweeps.values()]
+    details = [tried.detail for trial in trials.read_trials().values() for tried in trial.sweeps.values()]
     assert not any(detail.endswith(" baseline") for detail in details)
 
 
@@ -107,9 +107,9 @@ def test_names_lead_there_and_back_and_a_design_has_present_ones() -> None:
     record, sample = made_record("run", planned), make_sample(**of_slot(planned.slots[0]))
     fresh = PlannedAnew(1, ("baseline at rate-1000",), ("run-0",))
     record = record.model_copy(update={"design": record.designed.model_copy(update={"fresh": fresh})})
-    names = names_in(record)
-    design = renamed_run(record, names).design
+    names = find_renamed(record)
+    design = rename_run(record, names).design
     assert design is not None and design.fresh.loads == ("ingress-nginx at rate-1000",)
     assert {place.arm for place in design.places} == {*NOW}
-    assert renamed_run(renamed_run(record, names), names.inverse) == record
-    assert renamed_sample(renamed_sample(sample, names), names.inverse) == sample
+    assert rename_run(rename_run(record, names), names.inverse) == record
+    assert rename_sample(rename_sample(sample, names), names.inverse) == sample

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.records.request_log import as_differences, restored
-from lab.records.tables import SMALL_LOG, SMALL_RAW, FrameError, compressed, pack_raw, raw_bytes, read_raw
+from lab.records.request_log import decode_log, encode_log
+from lab.records.tables import SMALL_LOG, SMALL_RAW, DamagedError, compress, pack_raw, raw_bytes, read_raw
 
 LOG = """{"lab":1,"made":3}
 #lab stderr
@@ -31,7 +31,7 @@ logs = st.lists(requests | latencies | others, max_size=12).map("\n".join)
 @given(log=logs)
 def test_every_log_comes_back(log: str) -> None:
     """Numbers that are not written as the lab writes them, lines that look like differences, an end without a line's end."""
-    assert restored(as_differences(log.encode())) == log.encode()
+    assert decode_log(encode_log(log.encode())) == log.encode()
 
 
 def test_only_what_does_not_follow_is_left() -> None:
@@ -39,23 +39,23 @@ def test_only_what_does_not_follow_is_left() -> None:
 
     A latency is told by the one before; a line that only looks like one stays.
     """
-    assert as_differences(LOG.encode()).decode().splitlines()[2:] == [
+    assert encode_log(LOG.encode()).decode().splitlines()[2:] == [
         "=0 1795350073906 1 4876 279 2497 200 - backend-0 9000 -",
         "=1 0 1 16330 259 448 503 - -",
         "=-2 0 14 -10254 5000000 0 0 timeout -",
     ]
     log = b"LAB latency 3\n0.077903\n0.077900\n1.000000\n01.000000\n1.0\nLAB end\n"
     told = b"LAB latency 3\n=77903\n=-3\n=922100\n01.000000\n1.0\nLAB end\n"
-    assert as_differences(log) == told
-    assert restored(told) == log
+    assert encode_log(log) == told
+    assert decode_log(told) == log
 
 
 def small(raw: str) -> bytes:
-    return compressed(raw_bytes(raw))
+    return compress(raw_bytes(raw))
 
 
 def small_log(raw: str) -> bytes:
-    return compressed(as_differences(raw_bytes(raw)))
+    return compress(encode_log(raw_bytes(raw)))
 
 
 def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_stored_log_is_read_as_any_output(tmp_path: Path) -> None:
 def test_a_difference_that_is_none_is_damage(line: str, tmp_path: Path) -> None:
     path = tmp_path / SMALL_LOG
     path.write_bytes(small(f"{LOG}{line}\n"))
-    with pytest.raises(FrameError, match="a line is no difference of requests"):
+    with pytest.raises(DamagedError, match="a line is no difference of requests"):
         read_raw(path)
 
 
@@ -81,5 +81,5 @@ def test_output_that_is_not_whole_is_damage(name: str, damage: str, tmp_path: Pa
     whole = pack_raw(LOG) if name == "raw.zst" else small_log(LOG)
     damaged = {"cut": whole[:-3], "empty": b"", "more": whole + whole, "other": b"none of it"}
     (tmp_path / name).write_bytes(damaged[damage])
-    with pytest.raises(FrameError):
+    with pytest.raises(DamagedError):
         read_raw(tmp_path / name)

@@ -9,10 +9,10 @@ import pytest
 
 from lab.model.leftovers import Leftovers
 from lab.model.pairs import PairSide
-from lab.model.samples import Reason, Sample, settled
+from lab.model.samples import Reason, Sample, is_settled
 from lab.model.steadiness import Change, Steadiness, find_cause
 from lab.model.usage import USAGE_SCHEMA
-from lab.records.steadiness import describe_change, judge_again, judge_usage, loaded_s
+from lab.records.steadiness import describe_change, judge_unjudged, judge_usage, load_duration_s
 from lab.tests.support.factories import make_point, make_sample
 
 CLOSED = make_point("ceiling", rate_rps=None, duration_s=5.0)
@@ -66,7 +66,7 @@ def test_what_follows_the_load_is_no_second_of_it() -> None:
     assert judged(waiting) == Steadiness(source="backend-cpu", seconds=5)
     assert judged(usage([0.4] * 5, last_s=0.7)) == Steadiness(source="backend-cpu", seconds=5)
     sample = make_sample(point=CLOSED, duration_s=13.0)
-    assert loaded_s(sample) == 5.0
+    assert load_duration_s(sample) == 5.0
     late = usage([0.4] * 5).filter(pl.col("role") == "backend").with_columns(pl.col("t_s") + 0.02, pl.col("pid") + 1)
     both = pl.concat([usage([0.4] * 5), late]).sort("t_s")
     assert judged(both) == Steadiness(source="backend-cpu", seconds=5)
@@ -136,13 +136,13 @@ def test_a_sample_that_nobody_judged_is_judged_when_it_is_read() -> None:
     two, lost = make_sample(id="two", order=2, point=CLOSED), make_sample(id="lost", order=3, reason="steal")
     asked: list[list[str]] = []
     known: dict[str, Steadiness | None] = {}
-    found = judge_again([one, two, lost], reader({"one": FELL, "two": STEADY}, asked), known)
+    found = judge_unjudged([one, two, lost], reader({"one": FELL, "two": STEADY}, asked), known)
     assert [each.valid for each in found] == [False, True, False] and found[2] == lost
     fell = found[0]
-    assert fell.reason is Reason.NOT_STEADY and settled(fell) and fell.change is not None
+    assert fell.reason is Reason.NOT_STEADY and is_settled(fell) and fell.change is not None
     assert fell.change.cause == "ports" and fell.detail == "not-steady: 46,500 req/s for 2 s, then 2,290"
-    assert judge_again([one, two, lost], reader({}, asked), known) == found and asked == [["one", "two"]]
-    assert judge_again(found, reader({}, asked), {}) == found  # judged already
+    assert judge_unjudged([one, two, lost], reader({}, asked), known) == found and asked == [["one", "two"]]
+    assert judge_unjudged(found, reader({}, asked), {}) == found  # judged already
     assert len(asked) == 1
 
 
@@ -153,7 +153,7 @@ def test_of_a_pair_both_sides_do_not_count_and_one_has_changed() -> None:
         return make_sample(id=name, arm=name, order=7, **told)
 
     samples = [side("a", "b"), side("b", "a")]
-    found = judge_again(samples, reader({"a": FELL, "b": STEADY}, []), {})
+    found = judge_unjudged(samples, reader({"a": FELL, "b": STEADY}, []), {})
     assert [each.reason for each in found] == [Reason.NOT_STEADY] * 2
     assert [each.change is not None for each in found] == [True, False]
     assert found[1].detail == "not-steady: on the other side: 170 µs CPU per request for 2 s, then 3,440"

@@ -28,11 +28,11 @@ from lab.records.tables import (
     HISTOGRAMS,
     RAW,
     USAGE,
-    FrameError,
+    DamagedError,
     events_frame,
     histogram_frame,
     read_histograms,
-    to_the_microsecond,
+    round_to_microseconds,
 )
 from lab.stats.histogram import Histogram
 from lab.tests.support.factories import make_point, make_sample
@@ -175,7 +175,7 @@ def test_a_histogram_of_other_rows_is_refused(tmp_path: Path, rows: dict[str, li
     frame = pl.DataFrame(row)
     path = tmp_path / "hist.parquet"
     frame.cast({name: kind for name, kind in HISTOGRAM_SCHEMA.items() if name in frame.columns}).write_parquet(path)
-    with pytest.raises(FrameError):
+    with pytest.raises(DamagedError):
         read_histograms(path, "exact")
 
 
@@ -240,4 +240,4 @@ def test_usage_is_kept_to_the_microsecond(run: RunStore) -> None:
     run.write_sample(sample, "", {}, seen)
     kept = run.usage(sample)
     assert all(0 < abs(kept[name][0] - seen[name][0]) < 1e-6 for name in ("t_s", "cpu_s"))
-    assert kept.equals(to_the_microsecond(kept))
+    assert kept.equals(round_to_microseconds(kept))

@@ -13,41 +13,41 @@ from rich.text import Text
 
 from lab.base.errors import UsageError
 from lab.report.grid import (
-    Cell,
-    Column,
     Fold,
     Grid,
     Heading,
     Notes,
     Panels,
-    Row,
-    Words,
-    advice,
-    columns,
-    plain,
-    row,
-    title,
+    Sentences,
+    TableCell,
+    TableColumn,
+    TableRow,
+    make_advice,
+    make_columns,
+    make_row,
+    make_sentence,
+    make_title,
 )
-from lab.report.html.run import FILE, figure_of, write
-from lab.report.markdown import markdown
-from lab.report.result import Result
-from lab.report.terminal import show, terminal
+from lab.report.html.run import FILE, make_figure, write_page
+from lab.report.markdown import render_markdown
+from lab.report.result import RunResult
+from lab.report.terminal import print_parts, render_terminal
 from lab.tests.support.made_runs import MadeStore, made
 
-NAMES = columns(("variant", "rate", "p99", "effect"), (0, 3), ("", "req/s", "ms", ""))
+NAMES = make_columns(("variant", "rate", "p99", "effect"), (0, 3), ("", "req/s", "ms", ""))
 CEILING = Heading("ceiling", "64 connections")
 RATE = Heading("rate", "100 req/s")
 
 
-def _lines(*parts: Grid | Words | Notes, limit: int | None = None) -> list[str]:
-    return [line.plain for line in terminal(parts, limit)]
+def _lines(*parts: Grid | Sentences | Notes, limit: int | None = None) -> list[str]:
+    return [line.plain for line in render_terminal(parts, limit)]
 
 
-def _rows() -> tuple[Row, ...]:
+def _rows() -> tuple[TableRow, ...]:
     return (
-        row("baseline", "64,773", "2.31", "", under=[CEILING]),
-        row("keepalive", "9", Cell("12.5", tail="↑", notes=("slow",)), "−2.4 %", under=[CEILING]),
-        row("keepalive", "9", Cell("3", notes=("few", "slow")), "", under=[RATE]),
+        make_row("baseline", "64,773", "2.31", "", under=[CEILING]),
+        make_row("keepalive", "9", TableCell("12.5", tail="↑", notes=("slow",)), "−2.4 %", under=[CEILING]),
+        make_row("keepalive", "9", TableCell("3", notes=("few", "slow")), "", under=[RATE]),
     )
 
 
@@ -69,7 +69,7 @@ def test_a_terminal_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None
     assert _lines(grid, limit=5)[-1] == "     9 12.5↑¹"  # narrower than it gets: the narrowest all the same
 
     def shown(console: Console, width: int | None = None) -> str:
-        show(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
+        print_parts(console, [Grid(NAMES, _rows()[:1], Fold((0, 3), (1, 2)))], width)
         assert isinstance(console.file, io.StringIO)
         return console.file.getvalue()
 
@@ -81,8 +81,12 @@ def test_a_terminal_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None
 
 
 def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
-    arms = tuple(Column(name, stands="split", gap=3) for name in ("base", "one", "two"))
-    grid = Grid((Column("", stands="left"), *arms), (row("all", "1", "2", "3"), row("late", "", "", "9")), Panels(1))
+    arms = tuple(TableColumn(name, stands="split", gap=3) for name in ("base", "one", "two"))
+    grid = Grid(
+        (TableColumn("", stands="left"), *arms),
+        (make_row("all", "1", "2", "3"), make_row("late", "", "", "9")),
+        Panels(1),
+    )
     assert _lines(grid, limit=20) == [
         "      base   one",
         "all   1      2",
@@ -97,8 +101,8 @@ def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:
 
 def test_free_rows_end_the_table_in_markdown_and_cells_there_are_text_not_markup() -> None:
     lost = Heading("not measurable here")
-    free = row("long-name-of-a-variant", Cell("not measurable: x", "yellow"), under=[lost], free=True)
-    grid = Grid(NAMES, (*_rows()[:1], free, row("b", "not measurable: y", under=[lost], free=True)))
+    free = make_row("long-name-of-a-variant", TableCell("not measurable: x", "yellow"), under=[lost], free=True)
+    grid = Grid(NAMES, (*_rows()[:1], free, make_row("b", "not measurable: y", under=[lost], free=True)))
     assert _lines(grid)[-4:] == [
         "",
         "not measurable here",
@@ -106,43 +110,56 @@ def test_free_rows_end_the_table_in_markdown_and_cells_there_are_text_not_markup
         "b                       not measurable: y",
     ]
     assert _lines(grid)[4] == "baseline  64,773  2.31"
-    assert markdown([grid]).splitlines()[-2:] == [
+    assert render_markdown([grid]).splitlines()[-2:] == [
         "| long-name-of-a-variant | not measurable: x | | |",
         "| b | not measurable: y | | |",
     ]
-    grid = Grid(columns(("n",)), (row("a|b*"), row(Cell("~ [1]", strong=True))))
-    assert markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
-    wide = Grid(columns(("m", "floor")), (row(Cell("5", notes=("why",)), "1 %"),))
-    grid = Grid(columns(("m",)), (row(Cell("5", notes=("why",))),), wide=wide)
+    grid = Grid(make_columns(("n",)), (make_row("a|b*"), make_row(TableCell("~ [1]", strong=True))))
+    assert render_markdown([grid]).splitlines()[2:] == [r"| a\|b\* |", "| **~ [1]** |"]
+    wide = Grid(make_columns(("m", "floor")), (make_row(TableCell("5", notes=("why",)), "1 %"),))
+    grid = Grid(make_columns(("m",)), (make_row(TableCell("5", notes=("why",))),), wide=wide)
     assert _lines(grid, Notes()) == [" m", "5¹", "¹ why"]
-    assert markdown([grid, Notes()]).splitlines() == ["| m | floor |", "| --: | --: |", "| 5¹ | 1 % |", "", "- ¹ why"]
+    assert render_markdown([grid, Notes()]).splitlines() == [
+        "| m | floor |",
+        "| --: | --: |",
+        "| 5¹ | 1 % |",
+        "",
+        "- ¹ why",
+    ]
 
 
 def test_what_columns_have_in_common_stands_over_the_first_of_them() -> None:
-    grid = Grid((Column("", stands="left"), Column("here", over="1 core"), Column("there")), (row("p50", "1", "2"),))
+    grid = Grid(
+        (TableColumn("", stands="left"), TableColumn("here", over="1 core"), TableColumn("there")),
+        (make_row("p50", "1", "2"),),
+    )
     assert _lines(grid) == ["     1 core", "       here  there", "p50       1      2"]
-    assert markdown([grid]).splitlines()[0] == "|  | 1 core here | there |"
-    parts = [title("knee", "local"), plain("it is so", blank=True), advice("apply it", "a:\n  b: 1\n", bold=True)]
+    assert render_markdown([grid]).splitlines()[0] == "|  | 1 core here | there |"
+    parts = [
+        make_title("knee", "local"),
+        make_sentence("it is so", blank=True),
+        make_advice("apply it", "a:\n  b: 1\n", bold=True),
+    ]
     assert _lines(*parts) == ["knee  local", "", "it is so", "apply it", "  a:", "    b: 1"]
-    assert markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
-    assert markdown([]) == ""
+    assert render_markdown(parts) == "**knee**: local\n\nit is so\n\napply it\n\n```\na:\n  b: 1\n```\n"
+    assert render_markdown([]) == ""
 
 
 def test_notes_count_from_one_after_each_notes_part() -> None:
-    one, two = (Grid(columns(("n",)), (row(Cell("5", notes=(text,))),)) for text in ("first", "second"))
+    one, two = (Grid(make_columns(("n",)), (make_row(TableCell("5", notes=(text,))),)) for text in ("first", "second"))
     notes = Notes((Text("before"),), (Text("after"),), blank=True)
     assert _lines(one, two, notes, one, Notes()) == [
         *(" n", "5¹", " n", "5²", "", "before", "¹ first", "² second", "after"),
         *(" n", "5¹", "¹ first"),
     ]
-    assert markdown([two, notes]).splitlines()[3:] == ["", "- before", "- ¹ second", "- after"]
+    assert render_markdown([two, notes]).splitlines()[3:] == ["", "- before", "- ¹ second", "- after"]
     few, many = (
         Notes(tuple(Text(f"note {number}") for number in range(count)), elsewhere="just table R --notes")
         for count in (5, 6)
     )
     assert len(_lines(few)) == 5
     assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
-    assert markdown([many]).count("- note") == 6
+    assert render_markdown([many]).count("- note") == 6
 
 
 @pytest.fixture
@@ -156,10 +173,10 @@ def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the
     run: MadeStore, tmp_path: Path
 ) -> None:
     """Every effect as an interval with the same words, on one axis with no change in its middle and marks that do not meet."""
-    result = Result(run)
-    text = write(result, tmp_path / "new" / "folder").read_text()
+    result = RunResult(run)
+    text = write_page(result, tmp_path / "new" / "folder").read_text()
     (summary,) = result.told
-    figure = figure_of([summary])
+    figure = make_figure([summary])
     assert figure is not None and len(figure.lines) >= 2
     for line in figure.lines:
         assert line.text in text and line.low <= line.at <= line.high
@@ -176,7 +193,7 @@ def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the
 def test_what_cannot_be_written_is_refused_and_leaves_the_old_one(run: MadeStore, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="--output: .* cannot be written"):
-        write(Result(run), tmp_path / "file")
+        write_page(RunResult(run), tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
     (tmp_path / FILE).write_text("old")
-    assert write(Result(run), tmp_path).read_text() != "old"
+    assert write_page(RunResult(run), tmp_path).read_text() != "old"

@@ -12,7 +12,7 @@ from lab.base.files import reference_folder
 from lab.commands.verbs import parser
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
-from lab.studies.study_files import study_keys
+from lab.studies.study_files import list_studies
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,7 +26,7 @@ def test_every_row_names_what_there_is(row: dict[str, str], monkeypatch: pytest.
     words = row["command"].split()
     options = parser().parse_args(words)
     if words[0] == "study":
-        assert options.key in study_keys()
+        assert options.key in list_studies()
         return
     for name in filter(None, [*options.variants, options.against]):
         load_variant(name)

@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from lab.stats.boots import format_boots, over_boots, standard_error
+from lab.stats.boots import compute_standard_error, estimate_over_boots, format_boots
 
 BETWEEN = (0.08, 0.095)
 """SD of a ratio from boot to boot, as 13 comparisons that were measured on two boots have it beyond their errors."""
@@ -20,7 +20,7 @@ def coverage(boots: int, between: float, within: float, runs: int, seed: int) ->
     rng = np.random.default_rng(seed)
     effects = TRUTH + rng.normal(0, between, (runs, boots)) + rng.normal(0, within, (runs, boots))
     errors = within * np.sqrt(rng.chisquare(BLOCKS - 1, (runs, boots)) / (BLOCKS - 1))
-    found = [over_boots(list(y), list(se)) for y, se in zip(effects, errors, strict=True)]
+    found = [estimate_over_boots(list(y), list(se)) for y, se in zip(effects, errors, strict=True)]
     return float(np.mean([one.low <= TRUTH <= one.high for one in found]))
 
 
@@ -41,10 +41,10 @@ def test_it_is_never_narrower_than_the_fixed_effect_interval_and_is_that_one_whe
     for seed in range(20):
         rng = np.random.default_rng(seed)
         errors = rng.uniform(0.005, 0.02, int(rng.integers(2, 6)))
-        found = over_boots(list(rng.normal(0.2, rng.choice([0, 0.01, 0.08]), errors.size)), list(errors))
+        found = estimate_over_boots(list(rng.normal(0.2, rng.choice([0, 0.01, 0.08]), errors.size)), list(errors))
         assert found.high - found.effect >= 1.95996 / sqrt(float((1 / errors**2).sum())) * (1 - 1e-5)
         assert found.low < found.effect < found.high
-    found = over_boots([0.5, 0.5001, 0.4999], [0.02, 0.02, 0.02])
+    found = estimate_over_boots([0.5, 0.5001, 0.4999], [0.02, 0.02, 0.02])
     assert found.between == 0
     assert found.high - found.low == pytest.approx(2 * 1.95996 * 0.02 / sqrt(3), rel=1e-4)
 
@@ -52,7 +52,7 @@ def test_it_is_never_narrower_than_the_fixed_effect_interval_and_is_that_one_whe
 def test_three_boots_far_apart_are_students_t_of_three_values() -> None:
     """Errors are nothing beside what boots differ by: 4.30 standard deviations over the root of three."""
     values = [0.59, 0.82, 0.70]
-    found = over_boots(values, [1e-6] * 3)
+    found = estimate_over_boots(values, [1e-6] * 3)
     half = 4.302653 * float(np.std(values, ddof=1)) / sqrt(3)
     assert found.effect == pytest.approx(np.mean(values))
     assert (found.low, found.high) == pytest.approx((found.effect - half, found.effect + half), rel=1e-4)
@@ -60,8 +60,8 @@ def test_three_boots_far_apart_are_students_t_of_three_values() -> None:
 
 
 def test_boots_without_an_error_have_equal_weights() -> None:
-    assert over_boots([32.0, 32.0], [0.0, 0.0]) == over_boots([32.0, 32.0], [0.0, 1.0])
-    found = over_boots([31.0, 33.0, 32.0], [0.0, 0.0, 0.0])
+    assert estimate_over_boots([32.0, 32.0], [0.0, 0.0]) == estimate_over_boots([32.0, 32.0], [0.0, 1.0])
+    found = estimate_over_boots([31.0, 33.0, 32.0], [0.0, 0.0, 0.0])
     assert found.effect == pytest.approx(32)
     assert found.low < 31 < 33 < found.high
 
@@ -72,10 +72,10 @@ def test_boots_without_an_error_have_equal_weights() -> None:
 )
 def test_what_is_no_two_boots_is_refused(effects: list[float], errors: list[float]) -> None:
     with pytest.raises(ValueError, match="over_boots: expected"):
-        over_boots(effects, errors)
+        estimate_over_boots(effects, errors)
 
 
 def test_numbers_of_boots_in_words_and_standard_errors_of_their_blocks() -> None:
     assert [format_boots(count) for count in range(1, 5)] == ["one boot", "two boots", "three boots", "4 boots"]
-    assert standard_error(0.1, 4) == 0.05
-    assert standard_error(0.1, 1) is None and standard_error(None, 4) is None
+    assert compute_standard_error(0.1, 4) == 0.05
+    assert compute_standard_error(0.1, 1) is None and compute_standard_error(None, 4) is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lab.stats.components import components
+from lab.stats.components import estimate_components
 
 
 def test_a_table_that_was_reckoned_by_hand() -> None:
     """Two bring-ups of two generations, twice each: mean squares 32, 4 and 0.5."""
-    found = components([[[0.5, -0.5], [2.5, 1.5]], [[4.5, 3.5], [6.5, 5.5]]])
+    found = estimate_components([[[0.5, -0.5], [2.5, 1.5]], [[4.5, 3.5], [6.5, 5.5]]])
     assert found.repeat is not None and found.generation is not None and found.bring_up is not None
     assert found.mean == pytest.approx(3.0)
     assert found.repeat.sd**2 == pytest.approx(0.5)
@@ -19,7 +19,7 @@ def test_a_table_that_was_reckoned_by_hand() -> None:
     assert (found.repeat.degrees, found.generation.degrees, found.bring_up.degrees) == (4, 2, 1)
     low, high = (4 * 0.5 / chi for chi in (11.143287, 0.484419))  # χ², four degrees, any table
     assert (found.repeat.low**2, found.repeat.high**2) == (pytest.approx(low, rel=1e-4), pytest.approx(high, rel=1e-4))
-    found = components([[[1.0, -1.0], [1.0, -1.0]]] * 2)  # nothing differs beyond the levels below
+    found = estimate_components([[[1.0, -1.0], [1.0, -1.0]]] * 2)  # nothing differs beyond the levels below
     assert found.generation is not None and found.bring_up is not None
     assert found.generation.sd == found.generation.low == found.bring_up.sd == 0.0
 
@@ -29,7 +29,7 @@ def test_a_table_that_was_reckoned_by_hand() -> None:
     [((6, 4, 1), "generation"), ((6, 1, 2), "repeat"), ((1, 1, 1), ""), ((1, 8, 2), "repeat generation")],
 )
 def test_a_level_that_was_not_repeated_is_not_told(shape: tuple[int, int, int], told: str) -> None:
-    found = components(np.random.default_rng(1).normal(size=shape))
+    found = estimate_components(np.random.default_rng(1).normal(size=shape))
     assert {name for name in ("repeat", "generation") if getattr(found, name) is not None} == set(told.split())
     assert (found.bring_up is not None) is (shape[0] > 1)
 
@@ -48,7 +48,7 @@ def test_intervals_cover_as_they_say(repeat: float, generation: float, bring_up:
         values = (
             lots.normal(0, repeat, shape) + lots.normal(0, generation, (8, 4, 1)) + lots.normal(0, bring_up, (8, 1, 1))
         )
-        found = components(values)
+        found = estimate_components(values)
         for name, sd in truth.items():
             one = getattr(found, name)
             covered[name] += one.low <= sd <= one.high

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from lab.analysis.judge.decision import SURE_P, Decision, Size, adjusted, decide, guard_of
+from lab.analysis.judge.decision import ALPHA, Decision, Thresholds, adjust_p_values, compute_noise_floor, decide
 from lab.stats import paired as stats
 from lab.stats import power, unpaired
 
@@ -43,10 +43,10 @@ def measured(rng: np.random.Generator, arms: int, n: int, noise: float = 0.05, r
 def test_intervals_of_effects_and_levels_cover_93_to_97_times_in_100(n: int) -> None:
     truth = log1p(0.04)
     base, other = measured(np.random.default_rng(100 + n), 2, n)
-    found = [stats.paired(v * 1.04, b) for v, b in zip(other, base, strict=True)]
+    found = [stats.estimate_ratio(v * 1.04, b) for v, b in zip(other, base, strict=True)]
     assert 0.93 <= covered(truth, [(e.low, e.high) for e in found]) <= 0.97
     assert 0.93 <= covered(truth, [(e.hl_low, e.hl_high) for e in found]) <= 0.975, "96.9 % at six, in truth"
-    assert 0.93 <= covered(1.0, [(e.low, e.high) for e in map(stats.level, base)]) <= 0.97
+    assert 0.93 <= covered(1.0, [(e.low, e.high) for e in map(stats.estimate_geometric_mean, base)]) <= 0.97
 
 
 @of_blocks(BLOCKS)
@@ -57,7 +57,7 @@ def test_hodges_lehmanns_interval_has_a_coverage_of_95_to_97_whatever_the_noise(
         chance = np.convolve(chance, [0.5, *[0] * (rank - 1), 0.5])
     d = 2.0 ** np.arange(n)  # no two averages are equal
     walsh = np.sort([(d[i] + d[j]) / 2 for i in range(n) for j in range(i + 1)])
-    k = int(np.flatnonzero(walsh == stats.hodges_lehmann(d)[1])[0]) + 1
+    k = int(np.flatnonzero(walsh == stats.estimate_hodges_lehmann(d)[1])[0]) + 1
     assert 0.03 < 2 * float(chance[:k].sum()) <= 0.05 < 2 * float(chance[: k + 1].sum())
 
 
@@ -65,14 +65,14 @@ def test_hodges_lehmanns_interval_has_a_coverage_of_95_to_97_whatever_the_noise(
 def test_the_interval_of_a_middle_covers_93_to_97_times_in_100(n: int) -> None:
     rng = np.random.default_rng(300 + n)
     for draws, median in ((measured(rng, 1, n)[0], 1.0), (skewed(rng, n), np.log(2)), (cauchy(rng, n), 0.0)):
-        assert 0.93 <= covered(median, [(e.low, e.high) for e in map(stats.middle, draws)]) <= 0.97
+        assert 0.93 <= covered(median, [(e.low, e.high) for e in map(stats.estimate_median, draws)]) <= 0.97
 
 
 @pytest.mark.parametrize(("mean", "median"), [(0.3, 0), (0.68, 0), (0.7, 1), (3, 3), (30, 30)])
 @pytest.mark.parametrize("n", [6, 7, 9, 12])
 def test_the_interval_of_a_middle_of_counts_covers_94_times_in_100_or_more(n: int, mean: float, median: int) -> None:
     draws = np.random.default_rng(310 + n).poisson(mean, (RUNS, n)).astype(float)
-    assert covered(median, [(e.low, e.high) for e in map(stats.middle, draws)]) >= 0.94
+    assert covered(median, [(e.low, e.high) for e in map(stats.estimate_median, draws)]) >= 0.94
 
 
 @of_blocks(BLOCKS)
@@ -82,7 +82,9 @@ def test_the_interval_of_a_difference_where_one_side_alone_waits_misses_only_lar
     Student's t misses the mean of such skewed differences more often than it says, and then says too little.
     """
     base = 10 + np.random.default_rng(800 + n).exponential(2.0, (RUNS, n))
-    bounds = [(e.low or 0.0, e.high or 0.0) for e in (stats.difference(np.full(n, 0.1), each) for each in base)]
+    bounds = [
+        (e.low or 0.0, e.high or 0.0) for e in (stats.estimate_difference(np.full(n, 0.1), each) for each in base)
+    ]
     truth = 0.1 - 12.0
     assert covered(truth, bounds) >= (0.91 if n >= 30 else 0.87)
     assert np.mean([high < truth for _, high in bounds]) <= 0.015, "these say too much"
@@ -100,19 +102,19 @@ def test_unpaired_intervals_cover_93_to_97_times_in_100_whatever_the_noise() -> 
     for noise, m, n in ((cauchy, 8, 8), (skewed, 8, 6), (skewed, 6, 40)):
         rng = np.random.default_rng(m + n)
         other, base = noise(rng, m), noise(rng, n)
-        found = [unpaired.unpaired_difference(v + 3, b) for v, b in zip(other, base, strict=True)]
+        found = [unpaired.estimate_unpaired_difference(v + 3, b) for v, b in zip(other, base, strict=True)]
         assert 0.93 <= covered(3.0, [(e.low, e.high) for e in found]) <= 0.97
 
 
 def told(effects: Iterable[Floats], again: Floats, worth: float = 0.0) -> list[Decision]:
     """What a run says of its primary effects, shape (n,) each, log-ratios by block; `again`: of the baseline against itself."""
-    found, guard = [estimated(each) for each in effects], guard_of(estimated(again))
-    sure = adjusted([one.p_value for one in found])
-    return [decide(one, Size(worth, guard), p, more_is_better=True) for one, p in zip(found, sure, strict=True)]
+    found, guard = [estimated(each) for each in effects], compute_noise_floor(estimated(again))
+    sure = adjust_p_values([one.p_value for one in found])
+    return [decide(one, Thresholds(worth, guard), p, more_is_better=True) for one, p in zip(found, sure, strict=True)]
 
 
 def estimated(log_ratios: Floats) -> stats.Estimate:
-    return stats.paired(np.exp(log_ratios), np.ones(log_ratios.size))
+    return stats.estimate_ratio(np.exp(log_ratios), np.ones(log_ratios.size))
 
 
 def gaussian(rng: np.random.Generator, runs: int, n: int) -> Floats:
@@ -191,9 +193,9 @@ def test_counts_without_a_difference_are_claimed_no_more_often_than_promised(blo
     runs = 300
     for mean in (0.3, 3.0, 300.0):
         drawn = np.random.default_rng(2024).poisson(mean, (runs, 2, blocks)).astype(float)
-        for within in (stats.difference, unpaired.unpaired_difference):
+        for within in (stats.estimate_difference, unpaired.estimate_unpaired_difference):
             found = [within(own, base) for own, base in drawn]
-            assert np.mean([(one.p_value or 0) <= SURE_P for one in found]) <= 0.05 + short(0.05, runs)
+            assert np.mean([(one.p_value or 0) <= ALPHA for one in found]) <= 0.05 + short(0.05, runs)
             assert covered(0.0, [(one.low, one.high) for one in found]) >= 0.95 - short(0.95, runs)
 
 
@@ -211,8 +213,8 @@ def test_two_runs_of_the_same_claim_nothing_in_a_table_of_twelve_rows(n: int) ->
     values[..., ::3] = np.round(values[..., ::3], 2)
     wrong = 0
     for other, base in zip(*values, strict=True):
-        p_values = [unpaired.unpaired(other[:, row], base[:, row]).p_value for row in range(rows)]
-        wrong += min(stats.holm([1.0 if p is None else p for p in p_values])) <= 0.05
+        p_values = [unpaired.estimate_unpaired_ratio(other[:, row], base[:, row]).p_value for row in range(rows)]
+        wrong += min(stats.adjust_by_holm([1.0 if p is None else p for p in p_values])) <= 0.05
     assert wrong / runs <= 0.05
 
 
@@ -225,14 +227,14 @@ def test_what_is_planned_from_a_pilot_is_found_9_times_in_10(pilot: int, effect:
     claimed, lengths, runs = 0, list[int](), 1000
     for _ in range(runs):
         once, again = measured(rng, 2, pilot, noise, 1)[:, 0]
-        sd = stats.paired(again, once).sd
-        blocks = power.blocks_for(sd or 0.0, pilot, effect)
+        sd = stats.estimate_ratio(again, once).sd
+        blocks = power.count_blocks_for_effect(sd or 0.0, pilot, effect)
         assert blocks is not None
         lengths.append(blocks)
         base, own = measured(rng, 2, blocks, noise, 1)[:, 0]
-        claimed += (stats.paired(own * (1 + effect), base).p_value or 0) <= SURE_P
+        claimed += (stats.estimate_ratio(own * (1 + effect), base).p_value or 0) <= ALPHA
     assert claimed / runs >= 0.9 - short(0.9, runs)
-    known = next(n for n in range(6, 999) if (power.resolvable(noise * 2**0.5, n) or 1) <= effect)
+    known = next(n for n in range(6, 999) if (power.compute_mde(noise * 2**0.5, n) or 1) <= effect)
     assert known <= np.median(lengths) <= 2 * known, "the price of a pilot's error: less than twice the blocks"
 
 

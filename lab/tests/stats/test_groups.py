@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from lab.stats.groups import find_two_clusters, label_p, shares_p
+from lab.stats.groups import compute_label_p, compute_shares_p, find_two_clusters
 
 
 def test_the_two_levels_of_a_committed_run_are_found() -> None:
@@ -44,9 +44,9 @@ def test_the_f_test_is_that_of_scipy() -> None:
     groups = [lots.normal(size=size) for size in (3, 4, 5)]
     labels = [str(at) for at, group in enumerate(groups) for _ in group]
     want = float(scipy_stats.f_oneway(*groups).pvalue)
-    assert label_p(np.concatenate(groups).tolist(), labels) == pytest.approx(want)
-    assert label_p([1.0, 2.0, 3.0, 90.0], ["", "", "", "ceiling"]) is None, "one number of a label"
-    assert label_p([1.0, 1.0, 2.0, 2.0], ["a", "a", "b", "b"]) is None, "nothing varies"
+    assert compute_label_p(np.concatenate(groups).tolist(), labels) == pytest.approx(want)
+    assert compute_label_p([1.0, 2.0, 3.0, 90.0], ["", "", "", "ceiling"]) is None, "one number of a label"
+    assert compute_label_p([1.0, 1.0, 2.0, 2.0], ["a", "a", "b", "b"]) is None, "nothing varies"
 
 
 def test_fishers_exact_test_is_that_of_scipy() -> None:
@@ -54,6 +54,8 @@ def test_fishers_exact_test_is_that_of_scipy() -> None:
     for hits, totals in (((13, 0), (13, 17)), ((3, 1), (6, 6)), ((0, 2), (5, 9))):
         table = [[hit, total - hit] for hit, total in zip(hits, totals, strict=True)]
         want = float(scipy_stats.fisher_exact(table)[1])  # pyright: ignore[reportArgumentType, reportUnknownMemberType]
-        assert shares_p(hits, totals) == pytest.approx(want)
-    assert shares_p((13, 0), (13, 17)) < 1e-8 and shares_p((0, 0), (4, 4)) == 1.0
-    assert (shares_p((3, 0, 0), (3, 3, 3)), shares_p((1, 1, 1), (3, 3, 3))) == pytest.approx((3 / 84, 1.0))
+        assert compute_shares_p(hits, totals) == pytest.approx(want)
+    assert compute_shares_p((13, 0), (13, 17)) < 1e-8 and compute_shares_p((0, 0), (4, 4)) == 1.0
+    assert (compute_shares_p((3, 0, 0), (3, 3, 3)), compute_shares_p((1, 1, 1), (3, 3, 3))) == pytest.approx(
+        (3 / 84, 1.0)
+    )

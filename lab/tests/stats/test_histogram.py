@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.stats.histogram import BEYOND, BUCKETS, HALF, LIMIT_US, LINEAR, UNIT_S, Histogram, bucket_edges_s, bucket_of
+from lab.stats.histogram import (
+    BUCKETS,
+    BUCKETS_PER_DOUBLING,
+    LEAST_BEYOND,
+    LIMIT_US,
+    LINEAR_BUCKETS,
+    UNIT_S,
+    Histogram,
+    compute_bucket_edges_s,
+    find_buckets,
+)
 
 ALL = np.arange(BUCKETS)
 LATENCIES_US = st.lists(st.integers(0, LIMIT_US), max_size=100)
@@ -19,15 +29,15 @@ def of_us(values_us: list[int]) -> Histogram:
 
 def test_edges_are_contiguous_start_at_zero_and_are_the_documented_ones() -> None:
     """1 µs up to 2048 µs, then 1024 buckets a doubling, none wider than a thousandth of its value."""
-    low, high = (np.round(edge / UNIT_S).astype(int) for edge in bucket_edges_s(ALL))
+    low, high = (np.round(edge / UNIT_S).astype(int) for edge in compute_bucket_edges_s(ALL))
     assert low[0] == 0
     assert (low[1:] == high[:-1] + 1).all()
     assert low[-1] <= LIMIT_US <= high[-1]
-    # `bucket_of` and `bucket_edges_s` are inverses
-    assert (bucket_of(low) == ALL).all() and (bucket_of(high) == ALL).all()
-    assert (high[:LINEAR] == low[:LINEAR]).all()
-    assert low[LINEAR + HALF] == 2 * low[LINEAR] == 2 * LINEAR
-    assert ((high - low)[1:] / low[1:]).max() < 1 / HALF
+    # `find_buckets` and `compute_bucket_edges_s` are inverses
+    assert (find_buckets(low) == ALL).all() and (find_buckets(high) == ALL).all()
+    assert (high[:LINEAR_BUCKETS] == low[:LINEAR_BUCKETS]).all()
+    assert low[LINEAR_BUCKETS + BUCKETS_PER_DOUBLING] == 2 * low[LINEAR_BUCKETS] == 2 * LINEAR_BUCKETS
+    assert ((high - low)[1:] / low[1:]).max() < 1 / BUCKETS_PER_DOUBLING
 
 
 @given(LATENCIES_US)
@@ -46,15 +56,15 @@ def test_merging_is_associative_commutative_and_adds(a: list[int], b: list[int],
     assert (left.kind, left.merge(rough).kind, rough.merge(left).kind) == ("exact", "quantiles", "quantiles")
 
 
-@given(st.lists(st.integers(1, LIMIT_US), min_size=BEYOND * 2, max_size=120), st.floats(0, 1))
+@given(st.lists(st.integers(1, LIMIT_US), min_size=LEAST_BEYOND * 2, max_size=120), st.floats(0, 1))
 def test_a_quantile_is_the_order_statistic_within_a_thousandth(values_us: list[int], probability: float) -> None:
     """Never below the exact one, at most 0.1 % above; None with fewer than ten samples beyond."""
     quantile_s = of_us(values_us).quantile_s(probability)
     beyond = len(values_us) * (1 - probability)
     if quantile_s is None:
-        assert beyond < BEYOND
+        assert beyond < LEAST_BEYOND
         return
-    assert beyond > BEYOND - 1e-6
+    assert beyond > LEAST_BEYOND - 1e-6
     exact_s = sorted(values_us)[max(1, math.ceil(probability * len(values_us) - 1e-9)) - 1] * UNIT_S
     assert exact_s * (1 - 1e-9) <= quantile_s <= exact_s * 1.001
 

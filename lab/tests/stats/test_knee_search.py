@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from lab.stats.knee_search import (
     CONFIRMATIONS,
-    TRIALS_MOST,
-    UNCLEAR_MOST,
-    Found,
-    Search,
-    Stuck,
-    Trial,
-    Try,
+    MAX_TRIALS,
+    MAX_UNCLEAR,
+    KneeFound,
+    KneeNotFound,
+    KneeSearchSettings,
+    KneeTrial,
+    NextTrial,
     Verdict,
-    next_step,
-    sought,
+    choose_step,
+    simulate_search,
 )
 
-FIVE = Search(100, 0.05)
+FIVE = KneeSearchSettings(100, 0.05)
 
 
 def holds(threshold: float) -> Callable[[int], Verdict]:
@@ -35,7 +35,7 @@ def holds(threshold: float) -> Callable[[int], Verdict]:
 
 def test_the_ramp_doubles_the_bisection_is_geometric_and_both_sides_are_tried_again() -> None:
     """Known answer: a knee of 1000, to within a quarter."""
-    step, trials = sought(Search(100, 0.25), holds(1000))
+    step, trials = simulate_search(KneeSearchSettings(100, 0.25), holds(1000))
     rates = [trial.rate_rps for trial in trials]
     middle = round(sqrt(800 * 1600))
     quarter = round(sqrt(800 * middle))
@@ -44,7 +44,7 @@ def test_the_ramp_doubles_the_bisection_is_geometric_and_both_sides_are_tried_ag
     assert rates[6:8] == [middle, middle]
     assert rates[8] == quarter == 951
     assert rates[9:] == [middle] + [quarter] * CONFIRMATIONS, "each end once more"
-    assert step == Found(quarter, middle)
+    assert step == KneeFound(quarter, middle)
 
 
 @settings(max_examples=100)
@@ -55,28 +55,28 @@ def test_the_ramp_doubles_the_bisection_is_geometric_and_both_sides_are_tried_ag
 )
 def test_any_threshold_is_found_within_the_precision(threshold: float, start: int, precision: float) -> None:
     """Wherever the search starts: the knee lies between what passed and what failed, which are as near as promised."""
-    step, trials = sought(Search(start, precision), holds(threshold))
-    assert isinstance(step, Found) and step.fails_rps is not None
+    step, trials = simulate_search(KneeSearchSettings(start, precision), holds(threshold))
+    assert isinstance(step, KneeFound) and step.fails_rps is not None
     assert step.passes_rps <= threshold < step.fails_rps
     assert step.fails_rps <= step.passes_rps * (1 + precision) or step.fails_rps == step.passes_rps + 1
     assert len(trials) <= 80
-    confirmed = [trial for trial in trials if trial == Trial(step.passes_rps, "pass")]
+    confirmed = [trial for trial in trials if trial == KneeTrial(step.passes_rps, "pass")]
     assert len(confirmed) > CONFIRMATIONS, "confirmations are beside the trial that found it"
 
 
 @settings(max_examples=100)
-@given(answers=st.binary(min_size=TRIALS_MOST, max_size=TRIALS_MOST))
+@given(answers=st.binary(min_size=MAX_TRIALS, max_size=MAX_TRIALS))
 def test_it_ends_whatever_happens(answers: bytes) -> None:
     verdicts: tuple[Verdict, ...] = ("pass", "fail", "unclear")
     told = iter(answers)
-    step, trials = sought(FIVE, lambda _: verdicts[next(told) % 3])
-    assert len(trials) <= TRIALS_MOST
-    assert not isinstance(step, Try)
+    step, trials = simulate_search(FIVE, lambda _: verdicts[next(told) % 3])
+    assert len(trials) <= MAX_TRIALS
+    assert not isinstance(step, NextTrial)
     if step.passes_rps is not None:
-        assert Trial(step.passes_rps, "pass") in trials
+        assert KneeTrial(step.passes_rps, "pass") in trials
         assert step.fails_rps is None or step.passes_rps < step.fails_rps
     if step.fails_rps is not None:
-        assert Trial(step.fails_rps, "fail") in trials
+        assert KneeTrial(step.fails_rps, "fail") in trials
 
 
 def flaky(threshold: float, p: float, seed: int) -> Callable[[int], Verdict]:
@@ -96,9 +96,9 @@ def test_hiccups_of_one_trial_in_ten_move_the_knee_little() -> None:
     near = 0
     for seed in range(200):
         threshold = 100 * 1.37 ** (seed % 20)
-        step, _ = sought(FIVE, flaky(threshold, 0.1, seed))
-        assert not isinstance(step, Try)
-        near += isinstance(step, Found) and threshold / 1.05**4 <= step.passes_rps <= threshold * 1.05
+        step, _ = simulate_search(FIVE, flaky(threshold, 0.1, seed))
+        assert not isinstance(step, NextTrial)
+        near += isinstance(step, KneeFound) and threshold / 1.05**4 <= step.passes_rps <= threshold * 1.05
     assert near >= 190, near
 
 
@@ -111,8 +111,8 @@ def test_one_hiccup_wherever_it_comes_moves_the_knee_by_no_more_than_a_step(at: 
         told = holds(5000)(rate)
         return told if next(count) != at else "fail" if told == "pass" else "pass"
 
-    step, _ = sought(FIVE, verdict)
-    assert isinstance(step, Found)
+    step, _ = simulate_search(FIVE, verdict)
+    assert isinstance(step, KneeFound)
     assert 5000 / 1.05**2 <= step.passes_rps <= 5000
 
 
@@ -123,40 +123,42 @@ def test_a_failed_confirmation_means_a_step_down() -> None:
         seen[rate] += 1
         return "pass" if rate <= 1000 and not (rate > 900 and seen[rate] == 3) else "fail"
 
-    step, trials = sought(FIVE, verdict)
-    assert isinstance(step, Found)
+    step, trials = simulate_search(FIVE, verdict)
+    assert isinstance(step, KneeFound)
     assert step.passes_rps <= 900 < (step.fails_rps or 0)
-    assert trials.count(Trial(step.passes_rps, "pass")) == 1 + CONFIRMATIONS
+    assert trials.count(KneeTrial(step.passes_rps, "pass")) == 1 + CONFIRMATIONS
 
 
 def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told() -> None:
-    assert sought(Search(1000, 0.05), holds(40))[0] == Found(40, 42)
-    assert sought(Search(1000, 0.05), holds(0))[0] == Stuck(None, 1, "nothing")
-    assert sought(Search(1000, 0.05, least_rps=100), holds(40))[0] == Stuck(None, 100, "nothing")
-    assert sought(Search(100, 0.05, most_rps=5000), holds(1e9))[0] == Found(5000, None)
+    assert simulate_search(KneeSearchSettings(1000, 0.05), holds(40))[0] == KneeFound(40, 42)
+    assert simulate_search(KneeSearchSettings(1000, 0.05), holds(0))[0] == KneeNotFound(None, 1, "nothing")
+    assert simulate_search(KneeSearchSettings(1000, 0.05, least_rps=100), holds(40))[0] == KneeNotFound(
+        None, 100, "nothing"
+    )
+    assert simulate_search(KneeSearchSettings(100, 0.05, most_rps=5000), holds(1e9))[0] == KneeFound(5000, None)
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
     """Twice beside it; a third time in a row says that this machine cannot tell. One that failed once bounds what was not resolved."""
-    step, trials = sought(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
-    assert step == Stuck(400, None, "unclear")
-    assert [trial.rate_rps for trial in trials[-UNCLEAR_MOST:]] == [800, 720, 880]
+    step, trials = simulate_search(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
+    assert step == KneeNotFound(400, None, "unclear")
+    assert [trial.rate_rps for trial in trials[-MAX_UNCLEAR:]] == [800, 720, 880]
     count = iter(range(100))
-    step, _ = sought(FIVE, lambda rate: "unclear" if next(count) > 4 else holds(1000)(rate))
-    assert step == Stuck(800, 1600, "unclear")
+    step, _ = simulate_search(FIVE, lambda rate: "unclear" if next(count) > 4 else holds(1000)(rate))
+    assert step == KneeNotFound(800, 1600, "unclear")
     for dark in (800, 1131):  # it can go on beside these
-        step, _ = sought(FIVE, lambda rate, dark=dark: "unclear" if rate == dark else holds(1000)(rate))
-        assert isinstance(step, Found)
+        step, _ = simulate_search(FIVE, lambda rate, dark=dark: "unclear" if rate == dark else holds(1000)(rate))
+        assert isinstance(step, KneeFound)
         assert step.passes_rps <= 1000 < (step.fails_rps or 0) <= step.passes_rps * 1.05
 
 
 def test_confirmations_are_on_fresh_systems_and_trials_that_would_not_have_been_made_count_as_what_they_show() -> None:
-    _, known = sought(FIVE, holds(1000))
-    for begun in (list[Trial](), known[3:]):
+    _, known = simulate_search(FIVE, holds(1000))
+    for begun in (list[KneeTrial](), known[3:]):
         trials, fresh = list(begun), list[bool]()
-        while isinstance(step := next_step(FIVE, trials), Try):
+        while isinstance(step := choose_step(FIVE, trials), NextTrial):
             fresh.append(step.fresh)
-            trials.append(Trial(step.rate_rps, holds(1000)(step.rate_rps)))
-        assert isinstance(step, Found) and step.passes_rps <= 1000 < (step.fails_rps or 0)
+            trials.append(KneeTrial(step.rate_rps, holds(1000)(step.rate_rps)))
+        assert isinstance(step, KneeFound) and step.passes_rps <= 1000 < (step.fails_rps or 0)
         if not begun:
             assert fresh == [False] * (len(fresh) - CONFIRMATIONS - 1) + [True] * (CONFIRMATIONS + 1)

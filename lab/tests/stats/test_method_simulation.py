@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.aggregate.cells import cells_of
+from lab.analysis.aggregate.cells import build_cells
 from lab.analysis.aggregate.order import ALPHA, METRICS_TESTED, find_missing_by_order, run_order_tests
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
@@ -95,7 +95,7 @@ def flags(plan: Plan, made: tuple[list[Sample], dict[str, float]]) -> set[str]:
     def histogram_of(sample: Sample) -> Histogram:
         return histogram(round(float(np.log(p99[sample.id] / 1e-3) / np.log(1.02))))
 
-    cells = cells_of(plan, samples, histogram_of)
+    cells = build_cells(plan, samples, histogram_of)
     found = {"order"} if any(one.holm_p <= ALPHA for one in run_order_tests(cells, samples)) else set[str]()
     found |= {"missing"} if find_missing_by_order(samples) else set()
     values = [cell.known(metric) for cell in cells.cells.values() for metric in METRICS_TESTED]

@@ -20,20 +20,20 @@ WORK = {name: int(name.rpartition("-")[2]) for name in (f"extra-work-{n}" for n 
 def test_the_planned_sd_is_the_upper_confidence_limit(blocks: int) -> None:
     """Against scipy.stats.chi2; of simulated pilots as many as assured stay below their limit."""
     limit = 0.03 * np.sqrt((blocks - 1) / reference.chi2.ppf(0.2, blocks - 1))
-    assert power.planned_sd(0.03, blocks) == pytest.approx(limit)
+    assert power.compute_planned_sd(0.03, blocks) == pytest.approx(limit)
     pilots = np.random.default_rng(blocks).normal(0, 1, (4000, blocks)).std(axis=1, ddof=1)
-    assert np.mean([power.planned_sd(float(sd), blocks) >= 1 for sd in pilots]) == pytest.approx(0.8, abs=0.02)
+    assert np.mean([power.compute_planned_sd(float(sd), blocks) >= 1 for sd in pilots]) == pytest.approx(0.8, abs=0.02)
 
 
 def test_what_is_resolvable_is_found_with_the_power_of_the_paired_t_test() -> None:
     """Also Cohen 1988, table 2.4.1 (R: power.t.test(delta=.5, power=.9, type="paired")): half a standard deviation takes 44 blocks, a whole one 13."""
     for blocks, level, wanted in product((6, 7, 12, 40, 400), (0.05, 0.05 / 12), (0.5, 0.9, 0.99)):
-        effect = power.resolvable(0.03, blocks, level, wanted)
+        effect = power.compute_mde(0.03, blocks, level, wanted)
         assert effect is not None
         away, least = np.log1p(effect) / 0.03 * np.sqrt(blocks), reference.t.ppf(1 - level / 2, blocks - 1)
         assert reference.nct.sf(least, blocks - 1, away) == pytest.approx(wanted, abs=1e-6)
     for share, blocks in ((0.5, 44), (1.0, 13)):
-        enough, short = (power.resolvable(0.01, count) for count in (blocks, blocks - 1))
+        enough, short = (power.compute_mde(0.01, count) for count in (blocks, blocks - 1))
         assert enough is not None and short is not None and np.log1p(enough) <= share * 0.01 < np.log1p(short)
 
 
@@ -42,32 +42,38 @@ def test_what_is_resolvable_is_found_with_the_power_of_the_paired_t_test() -> No
 )
 def test_one_block_fewer_would_not_do(sd: float, pilot: int, effect: float) -> None:
     for asked in ((0.05, 0.9), (0.05 / 12, 0.9), (0.05, 0.99)):
-        blocks = power.blocks_for(sd, pilot, effect, *asked)
+        blocks = power.count_blocks_for_effect(sd, pilot, effect, *asked)
         assert blocks is not None and blocks > stats.MIN_BLOCKS
-        enough, short = (power.resolvable_now(sd, pilot, count, *asked) for count in (blocks, blocks - 1))
+        enough, short = (power.compute_mde_from_pilot(sd, pilot, count, *asked) for count in (blocks, blocks - 1))
         assert enough is not None and short is not None and enough <= effect < short
-        assert enough == power.resolvable(power.planned_sd(sd, pilot), blocks, *asked)
+        assert enough == power.compute_mde(power.compute_planned_sd(sd, pilot), blocks, *asked)
 
 
 def test_never_fewer_than_six_blocks_and_none_beyond_a_thousand() -> None:
-    assert power.blocks_for(0.0, 6, 0.02) == power.blocks_for(1e-6, 6, 0.02) == stats.MIN_BLOCKS
-    assert power.blocks_for(3.0, 6, 0.02) is None
-    assert power.resolvable_now(0.03, 10, 5) is None
-    assert power.resolvable(0.04, 5) is None and power.resolvable(0.0, 6) == 0.0
+    assert (
+        power.count_blocks_for_effect(0.0, 6, 0.02) == power.count_blocks_for_effect(1e-6, 6, 0.02) == stats.MIN_BLOCKS
+    )
+    assert power.count_blocks_for_effect(3.0, 6, 0.02) is None
+    assert power.compute_mde_from_pilot(0.03, 10, 5) is None
+    assert power.compute_mde(0.04, 5) is None and power.compute_mde(0.0, 6) == 0.0
 
 
 def test_every_further_block_resolves_less() -> None:
-    found = [power.resolvable(0.04, blocks) or 0.0 for blocks in range(6, 1200)]
+    found = [power.compute_mde(0.04, blocks) or 0.0 for blocks in range(6, 1200)]
     assert all(later < earlier for earlier, later in pairwise(found))
 
 
 def test_as_many_blocks_leave_a_bound_out_as_claim_an_effect_of_its_distance() -> None:
     for sd, pilot, effect in ((0.03, 6, 0.05), (0.08, 10, 0.1), (0.05, 40, 0.02)):
         half = sd * float(reference.t.ppf(0.975, pilot - 1)) / pilot**0.5
-        assert power.blocks_to_leave_out(half, pilot, log1p(effect)) == power.blocks_for(sd, pilot, effect)
-        assert power.blocks_to_leave_out(50 * half, pilot, 50 * log1p(effect)) == power.blocks_for(sd, pilot, effect)
-    assert power.blocks_to_leave_out(0.0, 6, 0.1) == stats.MIN_BLOCKS
-    assert power.blocks_to_leave_out(1.0, 6, 1e-3) is power.blocks_to_leave_out(1.0, 6, 0.0) is None
+        assert power.count_blocks_to_exclude(half, pilot, log1p(effect)) == power.count_blocks_for_effect(
+            sd, pilot, effect
+        )
+        assert power.count_blocks_to_exclude(50 * half, pilot, 50 * log1p(effect)) == power.count_blocks_for_effect(
+            sd, pilot, effect
+        )
+    assert power.count_blocks_to_exclude(0.0, 6, 0.1) == stats.MIN_BLOCKS
+    assert power.count_blocks_to_exclude(1.0, 6, 1e-3) is power.count_blocks_to_exclude(1.0, 6, 0.0) is None
 
 
 @pytest.mark.parametrize("knob", WORK)

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.stats.steadiness import CPU_FACTOR, RATE_FACTOR, Seconds, Shift, find_change, find_shift
+from lab.stats.steadiness import CPU_FACTOR, RATE_FACTOR, SampleSeconds, Shift, find_change, find_shift
 from lab.tests.support.steadiness_series import simulate_sample, simulate_seconds
 
 
-def seconds(rates: list[float], costs: list[float] | None = None) -> Seconds:
+def seconds(rates: list[float], costs: list[float] | None = None) -> SampleSeconds:
     """Seconds of a sample with these rates and, unless None, these CPU times per request."""
     rate = np.array(rates)
     cpu_s = None if costs is None else rate * np.array(costs)
     length_s = np.ones(len(rate))
-    return Seconds(np.cumsum(length_s), length_s, rate, cpu_s)
+    return SampleSeconds(np.cumsum(length_s), length_s, rate, cpu_s)
 
 
 def test_the_fall_of_port_wait_is_found_after_two_seconds() -> None:

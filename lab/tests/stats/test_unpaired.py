@@ -28,8 +28,8 @@ def counted(other: list[int], base: list[int]) -> float:
 
 def test_shift_interval_and_p_value_are_the_textbooks() -> None:
     """Hollander & Wolfe, table 4.1 (permeability of human chorioamnion): estimate 0.305; R's wilcox.test: p 0.2544 and −0.15 to 0.76."""
-    found = unpaired.unpaired_difference(AT_TERM, EARLY)
-    middle, low, high = unpaired.shift(np.array(AT_TERM), np.array(EARLY))
+    found = unpaired.estimate_unpaired_difference(AT_TERM, EARLY)
+    middle, low, high = unpaired.estimate_shift(np.array(AT_TERM), np.array(EARLY))
     assert middle == found.effect == pytest.approx(0.305)
     assert found.p_value == pytest.approx(0.2544, abs=5e-5)
     assert (low, high) == pytest.approx((-0.15, 0.76))
@@ -41,7 +41,7 @@ def test_without_ties_the_p_value_is_scipys_exact_one(m: int, n: int) -> None:
     rng = np.random.default_rng(m + n)
     other, base = rng.normal(0.5, 1, m), rng.normal(0, 2, n)
     expected = reference.mannwhitneyu(other, base, method="exact").pvalue
-    assert unpaired.rank_sum_p(other, base) == pytest.approx(expected, rel=1e-9)
+    assert unpaired.compute_rank_sum_p(other, base) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -51,24 +51,24 @@ def test_many_blocks_have_the_normal_p_value_with_ties_corrected(ties: bool) -> 
     if ties:
         other, base = other.round(), base.round()
     expected = reference.mannwhitneyu(other, base, method="asymptotic").pvalue
-    assert unpaired.rank_sum_p(other, base) == pytest.approx(expected, rel=1e-9)
-    assert unpaired.rank_sum_p(np.ones(60), np.ones(60)) == 1.0
+    assert unpaired.compute_rank_sum_p(other, base) == pytest.approx(expected, rel=1e-9)
+    assert unpaired.compute_rank_sum_p(np.ones(60), np.ones(60)) == 1.0
 
 
 def test_where_counting_ends_the_normal_answer_is_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
     other, base = rng.normal(0.3, 1, 40), rng.normal(0, 1, 60)
-    exact = unpaired.rank_sum_p(other, base), unpaired.shift(other, base)
+    exact = unpaired.compute_rank_sum_p(other, base), unpaired.estimate_shift(other, base)
     monkeypatch.setattr(unpaired, "EXACT_PAIRS", 0)
     unpaired._rank.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    assert unpaired.rank_sum_p(other, base) == pytest.approx(exact[0], abs=0.002)
-    assert unpaired.shift(other, base) == pytest.approx(exact[1], abs=0.03)
+    assert unpaired.compute_rank_sum_p(other, base) == pytest.approx(exact[0], abs=0.002)
+    assert unpaired.estimate_shift(other, base) == pytest.approx(exact[1], abs=0.03)
     unpaired._rank.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 
 @given(tied, tied)
 def test_with_ties_the_p_value_is_counted(other: list[int], base: list[int]) -> None:
-    p = unpaired.rank_sum_p(np.array(other, dtype=float), np.array(base, dtype=float))
+    p = unpaired.compute_rank_sum_p(np.array(other, dtype=float), np.array(base, dtype=float))
     assert p == pytest.approx(counted(other, base), rel=1e-9)
 
 
@@ -77,7 +77,7 @@ def test_the_interval_inverts_the_test(m: int, n: int) -> None:
     """Shifts just inside are not rejected by scipy.stats.mannwhitneyu at 5 %, shifts just outside are."""
     rng = np.random.default_rng(m * n)
     other, base = rng.normal(0.1, 1, m), rng.normal(0, 1, n)
-    found = unpaired.unpaired_difference(other, base)
+    found = unpaired.estimate_unpaired_difference(other, base)
     assert found.low is not None and found.high is not None
     inside, outside = (found.low + 1e-9, found.high - 1e-9), (found.low - 1e-9, found.high + 1e-9)
     for offset, kept in (*((each, True) for each in inside), *((each, False) for each in outside)):
@@ -87,30 +87,30 @@ def test_the_interval_inverts_the_test(m: int, n: int) -> None:
 def test_below_six_blocks_on_either_side_there_is_no_interval() -> None:
     few, many = [1.1, 1.2, 1.3, 1.4, 1.5], [float(value) for value in range(1, 21)]
     for sides in ((few, many), (many, few)):
-        found = unpaired.unpaired(*sides)
+        found = unpaired.estimate_unpaired_ratio(*sides)
         assert (found.n, found.interval, found.hl_low) == (5, None, None)
         assert stats.NEED_BLOCKS in found.notes and found.p_value is not None
-    assert unpaired.unpaired([1.0, 2.0], [1.0, 4.0]).sd == pytest.approx(log(2) * (1 / 2 + 2) ** 0.5)
-    one = unpaired.unpaired([2.0], many)
+    assert unpaired.estimate_unpaired_ratio([1.0, 2.0], [1.0, 4.0]).sd == pytest.approx(log(2) * (1 / 2 + 2) ** 0.5)
+    one = unpaired.estimate_unpaired_ratio([2.0], many)
     assert (one.sd, one.p_value, one.n) == (None, None, 1)
-    assert unpaired.unpaired([*few, 1.6], many).interval is not None
+    assert unpaired.estimate_unpaired_ratio([*few, 1.6], many).interval is not None
 
 
 def test_without_spread_the_interval_has_no_width_and_says_so() -> None:
-    found = unpaired.unpaired([2.0] * 6, [1.0] * 6)
+    found = unpaired.estimate_unpaired_ratio([2.0] * 6, [1.0] * 6)
     assert found.interval == pytest.approx((log(2), log(2))) and found.notes == (stats.ALL_EQUAL,)
     assert found.p_value == pytest.approx(2 / 924), "the two most extreme of the ways to choose 6 of 12"
-    uneven = unpaired.unpaired([2.0] * 6, [1.0] * 7).p_value
+    uneven = unpaired.estimate_unpaired_ratio([2.0] * 6, [1.0] * 7).p_value
     assert uneven == pytest.approx(1 / 1716), "the other end, 6 of the 7 equal ones, is nearer to the mean"
-    assert unpaired.unpaired([3.0] * 6, [3.0] * 6).p_value == 1.0
-    zeros = unpaired.unpaired_difference([0.0] * 6, [0.0] * 6)
+    assert unpaired.estimate_unpaired_ratio([3.0] * 6, [3.0] * 6).p_value == 1.0
+    zeros = unpaired.estimate_unpaired_difference([0.0] * 6, [0.0] * 6)
     assert (zeros.interval, zeros.p_value) == ((0.0, 0.0), 1.0)
 
 
 def test_an_outlier_on_either_side_is_said_and_moves_little() -> None:
     calm, wild = [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99], [1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 9.0]
     for sides in ((wild, calm), (calm, wild)):
-        found = unpaired.unpaired(*sides)
+        found = unpaired.estimate_unpaired_ratio(*sides)
         assert stats.OUTLIERS in found.notes and abs(found.effect) < 0.02
 
 
@@ -118,13 +118,13 @@ def test_an_outlier_on_either_side_is_said_and_moves_little() -> None:
 def test_swapping_the_sides_gives_the_reciprocal_and_units_do_not_matter(
     left: list[float], right: list[float], factor: float
 ) -> None:
-    one, two = unpaired.unpaired(left, right), unpaired.unpaired(right, left)
+    one, two = unpaired.estimate_unpaired_ratio(left, right), unpaired.estimate_unpaired_ratio(right, left)
     assert one.effect == pytest.approx(-two.effect, abs=1e-9)
     assert one.p_value == pytest.approx(two.p_value, rel=1e-9) if one.p_value else two.p_value is None
     if one.low is not None and two.high is not None:
         assert one.low == pytest.approx(-two.high, abs=1e-9)
         assert one.low <= one.effect <= (one.high or exp(9))
-    scaled = unpaired.unpaired([factor * value for value in left], [factor * value for value in right])
+    scaled = unpaired.estimate_unpaired_ratio([factor * value for value in left], [factor * value for value in right])
     assert scaled.effect == pytest.approx(one.effect, abs=1e-9)
 
 
@@ -132,6 +132,6 @@ def test_swapping_the_sides_gives_the_reciprocal_and_units_do_not_matter(
 def test_impossible_values_are_refused(bad: float) -> None:
     for sides in (([1.0, bad], [1.0]), ([1.0], [1.0, bad])):
         with pytest.raises(ValueError, match="finite"):
-            unpaired.unpaired(*sides)
+            unpaired.estimate_unpaired_ratio(*sides)
     with pytest.raises(ValueError, match=r"shape \(n,\)"):
-        unpaired.unpaired([], [1.0])
+        unpaired.estimate_unpaired_ratio([], [1.0])

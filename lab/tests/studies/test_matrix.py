@@ -14,18 +14,26 @@ import pytest
 
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence
-from lab.analysis.judge.effects import Cost
+from lab.analysis.judge.effects import EffectCost
 from lab.model.plan import Shape
 from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import load_variant
 from lab.records import published, trials
 from lab.records import published as publications
 from lab.records.store import RunStore
-from lab.records.trials import Trial, Tried
-from lab.report.markdown import markdown
+from lab.records.trials import TargetTrial, TrialResult
+from lab.report.markdown import render_markdown
 from lab.studies import matrix
-from lab.studies.carrying import Carried, Shown, carried, explain_differences, list_undecided, page, sentences
-from lab.studies.study_files import load_study, study_keys
+from lab.studies.carrying import (
+    TargetEffect,
+    TransferLine,
+    explain_differences,
+    list_transfers,
+    list_undecided,
+    page,
+    write_sentences,
+)
+from lab.studies.study_files import list_studies, load_study
 from lab.targets import TARGETS
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.made_runs import evidence_of, made, made_record
@@ -34,60 +42,66 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def told_trials(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
+def told_trials(monkeypatch: pytest.MonkeyPatch) -> dict[str, TargetTrial]:
     """No committed run; trials as the test says."""
-    told: dict[str, Trial] = {}
-    monkeypatch.setattr(matrix, "runs", lambda: ())
-    monkeypatch.setattr(trials, "committed", lambda: told)
+    told: dict[str, TargetTrial] = {}
+    monkeypatch.setattr(matrix, "read_runs", lambda: ())
+    monkeypatch.setattr(trials, "read_trials", lambda: told)
     return told
 
 
-def trial(variants: dict[str, Tried], sweeps: dict[str, Tried]) -> Trial:
-    return Trial(target="local", tried_at="2026-01-01", git_commit=None, facts={}, variants=variants, sweeps=sweeps)
+def trial(variants: dict[str, TrialResult], sweeps: dict[str, TrialResult]) -> TargetTrial:
+    return TargetTrial(
+        target="local", tried_at="2026-01-01", git_commit=None, facts={}, variants=variants, sweeps=sweeps
+    )
 
 
-def cell_of(parameter: str, target: str = "local") -> matrix.Cell:
+def cell_of(parameter: str, target: str = "local") -> matrix.MatrixCell:
     study, _, name = parameter.partition("/")
-    return matrix.parameter_line(study, name, load_study(study).file).cells[target]
+    return matrix.make_parameter_line(study, name, load_study(study).file).cells[target]
 
 
-def test_a_trial_says_that_it_works_or_why_not(told_trials: dict[str, Trial]) -> None:
-    few = Tried(outcome="not measurable", detail="cores: 1")
-    told_trials["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="holds"), "qinng": few}, {})
+def test_a_trial_says_that_it_works_or_why_not(told_trials: dict[str, TargetTrial]) -> None:
+    few = TrialResult(outcome="not measurable", detail="cores: 1")
+    told_trials["local"] = trial({"ingress-nginx+use-gzip": TrialResult(outcome="holds"), "qinng": few}, {})
     assert cell_of("digitalocean/use-gzip").kind == "works"
-    assert cell_of("qinng/max-worker-open-files") == matrix.Cell("not possible", "cores: 1", "data/trials/local.json")
+    assert cell_of("qinng/max-worker-open-files") == matrix.MatrixCell(
+        "not possible", "cores: 1", "data/trials/local.json"
+    )
     assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
     told_trials["local"] = trial({}, {})
-    assert cell_of("digitalocean/use-gzip") == matrix.Cell("not shown"), "nothing has shown it"
-    told_trials["local"] = trial({"ingress-nginx+use-gzip": Tried(outcome="FAILED", detail="no answer")}, {})
-    assert cell_of("digitalocean/use-gzip") == matrix.Cell("not shown", "no answer", "data/trials/local.json")
-    told_trials["local"] = trial({}, {"nds": Tried(outcome="accepted", detail="on ingress-nginx")})
-    assert matrix.of_sweep("local", ["nds"], None).kind == "accepted"
-    assert matrix.of_sweep("local", ["okd"], None).kind == "not shown"
+    assert cell_of("digitalocean/use-gzip") == matrix.MatrixCell("not shown"), "nothing has shown it"
+    told_trials["local"] = trial({"ingress-nginx+use-gzip": TrialResult(outcome="FAILED", detail="no answer")}, {})
+    assert cell_of("digitalocean/use-gzip") == matrix.MatrixCell("not shown", "no answer", "data/trials/local.json")
+    told_trials["local"] = trial({}, {"nds": TrialResult(outcome="accepted", detail="on ingress-nginx")})
+    assert matrix.find_cell_of_sweep("local", ["nds"], None).kind == "accepted"
+    assert matrix.find_cell_of_sweep("local", ["okd"], None).kind == "not shown"
 
 
 def test_a_run_counts_where_it_has_samples_that_count(
-    told_trials: dict[str, Trial], monkeypatch: pytest.MonkeyPatch
+    told_trials: dict[str, TargetTrial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
-        matrix.Measured("few", "local", "slow-link", {"ingress-nginx+use-gzip": 1}),
-        matrix.Measured("many", "local", "slow-link", {"proxy-body-size-128m+use-gzip": 9}),
-        matrix.Measured("none", "kind", "slow-link", {}),
+        matrix.CommittedRun("few", "local", "slow-link", {"ingress-nginx+use-gzip": 1}),
+        matrix.CommittedRun("many", "local", "slow-link", {"proxy-body-size-128m+use-gzip": 9}),
+        matrix.CommittedRun("none", "kind", "slow-link", {}),
     ]
-    monkeypatch.setattr(matrix, "runs", lambda: tuple(runs))
-    matrix.shown_variants.cache_clear()
+    monkeypatch.setattr(matrix, "read_runs", lambda: tuple(runs))
+    matrix.list_shown_variants.cache_clear()
     try:
-        assert cell_of("digitalocean/use-gzip") == matrix.Cell("measured", "many and 1 more", "data/reference/many")
+        assert cell_of("digitalocean/use-gzip") == matrix.MatrixCell(
+            "measured", "many and 1 more", "data/reference/many"
+        )
         assert cell_of("digitalocean/use-gzip", "kind").kind == "not shown"
     finally:
-        matrix.shown_variants.cache_clear()
+        matrix.list_shown_variants.cache_clear()
 
 
 @pytest.mark.committed
 def test_no_cell_is_empty_and_every_link_leads_somewhere() -> None:
-    found = matrix.matrix()
+    found = matrix.make_matrix()
     assert [(line.study, line.name) for line in found[0]] == [
-        (row["source"], row["parameter"]) for row in published.texts("parameters")
+        (row["source"], row["parameter"]) for row in published.read_texts("parameters")
     ]
     for line in (line for lines in found for line in lines):
         assert set(line.cells) == set(TARGETS), line
@@ -96,7 +110,7 @@ def test_no_cell_is_empty_and_every_link_leads_somewhere() -> None:
             assert cell.said or cell.kind == "not shown", cell
             if cell.kind == "measured":
                 assert RunStore.open(str(ROOT / cell.where)).record.target == target
-    table = markdown(matrix.page())
+    table = render_markdown(matrix.page())
     assert "|  |" not in table.replace("|  | |", "")
 
 
@@ -104,10 +118,10 @@ UNITS = {None: 1, "k": 1024, "MB": 1024**2}
 SHIPPED = {"okd/number of routes"}
 
 
-ROWS = {f"{row['source']}/{row['parameter']}": row for row in publications.texts("parameters")}
+ROWS = {f"{row['source']}/{row['parameter']}": row for row in publications.read_texts("parameters")}
 """STUDY/PARAMETER → row of parameters.csv."""
 REALISED = [(parameter, name) for name in knob_names() for parameter in load_knob(name).parameters]
-REASONS = {f"{key}/{name}": row.why for key in study_keys() for name, row in load_study(key).file.not_a_knob.items()}
+REASONS = {f"{key}/{name}": row.why for key in list_studies() for name, row in load_study(key).file.not_a_knob.items()}
 
 
 def test_every_published_load_and_parameter_is_realised_or_has_a_reason_why_not() -> None:
@@ -115,8 +129,10 @@ def test_every_published_load_and_parameter_is_realised_or_has_a_reason_why_not(
     knobs = {parameter for parameter, _ in REALISED}
     assert [row for row in ROWS if (row in knobs) == bool(REASONS.get(row))] == []
     assert sorted((knobs | REASONS.keys()) - ROWS.keys()) == []
-    rows = [(row["source"], row["sweep_id"]) for row in published.texts("sweeps")]
-    assert sorted((key, name) for key in study_keys() for name in load_study(key).file.published_loads) == sorted(rows)
+    rows = [(row["source"], row["sweep_id"]) for row in published.read_texts("sweeps")]
+    assert sorted((key, name) for key in list_studies() for name in load_study(key).file.published_loads) == sorted(
+        rows
+    )
     kinds = [item["kind"] for item in load_variant("okd").manifests]
     assert (kinds.count("Route"),) == numbers(ROWS["okd/number of routes"]["value_used_in_test"])
 
@@ -145,8 +161,10 @@ KNOB = ("keepalive", "baseline")
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three targets, of which the matrix knows nothing."""
-    monkeypatch.setattr(matrix, "places", lambda: ["local", "apiserver", "kind"])
-    monkeypatch.setattr(matrix, "of_variants", lambda target, variants: matrix.Cell("not possible", f"no {target}"))
+    monkeypatch.setattr(matrix, "list_targets", lambda: ["local", "apiserver", "kind"])
+    monkeypatch.setattr(
+        matrix, "find_cell_of_variants", lambda target, variants: matrix.MatrixCell("not possible", f"no {target}")
+    )
 
 
 def run_of(
@@ -171,7 +189,7 @@ def run_of(
 def test_seconds_and_share_are_those_of_a_pair_with_an_interval_at_the_level_of_the_baseline_alone() -> None:
     """25 µs less a fifth on one, 50 µs less a tenth on the other: the same time, and another share."""
     here_run = run_of("local", {"keepalive": 0.8}, "here")
-    (found,) = carried([here_run, run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8})])
+    (found,) = list_transfers([here_run, run_of("apiserver", {"baseline": 2.0, "keepalive": 1.8})])
     here, there = found.shown["local"], found.shown["apiserver"]
     assert here.run == "here" and here.pairs == 6
     assert [here.cost.seconds[0], there.cost.seconds[0]] == pytest.approx([-5e-6, -5e-6], rel=0.02)
@@ -179,18 +197,18 @@ def test_seconds_and_share_are_those_of_a_pair_with_an_interval_at_the_level_of_
     assert all(low < value < high for value, low, high in (here.cost.seconds, there.cost.seconds))
     assert (found.seconds("apiserver"), found.shares("apiserver")) == ("same", "other")
     assert found.why == {"kind": "no kind"}
-    text = markdown(page(carried([here_run, run_of("apiserver", {"keepalive": 0.8})])))
+    text = render_markdown(page(list_transfers([here_run, run_of("apiserver", {"keepalive": 0.8})])))
     row = next(line for line in text.splitlines() if line.startswith("| keepalive"))
     assert "| baseline | ceiling: 100 connections, closed loop, 1kB.bin | in the proxy's process |" in row
     assert "[−5.0 µs [−5." in row and "of 25; −20.0 % [−20." in row and "](data/reference/here) |" in row
     assert row.endswith("| – no kind |")
     here = run_of("local", {"keepalive": 0.8})
-    assert carried([here, run_of("apiserver", {"keepalive": 0.8}, pairs=0)]) == []
-    assert carried([here, run_of("apiserver", {"keepalive": 0.8}, blocks=5)]) == []
+    assert list_transfers([here, run_of("apiserver", {"keepalive": 0.8}, pairs=0)]) == []
+    assert list_transfers([here, run_of("apiserver", {"keepalive": 0.8}, blocks=5)]) == []
     system = run_of("apiserver", {"keepalive": 0.8})
     plain = {key: each.model_copy(update={"own_knobs": ()}) for key, each in system.run.record.variants.items()}
     system.run.record = system.run.record.model_copy(update={"variants": plain})
-    assert carried([here, system]) == [], "another system, and no knob"
+    assert list_transfers([here, system]) == [], "another system, and no knob"
 
 
 @pytest.mark.usefixtures("places")
@@ -200,10 +218,10 @@ def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
     runs = [run_of("local", {name: 0.8}, f"{name}-here", knob=(name, base)) for name, base in names]
     runs += [run_of("apiserver", {"baseline": 2.0, name: 1.8}, name, knob=(name, base)) for name, base in names]
     runs += [run_of(each, {"gzip": 1.5}, each, knob=("gzip", "baseline"), shared=True) for each in ("local", "kind")]
-    lines = carried(runs)
+    lines = list_transfers(runs)
     kinds = [("backlog", "process"), ("gzip", "shared"), ("keepalive", "process")]
     assert [(line.variant, line.kind) for line in lines] == kinds
-    process, shared = sentences(lines)
+    process, shared = write_sentences(lines)
     assert process == (
         "apiserver: of 2 knobs whose cost can lie in the proxy's process local's time is that there for 2; its share is another for 2:"
         " local's µs predict apiserver better."
@@ -214,21 +232,23 @@ def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
     )
 
 
-def shown(level_us: float, change: float, half: float, pairs: int = 9) -> Shown:
+def shown(level_us: float, change: float, half: float, pairs: int = 9) -> TargetEffect:
     """Return an effect: a share of what a request costs, with half the width of its interval as a log-ratio."""
     value = log(1 + change)
-    return Shown("run", pairs, Cost(level_us * 1e-6, (value, value - half, value + half)), doubt=0.0)
+    return TargetEffect("run", pairs, EffectCost(level_us * 1e-6, (value, value - half, value + half)), doubt=0.0)
 
 
-def line(variant: str, local: Shown, kind: Shown, cost: Literal["process", "shared"] = "process") -> Carried:
-    return Carried(variant, "baseline", cost, CEILING, {"local": local, "kind": kind}, {})
+def line(
+    variant: str, local: TargetEffect, kind: TargetEffect, cost: Literal["process", "shared"] = "process"
+) -> TransferLine:
+    return TransferLine(variant, "baseline", cost, CEILING, {"local": local, "kind": kind}, {})
 
 
 @pytest.mark.committed
 def test_the_committed_runs_explain_the_logs_pipe_and_say_what_would_decide_the_open_ones() -> None:
     """In shares: the pipe and the log itself, each measured by a step of its own; whether they fit is the runs' to say."""
-    runs = evidence.references()[0]
-    lines = carried(runs)
+    runs = evidence.load_references()[0]
+    lines = list_transfers(runs)
     found = {each.variant: each for each in explain_differences(lines, runs, "kind")}
     log_off = found["ingress-nginx+access-log-off"]
     assert log_off.share and log_off.predicted is not None

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import evidence
-from lab.analysis.judge.effects import Asked
+from lab.analysis.judge.effects import RunQuestions
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
 from lab.stats import paired as stats
 from lab.studies import results
 from lab.studies import study_files as studies
-from lab.studies.boots import distance_to_bound, part_of
+from lab.studies.boots import compute_distance_to_bound, select_part
 from lab.studies.claims import Claim, Other
-from lab.studies.claims import Test as Rule  # a rule's test, none of pytest's
-from lab.studies.claims.judging import Verdict
-from lab.studies.claims.measuring import Measured, measured
-from lab.studies.steps import boots_wanted, findings, published_ratio
-from lab.studies.study_files import Study, cells, load_study, published, study_keys
+from lab.studies.claims import ClaimTest as Rule  # a rule's test, none of pytest's
+from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.claims.measuring import MeasuredTest, measure_test
+from lab.studies.steps import list_boot_tasks, list_findings, read_published_ratio
+from lab.studies.study_files import Study, list_cells, list_studies, load_study, read_published
 from lab.tests.support.boots import ROOT, on_boot
 from lab.tests.support.factories import Change, alter, make_plan, make_point, make_run
 from lab.tests.support.golden import print_page
@@ -72,11 +72,11 @@ def edited(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def points_of(sweep: str) -> list[Point]:
+def points_of(sweep: str) -> list[LoadPoint]:
     return load_sweep(sweep)[1].expanded()
 
 
-@pytest.mark.parametrize("key", study_keys())
+@pytest.mark.parametrize("key", list_studies())
 def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) -> None:
     """All of a table in one run: asked for together, as the baseline of one, or as the direct reference."""
     file = load_study(key).file
@@ -92,8 +92,8 @@ def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) ->
 def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
     file = load_study(key).file
     for table, sweep in ((table, sweep) for table in file.tables for sweep in (file.sweep, file.quick.sweep)):
-        found = [cell.key for cell in cells(table, points_of(sweep))]
-        assert sorted(found) == sorted(published(table)), table.title
+        found = [cell.key for cell in list_cells(table, points_of(sweep))]
+        assert sorted(found) == sorted(read_published(table)), table.title
 
 
 CHANGES = (
@@ -125,7 +125,7 @@ CHANGES = (
 def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
     edited(study_file, old, new)
     with pytest.raises(UsageError) as caught:
-        cells(load_study("mine").file.tables[0], [make_point("ceiling", rate_rps=None)])
+        list_cells(load_study("mine").file.tables[0], [make_point("ceiling", rate_rps=None)])
     assert told in str(caught.value)
 
 
@@ -133,16 +133,16 @@ def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _sl
     """A made run of the study's variants."""
     run = make_plan((("keepalive", "ingress-nginx"),), [make_point("ceiling", rate_rps=None)], blocks=7)
     samples, histograms = make_run(run, {"keepalive": effect}, noise, change=change)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked())
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), RunQuestions())
 
 
 def printed(study: Study, summary: Summary) -> str:
-    return print_page(results.page(results.shaped(study, summary)))
+    return print_page(results.page(results.shape_tables(study, summary)))
 
 
 def test_a_cell_is_relative_to_the_reference_with_an_interval_unless_that_is_measured_once(study_file: Path) -> None:
     """`direct` stands before the blocks and has no interval of its own."""
-    (table,) = results.shaped(load_study("mine"), filled())
+    (table,) = results.shape_tables(load_study("mine"), filled())
     edge, none = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     level, relative = edge.level, edge.relative
     assert level is not None and level.low is not None and level.value is not None and level.high is not None
@@ -152,7 +152,7 @@ def test_a_cell_is_relative_to_the_reference_with_an_interval_unless_that_is_mea
     assert relative[1] < relative[0] < relative[2] and relative[0] == pytest.approx(0.5, rel=0.05)
     assert edge.published_relative == pytest.approx(22913 / 29622) and none.relative is None
     edited(study_file, "variants.ingress-nginx =", "variants.direct =")
-    (table,) = results.shaped(study := load_study("mine"), filled())
+    (table,) = results.shape_tables(study := load_study("mine"), filled())
     edge, direct = table.cells["edge", "keep-alive"], table.cells["none", "keep-alive"]
     assert edge.relative is not None and edge.level is not None and direct.level is not None
     assert edge.level.value is not None and direct.level.value is not None
@@ -167,19 +167,19 @@ def test_the_table_is_in_the_published_shape_with_the_numbers_of_the_runs_own_ta
     head = next(number for number, line in enumerate(lines) if "keep-alive" in line)
     assert lines[head].index("keep-alive") < lines[head].index("close")
     assert [line.split()[0] for line in lines[head + 2 : head + 4]] == ["none", "edge"]
-    assert results.HONEST in lines
+    assert results.NOTE_OTHER_MACHINES in lines
     assert len({line.index("29,622") for line in lines if "29,622" in line}) == 1
     edited(study_file, "metrics.rate = {}", "metrics.p99 = {}")
     edited(study_file, "req/s", "ms")
     limited = alter(lambda slot: slot.arm.name == "keepalive", lambda _: {"limited_by": "generator"})
     summary = filled(noise=0.5, effect=1.0, change=limited)
-    (table,) = results.shaped(study := load_study("mine"), summary)
+    (table,) = results.shape_tables(study := load_study("mine"), summary)
     cell = table.cells["edge", "keep-alive"]
     row = next(row for row in summary.rows if row.arm.name == "keepalive")
     p99_s = row.cell.shown("p99")
     assert cell.level is not None and p99_s is not None
     assert cell.level.value == pytest.approx(p99_s * 1e3)
-    mean = stats.level(list(row.cell.known("p99").values()))
+    mean = stats.estimate_geometric_mean(list(row.cell.known("p99").values()))
     assert cell.level.value != pytest.approx(mean.value * 1e3, rel=0.01)
     assert mean.low is not None and cell.level.low == pytest.approx(mean.low * 1e3)
     assert any("generator-limited" in note for note in cell.notes), "of a latency, too"
@@ -200,14 +200,16 @@ def test_the_table_is_in_the_published_shape_with_the_numbers_of_the_runs_own_ta
 def test_what_is_half_as_fast_again_takes_two_thirds_of_the_time(unit: str, metric: str, ratio: float | None) -> None:
     claim = Claim("TF-01", "successors", "stated", "It is faster.", "50", unit, "")
     test = Rule(metric=metric, ratio_to=Other(variant="traefik"), within=(0.5, 2.0))
-    part = Measured(test, "traefik+traefik-fast-proxy", "ceiling", 0.7, 0.6, 0.8, 10, True, other="traefik")
-    assert published_ratio(Verdict(claim, "reproduced", "", "", "", ()), part) == (ratio and pytest.approx(ratio))
+    part = MeasuredTest(test, "traefik+traefik-fast-proxy", "ceiling", 0.7, 0.6, 0.8, 10, True, other="traefik")
+    assert read_published_ratio(ClaimVerdict(claim, "reproduced", "", "", "", ()), part) == (
+        ratio and pytest.approx(ratio)
+    )
 
 
 @pytest.mark.committed
 def test_a_finding_says_where_it_was_measured_and_what_the_same_step_did_elsewhere() -> None:
     """Kubernetes' own behaviour rests on kind, where there is a kubelet of its own."""
-    found = {each.asked.arm: each for each in findings(evidence.references()[0])}
+    found = {each.asked.arm: each for each in list_findings(evidence.load_references()[0])}
     assert found["grace-period-30+host-port"].target == "kind"
     assert {step.target for step in found["grace-period-30+host-port"].elsewhere} == {"local"}
     assert {step.target for step in found["ingress-nginx+access-log-off"].elsewhere} == {"local", "apiserver"}
@@ -243,15 +245,15 @@ def further(top: Path, *costs: float) -> None:
 
 @pytest.mark.committed
 def test_a_finding_of_one_boot_says_so(top: Path) -> None:
-    runs = evidence.references()[0]
-    (found,) = findings(runs)
+    runs = evidence.load_references()[0]
+    (found,) = list_findings(runs)
     assert "[+79.6, +81.7]" in found.measured and found.measured.endswith("; one boot") and found.boots.agree
-    (wanted,) = boots_wanted(runs, [])
+    (wanted,) = list_boot_tasks(runs, [])
     assert wanted.bench == f"just bench {ARM} --points ceiling --sweep known-costs --blocks 40"
     assert wanted.pack == f"just maintain pack RUN --into {RUN}"
     assert len(wanted.boots) == 1 and 1 < wanted.minutes < 60
     names = {ARM, "ingress-nginx", "ingress-nginx-again"}
-    record = part_of(runs[0].run.record, {ARM}, ["ceiling"])
+    record = select_part(runs[0].run.record, {ARM}, ["ceiling"])
     slots = record.plan().slots
     assert {arm.name for arm in record.arms} == names and {slot.point.name for slot in slots} == {"ceiling"}
     there = [slot for slot in runs[0].run.record.plan().slots if slot.point.name == "ceiling"]
@@ -261,26 +263,26 @@ def test_a_finding_of_one_boot_says_so(top: Path) -> None:
 @pytest.mark.slow
 def test_a_finding_of_three_boots_has_the_interval_over_them(top: Path) -> None:
     further(top, 1.1, 1.25)
-    (found,) = findings(evidence.references()[0])
+    (found,) = list_findings(evidence.load_references()[0])
     over = found.boots.over
     assert over is not None and found.boots.boots == 3
     logs = [one.estimate.effect for one in found.boots.effects if one.estimate]
     assert logs[1] - logs[0] == pytest.approx(log(1.1), abs=1e-6)
     assert over.low < min(logs) < max(logs) < over.high
     assert "; over three boots CPU per request at ceiling +" in found.measured
-    assert boots_wanted(evidence.references()[0], []) == []
+    assert list_boot_tasks(evidence.load_references()[0], []) == []
 
 
 @pytest.mark.slow
 def test_a_claims_interval_is_over_boots(top: Path) -> None:
     """Its bound of 1.5 lies below the interval of the first boot, and in the one over three."""
     test = Rule(metric="cpu_per_request", points="ceiling", ratio_to=Other(variant="ingress-nginx"), above=1.5)
-    (run,) = evidence.references()[0]
-    (one,) = measured(test, ARM, run)
+    (run,) = evidence.load_references()[0]
+    (one,) = measure_test(test, ARM, run)
     assert (one.boots, one.holds) == (1, True)
     further(top, 1.1, 0.75)
-    (run,) = evidence.references()[0]
-    (three,) = measured(test, ARM, run)
+    (run,) = evidence.load_references()[0]
+    (three,) = measure_test(test, ARM, run)
     assert (three.boots, three.holds) == (3, None)
     assert three.low is not None and three.high is not None and three.low < 1.36 < 1.98 < three.high
     assert three.text.endswith("over three boots") and "boots" not in one.text
@@ -298,6 +300,6 @@ def test_a_claims_interval_is_over_boots(top: Path) -> None:
 def test_how_near_a_bound_is(bound: dict[str, float], value: float, distance: float | None) -> None:
     """A ratio above 1 is a direction, no size."""
     test = Rule(metric="cpu_per_request", ratio_to=Other(variant="ingress-nginx"), **bound)  # type: ignore[arg-type]
-    part = Measured(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
-    assert distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
-    assert distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"
+    part = MeasuredTest(test, ARM, "ceiling", value, value * 0.99, value * 1.01, 10, True)
+    assert compute_distance_to_bound(part) == (None if distance is None else pytest.approx(distance))
+    assert compute_distance_to_bound(replace(part, holds=None)) is None, "what is open is not decided by another boot"

@@ -28,9 +28,9 @@ def on_boot(name: str, into: Path, boot: str, change: Change | None = None, cost
     (into / "run.json").write_text(json.dumps(record))
     if cost != 1.0:
         path = into / packed.SAMPLES
-        samples = [json.loads(line) for line in packed.lines_of(path)]
+        samples = [json.loads(line) for line in packed.read_lines(path)]
         for sample in samples:
             if sample["role"] == "variant" and "proxy" in sample["usage"]:
                 sample["usage"]["proxy"]["cpu_s"] *= cost
-        path.write_bytes(packed.lines_packed(json.dumps(sample) for sample in samples))
+        path.write_bytes(packed.pack_lines(json.dumps(sample) for sample in samples))
     return into

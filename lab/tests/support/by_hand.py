@@ -13,9 +13,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from lab.experiments.bench.measurable import choose
+from lab.experiments.bench.measurable import choose_generator
 from lab.measure.measurement import SampleRun
-from lab.measure.steady import Steady
+from lab.measure.steady import SteadyRegime
 from lab.model.plan import Arm, Slot
 from lab.model.samples import Sample
 from lab.model.variants.variants import load_variant
@@ -48,7 +48,7 @@ def main() -> int:
         point = next(each for each in load_sweep(SWEEP)[1].expanded() if each.name == NAME).on_cpus(
             TARGET.generator_cpus()
         )
-        chosen = choose(point, TARGET)
+        chosen = choose_generator(point, TARGET)
         TARGET.check_variant(variant, [point])
         with TARGET.up(variant) as system:
             slot = Slot(0, 1, Arm("baseline", "baseline", "baseline", None), point)
@@ -70,7 +70,7 @@ def plain(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def measured(run: SampleRun) -> Sample:
-    return run.measure(Steady(run.system, run.slot.point, run.chosen.generator), 1).sample
+    return run.measure(SteadyRegime(run.system, run.slot.point, run.chosen.generator), 1).sample
 
 
 def one_round(number: int, run: SampleRun, kubectl: Sequence[str], argv: Sequence[str]) -> float:

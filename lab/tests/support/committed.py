@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lab.model.plan import Arm, Slot, arms_for, plan
+from lab.model.plan import Arm, Slot, list_arms, plan_samples
 from lab.model.requests import good
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Usage
 from lab.records import outcomes
 from lab.records.store import RunStore
@@ -26,7 +26,7 @@ from lab.tests.support.summaries import summary
 RATE_RPS = 20.0
 """Instead of the sweeps' own: as much to be seen, less to be written."""
 
-Story = Callable[[Arm, Point, int], tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]
+Story = Callable[[Arm, LoadPoint, int], tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]
 """(arm, point, block) → requests, events and usage of a sample, by `lab.tests.support.disturbed`."""
 
 
@@ -45,7 +45,7 @@ def run_of(
     """A run of `sweep` (its own points, at RATE_RPS; only those named) in `folder`. Control runs are never disturbed."""
     every = [point for point in load_sweep(sweep)[1].expanded() if not points or point.name in points or point.control]
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
-    planned = plan(arms_for(variants, None), loads, blocks, seed=1)
+    planned = plan_samples(list_arms(variants, None), loads, blocks, seed=1)
     told = {
         arm.variant: variant_record(
             arm.variant,
@@ -76,7 +76,7 @@ def _write(store: RunStore, slot: Slot, story: Story, target: str) -> None:
     arm, point = slot.arm, slot.point
     requests, events, usage = story(arm, point, slot.block)
     assert point.disturbance is not None
-    outcome = outcomes.outcome(point, requests, events, usage, ZERO_S, 0.0002)
+    outcome = outcomes.compute_outcome(point, requests, events, usage, ZERO_S, 0.0002)
     sample = make_sample(
         **of_slot(slot),
         target=target,
@@ -105,7 +105,7 @@ def as_k6(requests: pl.DataFrame) -> tuple[str, str]:
     return told, "\n".join([*log, ""])
 
 
-def nds_story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+def nds_story(arm: Arm, point: LoadPoint, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """As NDS tells it: its variant is gone for 30 s and a little more in each block; any other for a second."""
     seconds = point.duration_s
     if point.control:

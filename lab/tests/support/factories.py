@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from lab.model.pairs import PairSide
-from lab.model.plan import Plan, Shape, Slot, arms_for, plan
+from lab.model.plan import Plan, Shape, Slot, list_arms, plan_samples
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Usage
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant, load_overlay, variant_names
 from lab.stats.histogram import Histogram
 
 
-def make_point(name: str = "rate-1000", **overrides: Any) -> Point:
+def make_point(name: str = "rate-1000", **overrides: Any) -> LoadPoint:
     """A steady 5 s point at 1000 req/s over 100 connections; `rate_rps=None` makes it a ceiling."""
     fields: dict[str, Any] = {
         "generator": "wrk2",
@@ -30,12 +30,12 @@ def make_point(name: str = "rate-1000", **overrides: Any) -> Point:
         "threads": 1,
         "page": "1kB.bin",
     }
-    return Point(name=name, **{**fields, **overrides})
+    return LoadPoint(name=name, **{**fields, **overrides})
 
 
 def make_sample(**overrides: Any) -> Sample:
     """A valid sample of `baseline` at `make_point()`, measured by k6 in wrk2's place; any field can be given."""
-    point: Point = overrides.get("point") or make_point()
+    point: LoadPoint = overrides.get("point") or make_point()
     achieved = overrides.get("achieved_rps", point.rate_rps or 20_000.0)
     requests = overrides.get("requests", round(achieved * point.duration_s) if achieved is not None else None)
     fields: dict[str, Any] = {
@@ -78,7 +78,7 @@ def make_sample(**overrides: Any) -> Sample:
 
 def make_plan(
     variants: Sequence[tuple[str, str | None]] = (("keepalive", "baseline"),),
-    points: Sequence[Point] | None = None,
+    points: Sequence[LoadPoint] | None = None,
     blocks: int = 6,
     seed: int = 1,
     reference: str | None = "direct",
@@ -86,7 +86,7 @@ def make_plan(
 ) -> Plan:
     """A run of the given (variant, baseline) pairs; by default at a ceiling and one rate, and every arm alone."""
     loads = points or [make_point("ceiling", rate_rps=None), make_point()]
-    return plan(arms_for(variants, reference), loads, blocks, seed, shape)
+    return plan_samples(list_arms(variants, reference), loads, blocks, seed, shape)
 
 
 def make_run(

@@ -18,21 +18,21 @@ import polars as pl
 from lab.base.errors import LabError
 from lab.base.files import write_texts
 from lab.generators import Generator, Installed
-from lab.measure.loop import Loop
+from lab.measure.loop import MeasuringLoop
 from lab.measure.measurement import ChosenGenerator
-from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Ran, Response, Role
+from lab.model.endpoint import ClockOffset, Endpoint, GeneratorsOutput, HowToEnd, Response, Role
 from lab.model.events import Event
 from lab.model.leftovers import Leftovers
-from lab.model.load import Load, OutputError, Result, Spoken
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError, SpokenProtocol
 from lab.model.pairs import SIDES, Renewed, Side
-from lab.model.plan import Shape, Slot, arms_for, plan
+from lab.model.plan import Shape, Slot, list_arms, plan_samples
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
 from lab.model.variants.variants import Check, Variant
 from lab.records.store import RunStore
 from lab.stats.histogram import Histogram
-from lab.targets.base import nothing
+from lab.targets.base import do_nothing
 from lab.targets.common.sampler import Sampler
 from lab.targets.readback import Reading
 from lab.tests.support.factories import make_point
@@ -43,7 +43,7 @@ LASTS_S = 1.0
 """A load of `point`."""
 
 
-def point(name: str = "ceiling", rate_rps: float | None = None) -> Point:
+def point(name: str = "ceiling", rate_rps: float | None = None) -> LoadPoint:
     return make_point(name, generator="fake", connections=1, rate_rps=rate_rps, duration_s=1.0, warmup_s=0.0)
 
 
@@ -66,36 +66,36 @@ class FakeGenerator:
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     logs_requests: bool = False
-    protocols: frozenset[Spoken] = frozenset({"h1"})
+    protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
 
     def version(self, output: str) -> str | None:
         return "1"
 
-    def refusal(self, load: Load) -> str | None:
+    def refusal(self, load: GeneratorLoad) -> str | None:
         return None
 
-    def calibration_s(self, load: Load) -> float:
+    def calibration_s(self, load: GeneratorLoad) -> float:
         return 0.0
 
-    def ends_on_interrupt(self, load: Load) -> bool:
+    def ends_on_interrupt(self, load: GeneratorLoad) -> bool:
         return False
 
-    def files(self, load: Load) -> Mapping[str, str]:
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         return {"load.py": self.script}
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         return [self.binary, "load.py"]
 
-    def requests(self, stdout: str, stderr: str, load: Load) -> pl.DataFrame:
+    def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         raise OutputError("expected a row for every request, which this one does not tell")
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         try:
             record = json.loads(stdout)
         except ValueError:
             raise OutputError(f"expected JSON, got {stdout[:40]!r}") from None
         requests, lasted_s = record["requests"], record["duration_s"]
-        return Result(
+        return GeneratorResult(
             requests,
             lasted_s,
             Histogram.of_values([0.001] * requests),
@@ -130,7 +130,7 @@ class FakeSystem:
     def entry(self) -> Endpoint:
         return Endpoint("http://proxy", "h")
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         return Endpoint("http://proxy", "h")
 
     def backend_endpoint(self) -> Endpoint:
@@ -158,8 +158,8 @@ class FakeSystem:
     def held(self, *what: Any, **named: Any) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
         return nullcontext(partial(self.popen, *what, **named))
 
-    def generate(self, load: Load, files: Mapping[str, str]) -> Ran:
-        return Ran("", "one place only", 1, False)
+    def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
+        return GeneratorsOutput("", "one place only", 1, False)
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv)
@@ -287,7 +287,7 @@ class FakeTarget:
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
         return {}
 
-    def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+    def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         return {point.name: self.system.endpoint(point) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
@@ -311,7 +311,11 @@ class FakeTarget:
 
     @contextmanager
     def up(
-        self, variant: Variant, changing: bool = False, side: Side = "left", meanwhile: Callable[[], object] = nothing
+        self,
+        variant: Variant,
+        changing: bool = False,
+        side: Side = "left",
+        meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[FakeSystem]:
         self.ups.append(variant.name)
         self.ups_at.append(side)
@@ -350,17 +354,17 @@ class Silent:
 
 def bench(
     blocks: int = 2,
-    points: Sequence[Point] = (),
+    points: Sequence[LoadPoint] = (),
     generator: FakeGenerator | None = None,
     target: FakeTarget | None = None,
     observer: Silent | None = None,
     variants: Sequence[Variant] = (),
     shape: Shape | None = None,
-) -> Loop:
+) -> MeasuringLoop:
     """A loop over a new run in LAB_RUNS: `ingress-nginx` and its A/A twin, each alone, unless told otherwise."""
     wanted = list(variants) or [variant()]
     loads = list(points) or [point()]
-    planned = plan(arms_for([(v.name, v.baseline) for v in wanted], None), loads, blocks, 7, shape)
+    planned = plan_samples(list_arms([(v.name, v.baseline) for v in wanted], None), loads, blocks, 7, shape)
     used = FakeTarget() if target is None else target
     record = made_record(
         "run-1",
@@ -375,9 +379,9 @@ def bench(
     store = RunStore.create(record, {})
     used_generator = generator or FakeGenerator()
     chosen = {p.name: ChosenGenerator(used_generator, used_generator.binary, "1", None) for p in loads}
-    return Loop(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())
+    return MeasuringLoop(used, {v.name: v for v in wanted}, chosen, store, observer or Silent())
 
 
-def going_on(loop: Loop) -> Loop:
+def going_on(loop: MeasuringLoop) -> MeasuringLoop:
     """Another lab that goes on with what the first one left."""
     return replace(loop, store=RunStore.open(loop.store.record.id), observer=Silent())

@@ -38,4 +38,4 @@ spec:
 """
 GATEWAY: Mapping[str, Any] = yaml.safe_load(_GATEWAY)
 ROUTE: Mapping[str, Any] = yaml.safe_load(_ROUTE)
-CERTIFICATE = certificates.issue(certificates.Request(("*.lab.test",), "ecdsa-256"))
+CERTIFICATE = certificates.issue(certificates.CertificateRequest(("*.lab.test",), "ecdsa-256"))

@@ -13,18 +13,18 @@ import plotly.graph_objects as go
 from rich.console import Console
 
 from lab.commands.measuring import print_plan
-from lab.experiments.bench import Prepared
-from lab.report.terminal import show
+from lab.experiments.bench import PreparedRun
+from lab.report.terminal import print_parts
 
 
 def print_page(parts: Any, width: int | None = None) -> str:
     """Return what a terminal of this width shows of a page; without a width, what is printed into a file."""
     out = io.StringIO()
-    show(Console(file=out, width=width or 80), parts, width)
+    print_parts(Console(file=out, width=width or 80), parts, width)
     return out.getvalue()
 
 
-def print_planned(made: Prepared, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:
+def print_planned(made: PreparedRun, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:
     out = io.StringIO()
     print_plan(Console(file=out, width=width), made, done, may_be_less)
     return out.getvalue()

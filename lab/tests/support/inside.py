@@ -23,7 +23,7 @@ from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.sandbox.namespaces import prepare, unshare
+from lab.targets.local.sandbox.namespaces import make_unshare_command, prepare
 from lab.tests.support.factories import make_point
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +48,7 @@ def run_inside(file: str, identity: str, selected: tuple[str, ...] = ()) -> None
         host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         env |= {HOST_PROC: str(host_proc), OUTER_PID: str(os.getpid())}
         pytest_argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={name}/inner", file]
-        argv = [*who, *unshare(as_root=not who and os.geteuid() == 0), *pytest_argv, *selected]
+        argv = [*who, *make_unshare_command(as_root=not who and os.geteuid() == 0), *pytest_argv, *selected]
         try:
             done = subprocess.run(
                 argv, cwd=ROOT, env=env, pass_fds=[host_proc], capture_output=True, text=True, timeout=1200, check=False

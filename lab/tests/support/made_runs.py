@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lab.analysis.aggregate.cells import counted_alone
+from lab.analysis.aggregate.cells import select_counted_solo_samples
 from lab.analysis.evidence import Evidence
-from lab.model.design import shape_of
+from lab.model.design import choose_shape
 from lab.model.pairs import SIDES
-from lab.model.plan import Arm, Place, Plan, Slot, arms_for, plan
+from lab.model.plan import Arm, ArmAndPoint, Plan, Slot, list_arms, plan_samples
 from lab.model.run import KneeSearch, RunRecord, VariantRecord
 from lab.model.samples import Sample
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
 from lab.stats.histogram import Histogram
@@ -101,10 +101,10 @@ def with_variant(store: MadeStore, name: str = "keepalive", **update: Any) -> Ma
     return store
 
 
-def paired_plan(points: Sequence[Point], blocks: int = 8, solo: Mapping[Place, str] | None = None) -> Plan:
-    """`keepalive` against `baseline`, both up at once; `solo`: as in `lab.model.design.shape_of`."""
-    arms = arms_for([("keepalive", "baseline")], None)
-    return plan(arms, points, blocks, 1, shape_of(arms, points, blocks, SIDES, solo))
+def paired_plan(points: Sequence[LoadPoint], blocks: int = 8, solo: Mapping[ArmAndPoint, str] | None = None) -> Plan:
+    """`keepalive` against `baseline`, both up at once; `solo`: as in `lab.model.design.choose_shape`."""
+    arms = list_arms([("keepalive", "baseline")], None)
+    return plan_samples(arms, points, blocks, 1, choose_shape(arms, points, blocks, SIDES, solo))
 
 
 def made_search(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
@@ -120,7 +120,7 @@ def made_search(name: str, *tries: tuple[str, int], left: int = 0) -> MadeStore:
 def made_kill(name: str, gone_s: Callable[[Arm, int], float], **record: Any) -> MadeStore:
     """A pod is deleted in every block, and each arm is gone for so many seconds; control runs see nothing."""
 
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+    def outcome(arm: Arm, point: LoadPoint, block: int) -> dict[str, float | None]:
         gone = 0.0 if point.control else gone_s(arm, block)
         never = dict.fromkeys(("stale", "restarts", "failed_connect"), 0.0)
         return {"requests": 5200.0, "failed": 100 * gone, "gap_s": gone, **never}
@@ -130,14 +130,14 @@ def made_kill(name: str, gone_s: Callable[[Arm, int], float], **record: Any) -> 
 
 def made_disturbed(
     name: str,
-    points: Sequence[Point],
-    outcome: Callable[[Arm, Point, int], Mapping[str, float | None] | None],
+    points: Sequence[LoadPoint],
+    outcome: Callable[[Arm, LoadPoint, int], Mapping[str, float | None] | None],
     variants: Sequence[tuple[str, str | None]] = (("keepalive", "baseline"),),
     blocks: int = 6,
     **record: Any,
 ) -> MadeStore:
     """A run of disturbances: (arm, point, block) → what came of it; None: there is no such sample."""
-    planned = plan(arms_for(variants, None), points, blocks, 1)
+    planned = plan_samples(list_arms(variants, None), points, blocks, 1)
     samples: list[Sample] = []
     for slot in planned.slots:
         found = outcome(slot.arm, slot.point, slot.block)
@@ -150,4 +150,4 @@ def made_disturbed(
 def evidence_of(store: RunStore, name: str = "made") -> Evidence:
     """The run as exhibits and claims are given it."""
     samples = tuple(store.samples())
-    return Evidence(name, store, samples, counted_alone(samples))
+    return Evidence(name, store, samples, select_counted_solo_samples(samples))

@@ -28,7 +28,7 @@ def fault(name: str) -> str:
     if baseline is None:
         return f"a root with knobs {variant.own_knobs}, and none of the same bases without"
     before = load_variant(baseline).manifests
-    single: dict[tuple[str, str], differences.Change] = {}
+    single: dict[tuple[str, str], differences.ValueChange] = {}
     for knob in variant.own_knobs:
         alone = differences.changes(before, load_variant(join_name(baseline, [knob])).manifests)
         if not alone:

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab.generators import GENERATORS, Generator, generator
-from lab.model.load import Load
+from lab.generators import GENERATORS, Generator, get_generator
+from lab.model.load import GeneratorLoad
 from lab.records.tables import STDERR_MARK, join_raw
 
 FOLDER = Path(__file__).parents[1] / "generators" / "testdata" / "generators"
@@ -34,11 +34,11 @@ def _cases(tool: str) -> dict[str, dict[str, Any]]:
 CASES = [f"{tool}/{name}" for tool in GENERATORS for name in _cases(tool)]
 
 
-def case(name: str) -> tuple[Generator, str, str, int, Load]:
+def case(name: str) -> tuple[Generator, str, str, int, GeneratorLoad]:
     """(generator, stdout, stderr, exit status, load)."""
     known = told(name)
     stdout, _, stderr = text(name).partition(STDERR_MARK)
-    return generator(name.partition("/")[0]), stdout, stderr, known["exit_status"], Load(**known["load"])
+    return get_generator(name.partition("/")[0]), stdout, stderr, known["exit_status"], GeneratorLoad(**known["load"])
 
 
 def told(name: str) -> dict[str, Any]:

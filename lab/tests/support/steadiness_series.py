@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.stats.steadiness import Seconds
+from lab.stats.steadiness import SampleSeconds
 
 Generator = np.random.Generator
 RATE_SD = ((0.0, 0.1, 0.5, 0.75, 0.9, 1.0), (0.0, 0.009, 0.03, 0.057, 0.101, 0.115))
@@ -38,7 +38,7 @@ def simulate_seconds(
     change_at: int | None = None,
     rate_factor: float = 1.0,
     cost_factor: float = 1.0,
-) -> Seconds:
+) -> SampleSeconds:
     """Simulate one sample of so many full seconds, as `lab.stats.steadiness.find_change` takes them.
 
     `sd`: of its log rate from second to second. `change_at`: after how many seconds the rate and the CPU time per request are
@@ -52,10 +52,10 @@ def simulate_seconds(
         rate[change_at:] *= rate_factor
         cost[change_at:] *= cost_factor
     length_s = np.ones(seconds)
-    return Seconds(np.cumsum(length_s), length_s, rate, rate * cost)
+    return SampleSeconds(np.cumsum(length_s), length_s, rate, rate * cost)
 
 
-def simulate_sample(generator: Generator, *, drifting: bool = False) -> Seconds:
+def simulate_sample(generator: Generator, *, drifting: bool = False) -> SampleSeconds:
     """Simulate one sample of a length that committed ones have: an ordinary one, or one that falls within it.
 
     A fall multiplies the rate by 0.05 to 0.5 and the CPU time per request by as much upwards, after any of its seconds, as the committed

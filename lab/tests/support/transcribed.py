@@ -25,7 +25,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         forget()
 
     def forget() -> None:
-        for read in (published.package, published.rows, published.texts, published.frame):
+        for read in (published.read_package, published.read_rows, published.read_texts, published.read_frame):
             read.cache_clear()
         published._read_table.cache_clear()  # pyright: ignore[reportPrivateUsage]  # what was read of another folder
 

@@ -16,13 +16,13 @@ from lab.model.variants.variants import Variant, load_variant
 from lab.systems import programs
 from lab.systems.contour import system as contour
 from lab.systems.envoy_gateway import system as envoy_gateway
-from lab.systems.envoy_gateway.system import CONTROLLER, VERSION, Serves, written
-from lab.systems.envoy_gateway.system import objects as given
+from lab.systems.envoy_gateway.system import CONTROLLER, VERSION, ServingCheck, dump_yaml
+from lab.systems.envoy_gateway.system import render_objects as given
 from lab.systems.manifests import objects
 from lab.systems.programs import Program
 from lab.targets.apiserver import objects as api_objects
 from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.cluster.objects import on_side
+from lab.targets.cluster.objects import rename_for_side
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox.cpus import split
@@ -43,13 +43,15 @@ E1126 02:00:04.560355       1 reflector.go:227] "Failed to watch" err="secrets i
 def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both programs are there: what is asked of them is what is looked at."""
     there = Path("/bin/true")
-    monkeypatch.setattr(programs, "program", lambda place, name, version: Program(name, version, there))
-    monkeypatch.setattr(programs, "built", lambda place, name, module, version: Program(name, version, there))
+    monkeypatch.setattr(programs, "provide_wheel_program", lambda place, name, version: Program(name, version, there))
+    monkeypatch.setattr(
+        programs, "provide_go_program", lambda place, name, module, version: Program(name, version, there)
+    )
 
 
 def vet(edit: Callable[[Any], object] = lambda containers: None) -> None:
     variant = changed("contour", lambda deployment: edit(deployment["spec"]["template"]["spec"]["containers"]))
-    bringup.vet(objects.read(api_objects.read(variant.manifests)), PINNED, ApiserverTarget().realise)
+    bringup.check_objects(objects.read_objects(api_objects.read(variant.manifests)), PINNED, ApiserverTarget().realise)
 
 
 def test_its_log_is_told_in_its_words_and_each_side_of_a_pair_has_its_own_objects() -> None:
@@ -60,7 +62,9 @@ def test_its_log_is_told_in_its_words_and_each_side_of_a_pair_has_its_own_object
     ]
     assert contour.ignored(LOG) == ["ignoring invalid ingress"]
     manifests = load_variant("contour").manifests
-    left, right = ({(o["kind"], str(o["metadata"])): o for o in on_side(manifests, s)} for s in ("left", "right"))  # type: ignore[arg-type]
+    left, right = (
+        {(o["kind"], str(o["metadata"])): o for o in rename_for_side(manifests, s)} for s in ("left", "right")
+    )  # type: ignore[arg-type]
     assert not left.keys() & right.keys()
     (settings,) = [obj for (kind, _), obj in right.items() if kind == "ContourConfiguration"]
     assert settings["spec"]["ingress"]["classNames"] == ["ingress-lab-right"]
@@ -99,17 +103,17 @@ def test_a_version_that_is_not_pinned_is_refused(monkeypatch: pytest.MonkeyPatch
     """The program of another version is there, and building brings it again."""
     (tmp_path / "contour").touch()
     monkeypatch.setattr(programs, "BUILT", tmp_path)
-    monkeypatch.setattr(programs, "built_from", lambda *_: "1.0.0")
+    monkeypatch.setattr(programs, "read_module_version", lambda *_: "1.0.0")
     monkeypatch.setattr(programs, "run_outside", lambda *_: 0)
     with pytest.raises(UsageError, match="is asked for"):
-        programs.built("here", "contour", contour.MODULE, "1.33.8")
+        programs.provide_go_program("here", "contour", contour.MODULE, "1.33.8")
 
 
 ADDRESS = "10.64.0.3"
 
 
 def read(variant: Variant | str = "envoy-gateway") -> objects.Objects:
-    return objects.read((load_variant(variant) if isinstance(variant, str) else variant).manifests)
+    return objects.read_objects((load_variant(variant) if isinstance(variant, str) else variant).manifests)
 
 
 def of(kind: str, variant: Variant | str = "envoy-gateway") -> list[dict[str, Any]]:
@@ -162,11 +166,11 @@ def dump(versions: list[str], endpoints: list[tuple[str, int]]) -> Any:
 def test_it_serves_a_file_when_it_has_its_rules_and_endpoints() -> None:
     """Envoy is looked at again only when it has taken something."""
     found, looks = read(), list[str]()
-    text = written(given(found, CONTROLLER, {pod.name: ADDRESS for pod in found.pods}))
+    text = dump_yaml(given(found, CONTROLLER, {pod.name: ADDRESS for pod in found.pods}))
     name = next(each for each in yaml.safe_load_all(text) if each["kind"] == "HTTPRoute")["spec"]["rules"][0]["name"]
     for version, port, serves in ((name, 8080, True), ("lab-older", 8080, False), (name, 8081, False)):
-        assert Serves().these(text, "1", lambda it=(version, port): dump([it[0]], [(ADDRESS, it[1])])) is serves
-    server = Serves()
+        assert ServingCheck().these(text, "1", lambda it=(version, port): dump([it[0]], [(ADDRESS, it[1])])) is serves
+    server = ServingCheck()
 
     def look() -> Any:
         looks.append("look")
@@ -179,7 +183,7 @@ def test_what_its_objects_have_not_is_refused_before_it_starts() -> None:
     """The controller itself would serve nothing, and say why in its log alone."""
     variant = changed("envoy-gateway", lambda each: each["spec"].update(provider={"type": "Host"}), "EnvoyProxy")
     with pytest.raises(UsageError, match="envoyVersion: is missing"):
-        envoy_gateway._envoy(context_of(variant))  # pyright: ignore[reportPrivateUsage]
+        envoy_gateway._provide_envoy(context_of(variant))  # pyright: ignore[reportPrivateUsage]
     breaker, kind = {"maxConnectios": 65536}, "BackendTrafficPolicy"
     variant = changed("envoy-gateway-circuit-breakers", lambda each: each["spec"].update(circuitBreaker=breaker), kind)
     with pytest.raises(UsageError, match=r"BackendTrafficPolicy/proxy: /spec/circuitBreaker: .*maxConnectios"):

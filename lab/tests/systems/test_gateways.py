@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.analysis.migration.table import load
+from lab.analysis.migration.table import load_table
 from lab.base.errors import NotMeasurableError, UsageError
-from lab.experiments.migration.folder import written
-from lab.experiments.migration.plan import plan
+from lab.experiments.migration.folder import writable_lines
+from lab.experiments.migration.plan import plan_migration
 from lab.model.variants.variants import load_variant
 from lab.systems import programs, workers
 from lab.systems.caddy.system import CONFIG as CADDY
-from lab.systems.checker import refusal
+from lab.systems.checker import find_refusal
 from lab.systems.haproxy.system import CONFIG as HAPROXY
 from lab.systems.httpd.system import CONFIG as HTTPD
 from lab.systems.lighttpd.system import CONFIG as LIGHTTPD
@@ -72,9 +72,9 @@ def here(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_pa
 
     if "real" not in request.fixturenames:
         monkeypatch.setattr(
-            programs, "program", lambda _, name, version: Program(name, version, programs.BROUGHT / name)
+            programs, "provide_wheel_program", lambda _, name, version: Program(name, version, programs.WHEELS / name)
         )
-        monkeypatch.setattr(programs, "unpacked", unpacked)
+        monkeypatch.setattr(programs, "unpack_packages", unpacked)
 
 
 def find(items: Manifests, kind: str, name: str = "") -> dict[str, Any]:
@@ -97,7 +97,7 @@ def data_of(items: Manifests, variant: str) -> dict[str, str]:
 
 
 def realised(items: Manifests, limits: Mapping[str, str] | None = None, cpus: int = 2) -> Realisation:
-    return bringup.realise(context_of(objects.read(items), cpus, limits=limits or {}))
+    return bringup.realise(context_of(objects.read_objects(items), cpus, limits=limits or {}))
 
 
 def text(variant: str, rules: str = "", **data: str) -> str:
@@ -290,7 +290,7 @@ def real() -> None:
 @pytest.mark.parametrize("rules", ["", RULES])
 def test_the_proxy_takes_what_is_written(variant: str, rules: str, real: None) -> None:
     started = realised(manifests(variant, rules if variant not in ("nginx-f5", "haproxy-ingress") else ""))
-    assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
+    assert find_refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_the_proxy_itself_refuses_an_unknown_setting(variant: str, data: dict[st
     items = manifests(variant)
     data_of(items, variant).update(data)
     started = realised(items)
-    assert said in refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs)
+    assert said in find_refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs)
 
 
 EVERY_HTTPD = {
@@ -328,8 +328,8 @@ EVERY_HTTPD = {
 
 def migrated() -> Realisation:
     content = yaml.safe_dump({"kind": "ConfigMap", "data": EVERY_HTTPD}).encode()
-    lines = written(plan("mine", content, to=["httpd"]).migrations[0])
-    table = load("httpd")
+    lines = writable_lines(plan_migration("mine", content, to=["httpd"]).migrations[0])
+    table = load_table("httpd")
     rows = [row for rows in (*table.rows.values(), table.extras) for row in rows]
     assert {line.setting for line in lines} == {row.setting for row in rows if row.how == "key"}
     items = manifests("httpd")
@@ -356,17 +356,19 @@ def test_every_setting_that_a_migration_writes_is_in_httpds_configuration() -> N
 @pytest.mark.slow
 def test_httpd_takes_every_setting_that_a_migration_writes(real: None) -> None:
     started = migrated()
-    assert refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
+    assert find_refusal(started.checker, started.files, {}, "127.0.0.1 localhost", started.programs) == ""
 
 
 @pytest.mark.parametrize("name", plain_systems("local"))
 def test_workers_are_the_proxys_to_count_unless_its_controller_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On machines of 1, 2 and 64 CPUs, with a limit and without: nothing that is written is another, or it is their number."""
-    monkeypatch.setattr(programs, "built", lambda place, name, *_: Program(name, "1", programs.BROUGHT / name))
+    monkeypatch.setattr(
+        programs, "provide_go_program", lambda place, name, *_: Program(name, "1", programs.WHEELS / name)
+    )
     variant = load_variant(name)
     counts: dict[str, set[int | None]] = {}
     for cpus, limit in product((1, 2, 64), (None, "300m", "1500m", "4")):
-        count, limits = workers.asked(limited(variant, limit), cpus), {} if limit is None else {"cpu": limit}
+        count, limits = workers.count_configured(limited(variant, limit), cpus), {} if limit is None else {"cpu": limit}
         try:
             made = realised(list(variant.manifests), limits, cpus)
         except NotMeasurableError:  # what the controller would start, this machine cannot show

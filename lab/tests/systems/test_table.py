@@ -30,15 +30,15 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.systems import inside, programs, stand_ins, table, workers
-from lab.systems.checker import refusal
+from lab.systems.checker import find_refusal
 from lab.systems.envoy import system as envoy
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.manifests.pods import Container
-from lab.systems.settings import merged, read
-from lab.systems.stand_ins import Setting, load_stand_ins
-from lab.systems.system import cores, limit_up
+from lab.systems.settings import merge_settings, read_settings
+from lab.systems.stand_ins import StandInSetting, load_stand_ins
+from lab.systems.system import parse_cpu_limit, round_limit_up
 from lab.systems.traefik import system as traefik
-from lab.systems.workers import list_script, listed, started, told
+from lab.systems.workers import count_running, list_script, parse_processes, parse_reported_count
 from lab.targets import TARGETS
 from lab.targets.cluster import images as references
 from lab.targets.local.sandbox import namespaces
@@ -90,18 +90,18 @@ def test_each_key_is_set_in_its_part_and_what_was_there_stays() -> None:
         "listener.filters": "[{name: a}]",
         "cluster.common": "{idle_timeout: 5s}",
     }
-    found = read("ConfigMap/envoy", data, PARTS)
+    found = read_settings("ConfigMap/envoy", data, PARTS)
     before = {"name": "a", "common": {"max": 1}}
-    assert merged(before, found["cluster"]) == {
+    assert merge_settings(before, found["cluster"]) == {
         "name": "a",
         "circuit_breakers": {"thresholds": [{"max_connections": 65536, "max_requests": 7}]},
         "connect_timeout": "1s",
         "common": {"max": 1, "idle_timeout": "5s"},
     }
     assert before == {"name": "a", "common": {"max": 1}}
-    assert merged({}, found["listener"]) == {"filters": [{"name": "a"}]}
-    found = read("ConfigMap/envoy", {"cluster.a.1.b": "2", "cluster.a.0.b": "1"}, PARTS)
-    assert merged({"a": [{"b": 0, "c": 3}]}, found["cluster"]) == {"a": [{"b": 1, "c": 3}, {"b": 2}]}
+    assert merge_settings({}, found["listener"]) == {"filters": [{"name": "a"}]}
+    found = read_settings("ConfigMap/envoy", {"cluster.a.1.b": "2", "cluster.a.0.b": "1"}, PARTS)
+    assert merge_settings({"a": [{"b": 0, "c": 3}]}, found["cluster"]) == {"a": [{"b": 1, "c": 3}, {"b": 2}]}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_each_key_is_set_in_its_part_and_what_was_there_stays() -> None:
 )
 def test_a_path_that_does_not_fit_is_refused_at_its_key(key: str, value: str, fault: str) -> None:
     with pytest.raises(UsageError) as error:
-        merged({"name": "a"}, read("ConfigMap/envoy", {key: value}, PARTS)["cluster"])
+        merge_settings({"name": "a"}, read_settings("ConfigMap/envoy", {key: value}, PARTS)["cluster"])
     assert error.value.place == f"ConfigMap/envoy: data.{key}" and fault in error.value.fault
 
 
@@ -153,31 +153,31 @@ def test_every_system_has_a_rule_and_it_is_what_migrate_tells(name: str) -> None
     variant = load_variant(name)
     proxies = [each for each in limited(variant, None) if each["metadata"].get("labels", {}).get(ROLE_LABEL) == "proxy"]
     pods = [each["spec"]["template"]["spec"] for each in proxies if each["kind"] == "Deployment"]
-    assert [each for pod in pods for each in pod["containers"] if workers.rule(each["image"])]
-    rows = migrations.load(name).rows["worker-processes"] if name in migrations.systems() else []
+    assert [each for pod in pods for each in pod["containers"] if workers.find_rule(each["image"])]
+    rows = migrations.load_table(name).rows["worker-processes"] if name in migrations.list_successors() else []
     for cpus, limit in product((1, 2, 8, 64), LIMITS):
-        counted = workers.asked(limited(variant, limit), cpus)
+        counted = workers.count_configured(limited(variant, limit), cpus)
         for words in (row.default for row in rows):
-            expected = WORDS[words](cores(limit), cpus) if words in WORDS else None
+            expected = WORDS[words](parse_cpu_limit(limit), cpus) if words in WORDS else None
             assert counted == expected, (words, limit, cpus)
 
 
 def test_a_count_is_of_the_quota_the_machines_cpus_or_the_configuration_that_the_proxy_mounts() -> None:
     """Of ingress-nginx 1.15.1, also where the quota is more than the machine has; Envoy looked at no limit in 1.36."""
     for cpus, limit in product((1, 2, 8, 64), LIMITS):
-        asked = cores(limit)
+        asked = parse_cpu_limit(limit)
         count = ceil(asked) if asked else cpus
-        assert limit_up(asked, cpus) == workers.asked([deployment(limit)], cpus) == count
+        assert round_limit_up(asked, cpus) == workers.count_configured([deployment(limit)], cpus) == count
     proxy = deployment(image="nginx")
     proxy["spec"]["template"]["spec"]["volumes"] = [{"name": "conf", "configMap": {"name": "conf"}}]
     own, other = (
         {"kind": "ConfigMap", "metadata": {"name": name}, "data": {"nginx.conf": f"worker_processes {count};\n"}}
         for name, count in (("conf", 3), ("backend", 1))
     )
-    assert workers.asked([other, own, proxy]) == 3
-    assert workers.asked([other, proxy], 8) == 8
-    assert workers.asked([deployment("1", image="docker.io/envoyproxy/envoy:v1.36.4")], 8) == 8
-    assert workers.asked([deployment("1", image="docker.io/envoyproxy/envoy:v1.40.0")], 8) == 1
+    assert workers.count_configured([other, own, proxy]) == 3
+    assert workers.count_configured([other, proxy], 8) == 8
+    assert workers.count_configured([deployment("1", image="docker.io/envoyproxy/envoy:v1.36.4")], 8) == 8
+    assert workers.count_configured([deployment("1", image="docker.io/envoyproxy/envoy:v1.40.0")], 8) == 1
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_count_is_of_the_quota_the_machines_cpus_or_the_configuration_that_the
 )
 def test_what_the_manifests_say_whatever_the_machine(objects: list[dict[str, Any]], asked: int | None) -> None:
     """Where it is the CPUs', too, they do not."""
-    assert workers.asked(objects) == asked
+    assert workers.count_configured(objects) == asked
 
 
 MASTER, WORKER = (1, "nginx: master process nginx -c /tmp/nginx/nginx.conf"), (33, "nginx: worker process")
@@ -219,14 +219,16 @@ LEAVING, MANAGER = (33, "nginx: worker process is shutting down"), (1, "nginx: c
         ([], None),
         ([(8, "envoy -c envoy.yaml"), (1, "sh -c nginx: worker process")], None),
         (
-            listed("1 nginx: master process nginx \n33 nginx: worker process \n1 sh -c for p in /proc/[0-9]* \n\nno\n"),
+            parse_processes(
+                "1 nginx: master process nginx \n33 nginx: worker process \n1 sh -c for p in /proc/[0-9]* \n\nno\n"
+            ),
             1,
         ),
     ],
 )
 def test_running_workers_are_counted_and_nothing_else(processes: list[tuple[int, str]], count: int | None) -> None:
     """nginx's that shut down serve no new connection, and a cache's manager none at all; HAProxy works in threads, and its master serves nobody."""
-    assert started(processes) == count
+    assert count_running(processes) == count
 
 
 def test_a_traefik_in_a_container_tells_of_itself(tmp_path: Path) -> None:
@@ -241,8 +243,8 @@ def test_a_traefik_in_a_container_tells_of_itself(tmp_path: Path) -> None:
             text = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
         finally:
             running.kill()
-    assert asked == [traefik.METRICS] and told(text) == 3
-    assert f"{program} 60" in [title for _, title in listed(text)]
+    assert asked == [traefik.METRICS] and parse_reported_count(text) == 3
+    assert f"{program} 60" in [title for _, title in parse_processes(text)]
 
 
 @pytest.mark.parametrize("program", ["curl", "bash", "wget"])
@@ -253,14 +255,14 @@ def test_an_interface_is_asked_by_what_there_is(program: str, tmp_path: Path) ->
     for name in (program, "cat"):
         (tmp_path / name).symlink_to(which(name) or "")
     with telling(b"server.concurrency: 2\n") as (port, asked):
-        command, env = ["/bin/sh", "-c", inside.asked(port, envoy.COUNTS)], {"PATH": str(tmp_path)}
+        command, env = ["/bin/sh", "-c", inside.compose_query(port, envoy.COUNTS)], {"PATH": str(tmp_path)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0 and "server.concurrency: 2\n" in done.stdout
     assert list(map(unquote, asked)) == [unquote(envoy.COUNTS)]
 
 
 def test_where_nothing_answers_it_fails_without_an_answer() -> None:
-    done = subprocess.run(["sh", "-c", inside.asked(1, "/")], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", inside.compose_query(1, "/")], capture_output=True, text=True, check=False)
     assert done.returncode and not done.stdout
 
 
@@ -271,7 +273,7 @@ HEAD = "pid /tmp/nginx/nginx.pid; events {}\n"
 
 def refused(http: str, files: Mapping[str, str] | None = None, beside: Mapping[str, str] | None = None) -> str:
     text = f"{HEAD}http {{\n{http}\n}}\n"
-    return refusal(CHECKER, {CONFIG: text, **(files or {})}, {"/srv/conf": beside or {}})
+    return find_refusal(CHECKER, {CONFIG: text, **(files or {})}, {"/srv/conf": beside or {}})
 
 
 def test_nginxs_check_refuses_in_its_words_and_takes_files_beside_it() -> None:
@@ -295,29 +297,32 @@ def test_a_version_is_the_tag_of_a_pinned_image_the_module_of_a_program_or_what_
         ("docker.io/envoyproxy/envoy:distroless-v1.40.0@sha256:0000", "1.40.0"),
         ("localhost:5000/traefik:3.7.15", "3.7.15"),
     ):
-        assert programs.tagged(container_of(image)) == version
+        assert programs.read_tag_version(container_of(image)) == version
     for unnamed in ("caddy:latest", "localhost:5000/caddy"):
         with pytest.raises(UsageError, match="names no version by its tag"):
-            programs.tagged(container_of(unnamed))
+            programs.read_tag_version(container_of(unnamed))
     with pytest.raises(UsageError, match="envoy 1.40.1 is not pinned here") as error:
-        programs.program("Deployment/proxy", "envoy", "1.40.1")
+        programs.provide_wheel_program("Deployment/proxy", "envoy", "1.40.1")
     assert "envoy-1.40.0" in error.value.remedy
     program = tmp_path / "envoy-gateway"
     program.write_bytes(b"\x7fELF\0\0dep\tgithub.com/envoyproxy/gateway\tv1.9.1\th1:x\n")
-    assert programs.built_from(program, "github.com/envoyproxy/gateway") == "1.9.1"
-    assert programs.built_from(program, "github.com/other/module") == ""
+    assert programs.read_module_version(program, "github.com/envoyproxy/gateway") == "1.9.1"
+    assert programs.read_module_version(program, "github.com/other/module") == ""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho of $LD_LIBRARY_PATH, version 1.2 >&2\n")
     program.chmod(0o755)
-    assert programs.version_of(program, r"of (\S+), version", (tmp_path / "a.so",)) == str(tmp_path)
-    assert programs.version_of(program, r"version (\S+)") == "1.2" and programs.version_of(program, "x(y)") == "unknown"
-    assert programs.version_of("no-such-program", "(x)") == ""
+    assert programs.read_version(program, r"of (\S+), version", (tmp_path / "a.so",)) == str(tmp_path)
+    assert (
+        programs.read_version(program, r"version (\S+)") == "1.2"
+        and programs.read_version(program, "x(y)") == "unknown"
+    )
+    assert programs.read_version("no-such-program", "(x)") == ""
 
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout that has fetched nothing."""
-    monkeypatch.setattr(programs, "BROUGHT", tmp_path / "proxies")
+    monkeypatch.setattr(programs, "WHEELS", tmp_path / "proxies")
     return tmp_path / "proxies"
 
 
@@ -334,11 +339,11 @@ def test_a_program_is_fetched_once_or_refused_with_the_command(bare: Path, monke
 
     monkeypatch.setattr(programs, "run_outside", lambda script, argv: 2)
     with pytest.raises(UsageError, match="caddy-2.11.7 cannot be fetched") as error:
-        programs.program("Deployment/proxy", "caddy", "2.11.7")
+        programs.provide_wheel_program("Deployment/proxy", "caddy", "2.11.7")
     assert "scripts/proxies caddy-2.11.7" in error.value.remedy
     monkeypatch.setattr(programs, "run_outside", run)
     for _ in range(2):
-        found = programs.program("Deployment/proxy", "caddy", "2.11.7")
+        found = programs.provide_wheel_program("Deployment/proxy", "caddy", "2.11.7")
         assert (found.file, found.inside) == (bare / "caddy-2.11.7/pkg/caddy", "/srv/proxy/caddy")
     assert asked == [["proxies", "caddy-2.11.7"]]
 
@@ -368,12 +373,12 @@ def test_a_package_is_unpacked_once_or_refused(bare: Path, monkeypatch: pytest.M
     monkeypatch.setattr(programs, "CACHE", bare)
     monkeypatch.setattr(programs, "run_outside", lambda script, argv: asked.append([script, *argv]) or 2)
     with pytest.raises(UsageError, match="apache2 is not on PATH, and cannot be unpacked") as error:
-        programs.unpacked("Deployment/proxy", *packages)
+        programs.unpack_packages("Deployment/proxy", *packages)
     assert asked == [["unpack", "apache2", "apache2-bin"]]
     assert "scripts/unpack apache2 apache2-bin" in error.value.remedy
     (bare / "apache2/usr/sbin").mkdir(parents=True)
     (bare / "apache2/usr/sbin/apache2").touch()
-    assert programs.unpacked("", *packages) == bare / "apache2" and len(asked) == 1
+    assert programs.unpack_packages("", *packages) == bare / "apache2" and len(asked) == 1
 
 
 STAND_IN = next(each for each in load_stand_ins() if each.image == "ingress-nginx/controller" and each.setting)
@@ -412,7 +417,7 @@ def controller(without: str = "") -> Any:
 
 
 @pytest.mark.parametrize("setting", STAND_IN.setting, ids=lambda setting: setting.name)
-def test_the_base_has_the_named_releases_default_and_it_is_read_back(setting: Setting) -> None:
+def test_the_base_has_the_named_releases_default_and_it_is_read_back(setting: StandInSetting) -> None:
     """On every target where the stand-in may run; with it left out of the manifests, the read-back fails."""
     manifests = load_variant("ingress-nginx").manifests
     assert setting.value_in(manifests) == setting.named
@@ -442,7 +447,7 @@ def test_the_tables_defaults_are_the_local_targets_and_every_stand_in_is_in_it()
     keys = {setting.key: setting.named for setting in STAND_IN.setting if setting.key}
     assert len(keys) == 4 and keys == {key: KEYS[key].default for key in keys}
     there = {each.image for each in load_stand_ins() if "local" in each.targets}
-    for system in filter(None, map(table.find, references.pinned().values())):
+    for system in filter(None, map(table.find, references.read_pinned().values())):
         itself = system.realise is None or system.by_tag
         assert itself or any(each.endswith(system.image) for each in there), system.image
     assert [name for name in variant_names() if "ingress-nginx 1.15.1" in load_overlay(name).title] == []
@@ -477,7 +482,7 @@ def test_an_image_of_ones_own_is_no_stand_in_and_a_setting_is_a_flag_or_a_key() 
     either: tuple[dict[str, Any], ...] = {}, {"flag": "--a", "key": "a"}
     for given in either:
         with pytest.raises(ValidationError, match="expected either flag or key"):
-            Setting(**given, stand_in="true", named="false", changes="nothing")
+            StandInSetting(**given, stand_in="true", named="false", changes="nothing")
     system: Any = Controller(["/nginx-ingress-controller"])
     (reading,) = read_back(system, [RISK])
     assert (reading.observed, reading.ok) == ("unreadable", False)

@@ -14,16 +14,16 @@ from lab.commands import look
 from lab.targets import prerequisites
 from lab.targets.local.sandbox import cpus
 from lab.targets.local.target import TOOLS
-from lab.targets.prerequisites import Finding, Need, Tool
+from lab.targets.prerequisites import Need, PrerequisiteFinding, RequiredTool
 from lab.tests.records.test_store import closed
 
 
-def _finding(name: str, ok: bool, *needed_by: Need) -> Finding:
-    return Finding(name, needed_by, ok, "found", "remedy")
+def _finding(name: str, ok: bool, *needed_by: Need) -> PrerequisiteFinding:
+    return PrerequisiteFinding(name, needed_by, ok, "found", "remedy")
 
 
-def _shown(findings: Sequence[Finding], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    monkeypatch.setattr(prerequisites, "checks", lambda: list(findings))
+def _shown(findings: Sequence[PrerequisiteFinding], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    monkeypatch.setattr(prerequisites, "make_checks", lambda: list(findings))
     out = io.StringIO()
     return look.doctor(Console(file=out, width=200), False), out.getvalue()
 
@@ -47,21 +47,21 @@ def test_versions_are_compared_as_numbers(tmp_path: Path, monkeypatch: pytest.Mo
         program.write_text(f"#!/bin/sh\necho '{says}'\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-        finding = prerequisites.check_tool(Tool("tool", ["--version"], (2, 9), ("local",), "reason"))
+        finding = prerequisites.check_tool(RequiredTool("tool", ["--version"], (2, 9), ("local",), "reason"))
         assert finding.ok is ok
         assert found in finding.found
 
 
 def test_everything_the_local_target_runs_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own list is the doctor's: what `bench` would refuse to start without is in the table."""
-    found = prerequisites.checks()
+    found = prerequisites.make_checks()
     assert {*TOOLS} <= {finding.check for finding in found if "local" in finding.needed_by}
     (steal,) = (finding.found for finding in found if finding.check == "hypervisor steal")
     assert steal.endswith(" %")
-    finding = prerequisites.check_tool(Tool("no-such-tool", [], (1,), ("kind",), "", "get it"))
+    finding = prerequisites.check_tool(RequiredTool("no-such-tool", [], (1,), ("kind",), "", "get it"))
     assert (finding.status, finding.found, finding.remedy) == ("missing", "not on PATH", "get it")
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert cpus.available() == list(range(os.cpu_count() or 1))
+    assert cpus.list_available() == list(range(os.cpu_count() or 1))
 
 
 @pytest.mark.parametrize("where", ["file", "file/runs", "closed/runs"])

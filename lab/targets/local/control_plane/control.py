@@ -30,13 +30,13 @@ from lab.model.events import Event, EventLog
 from lab.systems.manifests.deployments import Deployment
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
-from lab.systems.manifests.replicas import Member, Step, over, step
+from lab.systems.manifests.replicas import ReplicaPod, RolloutStep, find_budget, plan_step
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.routing import Routes
 from lab.targets.local.kubelet import bringup
-from lab.targets.local.kubelet.kubelet import Kubelet, Make, RunningPod
+from lab.targets.local.kubelet.kubelet import Kubelet, MakeContainer, RunningPod
 from lab.targets.local.kubelet.runner import CONTAINER
-from lab.targets.local.sandbox.network import Network, complaining
+from lab.targets.local.sandbox.network import Network, as_measuring_error
 
 KUBELET_S = 0.05
 """The seconds from a pod's deletion to its kubelet's first action.
@@ -48,7 +48,7 @@ START_S = 30.0
 """The seconds that the init containers of a new pod may take."""
 
 
-class Control:
+class ControlPlane:
     """The control plane of one system whose pods may come and go.
 
     `adopt` is called once everything is up, and `stop` before the kubelet is stopped.
@@ -61,7 +61,7 @@ class Control:
         kubelet: Kubelet,
         routing: Routes,
         log: EventLog,
-        job: Callable[[Pod], Make],
+        job: Callable[[Pod], MakeContainer],
     ) -> None:
         """Prepare the control plane.
 
@@ -107,7 +107,7 @@ class Control:
             for life in self._lives:
                 life.begun, life.told_ready = True, life.ready
             self._announced = self._list_endpoints()
-            with complaining():
+            with as_measuring_error():
                 services.answer_without_endpoints(self._net, self._objects)
             self._kubelet.heard = self.look
             self.look()
@@ -237,7 +237,7 @@ class Control:
         if self._closing.is_set():
             return
         for deployment in self._objects.deployments:
-            while (change := self._compute_step(deployment)) != Step():
+            while (change := self._compute_step(deployment)) != RolloutStep():
                 for _ in range(change.create):
                     pod = deployment.pod(self._created[deployment.name])
                     self._created[deployment.name] += 1
@@ -257,16 +257,16 @@ class Control:
                 life.begun = True
                 self._run_in_thread(self._start, life)
 
-    def _compute_step(self, deployment: Deployment) -> Step:
+    def _compute_step(self, deployment: Deployment) -> RolloutStep:
         lives = [life for life in self._lives if life.pod.deployment == deployment.name]
         generation = self._generations[deployment.name]
         members = [
-            Member(life.pod.name, life.generation == generation, life.told_ready, life.created_s)
+            ReplicaPod(life.pod.name, life.generation == generation, life.told_ready, life.created_s)
             for life in lives
             if not life.terminating
         ]
         old_ending = sum(life.terminating and life.generation != generation for life in lives)
-        return step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
+        return plan_step(self._replicas[deployment.name], deployment.strategy, members, old_ending)
 
     def _delete(self, life: RunningPod, reason: str) -> None:
         life.terminating = True
@@ -290,10 +290,10 @@ class Control:
                 return
             with self._lock:
                 present = [life.pod for life in self._lives if life.begun]
-            links = bringup.links(replace(self._objects, pods=tuple(present)))
+            links = bringup.list_links(replace(self._objects, pods=tuple(present)))
             existing = {place.name for place in self._net.places} | {*self._net.borrowed, pod.name}
             self._net.add(pod.name, [link for link in links if pod.name in link and {*link} <= existing])
-            if pod.role == "proxy" and services.balancers(self._objects):
+            if pod.role == "proxy" and services.list_balancers(self._objects):
                 services.join(self._net, pod)
 
     def _end(self, life: RunningPod) -> None:
@@ -332,7 +332,7 @@ class Control:
         ready. A hostPort leads to its pod as long as the pod has a network, ready or not.
         """
         targets: list[Pod] = []
-        for service in services.balancers(self._objects):
+        for service in services.list_balancers(self._objects):
             lives = [life for life in self._lives if service.selects(life.pod) and life.runners]
             if not any(life.pod.host_ports for life in lives):
                 lives = [life for life in lives if life.endpoint] or [life for life in lives if life.told_ready]
@@ -344,7 +344,7 @@ class Control:
 
     def _find_refusal(self, life: RunningPod) -> str | None:
         """Return the reason why a PodDisruptionBudget forbids an eviction; None if none does."""
-        budget = over(self._objects.budgets, life.pod.labels)
+        budget = find_budget(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
         healthy = sum(running.endpoint and budget.selects(running.pod.labels) for running in self._lives)
@@ -372,7 +372,7 @@ class Control:
     def _keep_fault(self) -> Iterator[None]:
         """Keep a fault of the block for `check`, unless everything is ending."""
         try:
-            with complaining():
+            with as_measuring_error():
                 yield
         except LabError as fault:
             if not self._closing.is_set():
@@ -387,7 +387,7 @@ class Control:
 class LocalRecorder:
     """The events between two moments, in the terms of `lab.model.events`.
 
-    Events of containers are left out: `Control` records what a container's readiness means for its pod. Everything
+    Events of containers are left out: `ControlPlane` records what a container's readiness means for its pod. Everything
     runs in one process, so all times are by the lab's clock.
     """
 

@@ -1,7 +1,7 @@
 """The routes and endpoints that the proxies know while these change: from objects to configurations and reloads.
 
 This module stands for the API server and a controller's watch in a cluster. A change is accepted at once. Each proxy
-has a queue (`Follower`): all changes that wait become one reload, at the shortest interval that its system allows
+has a queue (`ProxyFollower`): all changes that wait become one reload, at the shortest interval that its system allows
 between two reloads. How a proxy is reloaded is its system's matter: `control`.
 """
 
@@ -22,7 +22,7 @@ from lab.systems.manifests.pods import Pod
 from lab.systems.system import Context, Control, Loading, Realisation, Renew
 from lab.systems.table import find
 from lab.targets.local.kubelet import bringup
-from lab.targets.local.kubelet.containers import Process
+from lab.targets.local.kubelet.containers import LocalContainerProcess
 
 LOOK_S, REST_S = 0.003, 0.02
 """The seconds between two looks while a configuration is loading, and while none is.
@@ -73,7 +73,7 @@ class Routes(Protocol):
         """Return what to start a container with, extended by what it gets in addition to its image and manifest."""
         return started
 
-    def follow(self, pod: Pod, process: Process) -> None:
+    def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
         """Take note of a container that is about to start."""
 
     def leave(self, pod: Pod) -> None:
@@ -133,7 +133,7 @@ class Routes(Protocol):
         """Clean up after the processes have ended; it may be called again."""
 
 
-class Routing(Routes):
+class FileRouting(Routes):
     """The passing on of routes and endpoints to proxies that read them from files.
 
     Proxies are followed from before their start (`follow`) until they are ordered to end (`leave`), all of them
@@ -162,11 +162,11 @@ class Routing(Routes):
         self._objects, self._addresses, self._pinned = initial, dict(addresses), pinned
         self.log, self._changing = log, changing
         self._first_backends, self._backends_changed = {pod.name for pod in initial.role("backend")}, False
-        self._followers: list[Follower] = []
+        self._followers: list[ProxyFollower] = []
         """The followers, those of ended proxies included, because their faults stay."""
         self._following, self._over = threading.Lock(), False
         """A lock, and whether `stop` was called. A pod may still be starting then; it is not followed."""
-        self._renewable: list[tuple[Process, Renew]] = []
+        self._renewable: list[tuple[LocalContainerProcess, Renew]] = []
         self._accepting = threading.Lock()
         self._fixed_proxies: set[str] = set()
         """The places of proxies whose configuration is fixed."""
@@ -202,7 +202,7 @@ class Routing(Routes):
                 pids += follower.process.processes_but(system.proxy)
         return pids
 
-    def follow(self, pod: Pod, process: Process) -> None:
+    def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
         """Follow a proxy's container that is about to start, so that changes reach it."""
         container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
@@ -215,9 +215,11 @@ class Routing(Routes):
 
         def make_files() -> Mapping[str, str]:
             place = process.setting.place
-            return bringup.realisation(container, pod, place, self._objects, self._addresses, self._pinned).files
+            return bringup.realise_now(container, pod, place, self._objects, self._addresses, self._pinned).files
 
-        follower = Follower(pod.name, process, system.control(process), make_files, self.log, once=not self._changing)
+        follower = ProxyFollower(
+            pod.name, process, system.control(process), make_files, self.log, once=not self._changing
+        )
         with self._following:
             if not self._over:
                 follower.start()
@@ -266,7 +268,7 @@ class Routing(Routes):
             result = self._objects
             try:
                 for manifest in manifests:
-                    result = objects.applied(result, manifest)
+                    result = objects.apply_change(result, manifest)
             except UsageError as error:
                 raise MeasuringError(error.place, error.fault, error.remedy) from None
             self._accept(result)
@@ -307,11 +309,11 @@ class Routing(Routes):
             for follower in self._followers:
                 follower.changed.set()
 
-    def _list_active_followers(self) -> list[Follower]:
+    def _list_active_followers(self) -> list[ProxyFollower]:
         return [follower for follower in self._followers if not follower.over.is_set()]
 
 
-class Follower(threading.Thread):
+class ProxyFollower(threading.Thread):
     """The queue of changes of one proxy's container, as a thread.
 
     All changes that wait become one reload, and two reloads are as far apart as the image requires. Events record
@@ -322,7 +324,7 @@ class Follower(threading.Thread):
     def __init__(
         self,
         pod: str,
-        process: Process,
+        process: LocalContainerProcess,
         control: Control,
         make_files: Callable[[], Mapping[str, str]],
         log: EventLog,

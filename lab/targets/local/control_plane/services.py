@@ -34,11 +34,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError, refuse_if
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.systems.manifests.objects import Objects, Service
 from lab.systems.manifests.pods import Pod
 from lab.targets.common.sampler import network_counters
-from lab.targets.local.sandbox.network import CLIENT, End, Network, Place, batch, call_in, write_sysctls
+from lab.targets.local.sandbox.network import CLIENT, End, Network, NetworkPlace, call_in, run_ip, write_sysctls
 
 NODE = "node"
 """The name of the node's place."""
@@ -49,7 +49,7 @@ It need not belong to an interface: the client's route leads to the node, whose 
 """
 
 MISSING = "missing"
-"""The result of `nft_fault` if there is no nft."""
+"""The result of `find_nft_fault` if there is no nft."""
 CONNTRACK_MAX = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 """The file with the size of the connection-tracking table."""
 _NODE_SYSCTLS = {"net.ipv4.ip_forward": "1"}
@@ -62,7 +62,7 @@ _MARK = "0x4000"
 """The packet mark of kube-proxy's masquerading."""
 
 
-def in_front(objects: Objects, changing: bool) -> Objects:
+def add_node_nat(objects: Objects, changing: bool) -> Objects:
     """Return the objects with a node's NAT in front of the proxy if the way needs one and no LoadBalancer brings it.
 
     A NAT is needed if pods may come and go, if there are several proxy pods, or if a proxy pod has a hostPort.
@@ -87,7 +87,7 @@ def in_front(objects: Objects, changing: bool) -> Objects:
     return replace(objects, services={**objects.services, **balanced})
 
 
-def balancers(objects: Objects) -> list[Service]:
+def list_balancers(objects: Objects) -> list[Service]:
     """Return the LoadBalancer Services in front of the proxies.
 
     There are several if the proxies share the routes, and none if the way is direct.
@@ -100,9 +100,9 @@ def balancers(objects: Objects) -> list[Service]:
 
 
 def address_of(objects: Objects, service: Service) -> str:
-    """Return the address of one of `balancers`."""
+    """Return the address of one of `list_balancers`."""
     first, _, last = ADDRESS.rpartition(".")
-    return f"{first}.{int(last) + [balancer.name for balancer in balancers(objects)].index(service.name)}"
+    return f"{first}.{int(last) + [balancer.name for balancer in list_balancers(objects)].index(service.name)}"
 
 
 def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
@@ -125,7 +125,7 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
 
     """
     pod = next(pod for pod in objects.role(role) if by in (None, pod.deployment))
-    balanced = _find_balanced_service(objects, pod) if role == "proxy" and balancers(objects) else None
+    balanced = _find_balanced_service(objects, pod) if role == "proxy" and list_balancers(objects) else None
     selecting = (item for item in objects.services.values() if item.selects(pod))
     service = balanced or next(selecting, None)
     if service is None:
@@ -138,11 +138,11 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
     return address_of(objects, service), pod.host_ports.get(pod.port(target), number)
 
 
-def way(objects: Objects) -> str:
+def describe_way(objects: Objects) -> str:
     """Return the way into the proxy in words, for the notes of samples; empty if it is direct."""
     if objects.role("balancer"):
         return "through a load balancer's TCP proxy"
-    services = balancers(objects)
+    services = list_balancers(objects)
     if not services:
         return ""
     count = sum(len(objects.endpoints(service.name)) for service in services)
@@ -161,7 +161,7 @@ def install(net: Network, objects: Objects) -> None:
         OSError: A sysctl cannot be written, or a program not be started.
 
     """
-    services = balancers(objects)
+    services = list_balancers(objects)
     if not services:
         return
     node, client = net[NODE], net[CLIENT]
@@ -170,7 +170,7 @@ def install(net: Network, objects: Objects) -> None:
     write_sysctls(node, _CONNTRACK)
     for service in services:
         way = f"via {node.address} dev {net.device(NODE)} onlink src {client.address}"
-        batch(["-n", client.namespace], [f"route add {address_of(objects, service)}/32 {way}"])
+        run_ip(["-n", client.namespace], [f"route add {address_of(objects, service)}/32 {way}"])
         for pod in objects.endpoints(service.name):
             join(net, pod)
 
@@ -183,7 +183,7 @@ def join(net: Network, pod: Pod) -> None:
 
     """
     way = f"via {net[NODE].address} dev {net.device(NODE)} onlink"
-    batch(["-n", net[pod.name].namespace], [f"route add {net[CLIENT].address}/32 {way}"])
+    run_ip(["-n", net[pod.name].namespace], [f"route add {net[CLIENT].address}/32 {way}"])
 
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
@@ -193,8 +193,8 @@ def answer_without_endpoints(net: Network, objects: Objects) -> None:
         CalledProcessError: `ip` fails.
 
     """
-    for service in balancers(objects):
-        batch(["-n", net[NODE].namespace], [f"address add {address_of(objects, service)}/32 dev lo"])
+    for service in list_balancers(objects):
+        run_ip(["-n", net[NODE].namespace], [f"address add {address_of(objects, service)}/32 dev lo"])
 
 
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
@@ -211,7 +211,7 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
 
 def client_links(net: Network, objects: Objects) -> list[tuple[End, End]]:
     """Return (client's end, far end) of every pair between the client and the places that its requests enter."""
-    far = [NODE] if balancers(objects) else [pod.name for pod in objects.entry]
+    far = [NODE] if list_balancers(objects) else [pod.name for pod in objects.entry]
     return [((net[CLIENT], net.device(name)), (net[name], net.device(CLIENT))) for name in far]
 
 
@@ -220,7 +220,7 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
 
     The result is empty without a node.
     """
-    if not balancers(objects):
+    if not list_balancers(objects):
         return {}
     values = call_in(net[NODE], lambda: network_counters("thread-self"))
     return {f"{NODE}/{name}": value for name, value in values.items()}
@@ -228,7 +228,7 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
 
 def conntrack_max() -> str:
     """Return the size of the machine's connection-tracking table; `unknown` before anything has used it."""
-    return readable(CONNTRACK_MAX).strip() or "unknown"
+    return read_text_if_readable(CONNTRACK_MAX).strip() or "unknown"
 
 
 def rules(net: Network, objects: Objects) -> str:
@@ -239,7 +239,7 @@ def rules(net: Network, objects: Objects) -> str:
 def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> list[str]:
     """Return a rule for each port of each Service that has a pod."""
     lines: list[str] = []
-    for service in balancers(objects):
+    for service in list_balancers(objects):
         pods = [pod for pod in proxies if service.selects(pod)]
         for number in _list_numbers(service) if pods else ():
             target = pods[0].port(service.ports[number])
@@ -251,7 +251,7 @@ def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> 
     return lines
 
 
-def nft(text: str, place: Place | None = None) -> None:
+def nft(text: str, place: NetworkPlace | None = None) -> None:
     """Load a ruleset.
 
     Args:
@@ -269,7 +269,7 @@ def nft(text: str, place: Place | None = None) -> None:
 
 
 @functools.cache
-def nft_fault() -> str | None:
+def find_nft_fault() -> str | None:
     """Try the NAT on this machine and return the reason why it does not work.
 
     Returns:
@@ -289,7 +289,7 @@ def nft_fault() -> str | None:
     return None
 
 
-def vet(objects: Objects) -> None:
+def check_way(objects: Objects) -> None:
     """Check that the way into the proxy works on this machine; several proxies need a NAT.
 
     Raises:
@@ -302,7 +302,7 @@ def vet(objects: Objects) -> None:
         useless = pod.host_network and _find_balanced_service(objects, pod) is None
         remedy = "measure it on such a baseline (okd)"
         refuse_if(useless, f"{pod.place}: hostNetwork", direct, remedy, what="host network")
-    services, proxies = balancers(objects), objects.role("proxy")
+    services, proxies = list_balancers(objects), objects.role("proxy")
     if len(proxies) > 1:
         refuse_if(
             not services,
@@ -314,7 +314,7 @@ def vet(objects: Objects) -> None:
         fault = "several pods with ports of the node's own: all but one would stay Pending on the one node here"
         remedy = "set replicas: 1, or use --target kind with several nodes"
         refuse_if(proxies[0].host_ports, proxies[0].place, fault, remedy)
-    if services and (fault := nft_fault()) is not None:
+    if services and (fault := find_nft_fault()) is not None:
         place = f"Service/{services[0].name}: spec.type LoadBalancer"
         refuse_if(fault == MISSING, place, "the program 'nft' is not on this machine", "apt-get install nftables")
         remedy = "a kernel with nf_tables and its NAT (modprobe nft_chain_nat nft_masq), or --target kind"

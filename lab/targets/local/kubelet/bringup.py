@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.base.errors import MeasuringError, NotMeasurableError, refuse_if, refuse_unknown
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 from lab.model.endpoint import Role
 from lab.systems import checker
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod, Volume
-from lab.systems.system import Context, Realisation, Realise, command, find_program
+from lab.systems.system import Context, Realisation, Realise, find_program, require_command
 from lab.systems.table import find
 from lab.targets.cluster import images as references
 from lab.targets.local.control_plane import services
-from lab.targets.local.kubelet.containers import Process, Setting
-from lab.targets.local.kubelet.kubelet import Make
+from lab.targets.local.kubelet.containers import ContainerSetting, LocalContainerProcess
+from lab.targets.local.kubelet.kubelet import MakeContainer
 from lab.targets.local.sandbox import disk, network
 from lab.targets.local.sandbox.cgroups import Groups
-from lab.targets.local.sandbox.namespaces import STATE, real_root
-from lab.targets.local.sandbox.network import Network, Place
+from lab.targets.local.sandbox.namespaces import STATE, is_real_root
+from lab.targets.local.sandbox.network import Network, NetworkPlace
 
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
@@ -40,7 +40,7 @@ def realise(context: Context) -> Realisation:
     system = find(context.container.repository)
     # A load balancer serves no routes, whatever program it runs.
     if system is None or system.realise is None or context.pod.role == "balancer":
-        return Realisation(command(context.container), context.container.env)
+        return Realisation(require_command(context.container), context.container.env)
     if context.pod.role == "proxy" and not system.by_tag:
         refuse_other_version(context.container)
     return system.realise(context)
@@ -55,15 +55,15 @@ def refuse_other_version(container: Container) -> None:
     """
     if not references.PINNED.exists():
         return  # a resumed ablation has separate manifests, which were checked when it began
-    system, tag = find(container.repository), references.split(container.image)[1]
-    pinned = map(references.split, references.pinned().values())
+    system, tag = find(container.repository), references.split_reference(container.image)[1]
+    pinned = map(references.split_reference, references.read_pinned().values())
     tags = [pinned_tag for repository, pinned_tag in pinned if find(repository) is system]
     reason = f"what stands for it here is the same for every tag ({', '.join(tags)} is pinned)"
     remedy = "use --target kind, where the image itself runs"
     refuse_if(tags and tag not in tags, container.place, f"image {container.image}: {reason}", remedy)
 
 
-def links(objects: Objects) -> list[tuple[str, str]]:
+def list_links(objects: Objects) -> list[tuple[str, str]]:
     """Return the pairs of places that talk to each other.
 
     The client talks to every proxy, and to every backend for direct runs and canaries; every proxy talks to every
@@ -75,14 +75,14 @@ def links(objects: Objects) -> list[tuple[str, str]]:
     if in_front := objects.role("balancer"):
         client += [(network.CLIENT, pod.name) for pod in in_front]
         client += [(pod.name, proxy.name) for pod in in_front for proxy in proxies]
-    elif not services.balancers(objects):
+    elif not services.list_balancers(objects):
         client += [(network.CLIENT, pod.name) for pod in proxies]
     else:
         client += [(network.CLIENT, services.NODE), *((services.NODE, pod.name) for pod in proxies)]
     return client + [(proxy.name, backend.name) for proxy in proxies for backend in backends]
 
 
-def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
+def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
     """Check everything about the objects that can be checked without starting a container.
 
     Args:
@@ -100,7 +100,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
         fault = f"the local target does not know objects of kind {raw['kind']}"
         place = f"{raw['kind']}/{raw['metadata']['name']}"
         refuse_if(raw["kind"] not in kinds, place, fault, "remove it, or use --target kind")
-    services.vet(objects)
+    services.check_way(objects)
     for service in objects.services.values():
         if service.selector:
             objects.endpoints(service.name)
@@ -110,7 +110,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
     for pod in objects.pods:
         for container in pod.init + pod.containers:
             text = "\n".join(container.command + container.args)
-            devices = container.privileged and "/sys/class/net" in text and not real_root()
+            devices = container.privileged and "/sys/class/net" in text and not is_real_root()
             fault = "writes to /sys/class/net, which the kernel refuses in a user namespace"
             refuse_if(devices, container.place, fault, "run the lab as root (sudo), or use --target kind", what="root")
         for volume in pod.volumes.values():
@@ -118,7 +118,7 @@ def vet(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realis
                 disk.check()
             _map_keys(f"{pod.place}: volume {volume.name}", volume, objects)
         for container in pod.init:
-            find_program(container.place, command(container)[0])
+            find_program(container.place, require_command(container)[0])
     for context in _make_contexts(objects, pinned):
         started = realise(context)
         if started.root is None:
@@ -143,14 +143,14 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
             continue
         hosts = "\n".join([*_list_host_lines(pod, objects, context.addresses), ""])
         folders = {mount.path: _read_texts(pod.volumes[mount.volume], objects) for mount in context.container.mounts}
-        refusal = checker.refusal(started.checker, started.files, folders, hosts, started.programs)
+        refusal = checker.find_refusal(started.checker, started.files, folders, hosts, started.programs)
         programs = (name for name in reversed(started.checker) if name in started.programs or shutil.which(name))
         program = Path(next(programs, started.command[0])).name  # a shell may start the program
         fault = f"{program} refuses this configuration: {refusal}"
         refuse_if(refusal, context.container.place, fault, "correct what it names")
 
 
-def abouts(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
+def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
     """Return the programs that the containers run and that are not the machine's, with versions.
 
     Args:
@@ -171,17 +171,17 @@ def _read_texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
     return {name: texts[key] for key, name in _map_keys(f"volume {volume.name}", volume, objects).items()}
 
 
-def job(
+def prepare_pod(
     pod: Pod,
     objects: Objects,
     net: Network,
     pinned: Mapping[Role, frozenset[int]],
-    disks: disk.Disk,
+    disks: disk.DiskVolumes,
     groups: Groups,
-    follow: Callable[[Pod, Process], None],
+    follow: Callable[[Pod, LocalContainerProcess], None],
     changing: bool = False,
     realise: Realise = realise,
-) -> Make:
+) -> MakeContainer:
     """Write a pod's sysctls, make its volumes, and return the function with which the kubelet makes its containers.
 
     Args:
@@ -206,16 +206,16 @@ def job(
             _make_volume(volumes[name], volume, objects)
     hosts = "\n".join([f"{place.address} {pod.name}", *_list_host_lines(pod, objects, addresses), ""])
 
-    def make(container: Container) -> Process:
+    def make(container: Container) -> LocalContainerProcess:
         if container in pod.init:
-            started = Realisation(command(container), container.env)
+            started = Realisation(require_command(container), container.env)
         else:
-            started = realisation(container, pod, place, objects, addresses, pinned, realise)
+            started = realise_now(container, pod, place, objects, addresses, pinned, realise)
         group_name = f"{net.lane.prefix}{pod.name}-{container.name}"
         group = groups.make(pod.role, group_name, container.place, container.limits, room=changing)
         started = started if changing else replace(started, waits=(0.0, 0.0))
-        setting = Setting(pod.name, place, _select_cpus(pod, pinned), hosts, volumes, started, group)
-        process = Process(container, setting, folder / "containers" / container.name)
+        setting = ContainerSetting(pod.name, place, _select_cpus(pod, pinned), hosts, volumes, started, group)
+        process = LocalContainerProcess(container, setting, folder / "containers" / container.name)
         if container not in pod.init:
             follow(pod, process)
         return process
@@ -223,10 +223,10 @@ def job(
     return make
 
 
-def realisation(
+def realise_now(
     container: Container,
     pod: Pod,
-    place: Place,
+    place: NetworkPlace,
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
@@ -254,7 +254,7 @@ def pod_folder(pod: Pod, net: Network) -> Path:
     return PODS / f"{net.lane.prefix}{pod.name}"
 
 
-def _write_sysctls(pod: Pod, place: Place) -> None:
+def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
     """Write the sysctls of a pod. Raises MeasuringError if one cannot be written in a pod."""
     for name, value in pod.sysctls.items():
         try:
@@ -314,7 +314,7 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
     for name, text in _read_texts(volume, objects).items():
         (folder / name).write_text(text)
     if volume.source is None and volume.size:
-        options = f"size={int(quantity(volume.size))},mode=777"
+        options = f"size={int(parse_quantity(volume.size))},mode=777"
         argv = ["mount", "-t", "tmpfs", "-o", options, "volume", str(folder)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -1,6 +1,6 @@
 """A container as a process: its private folders, mounts, user and CPUs; how to start, enter and stop it.
 
-A container sees its own processes and the machine's files, except that the folders in `PRIVATE` are private to it and
+A container sees its own processes and the machine's files, except that the folders in `PRIVATE_FOLDERS` are private to it and
 empty at first. Its volumes are bound over that, /etc/hosts names the Services, and it sees only its role's CPUs.
 
 Its main process is the first of a process namespace. It runs under an unprivileged id in a separate user namespace,
@@ -25,18 +25,18 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import UsageError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.model.endpoint import Endpoint
 from lab.systems.manifests.pods import Container
-from lab.systems.rendering import rendered
-from lab.systems.system import PRIVATE, WRITABLE, Realisation
+from lab.systems.rendering import render_template
+from lab.systems.system import INITIAL_FOLDERS, PRIVATE_FOLDERS, Realisation
 from lab.targets.common import fetching
-from lab.targets.common.process import composed
+from lab.targets.common.process import make_environment
 from lab.targets.common.sampler import thread_ids
 from lab.targets.local.sandbox import cpus, network
-from lab.targets.local.sandbox.cgroups import Group
-from lab.targets.local.sandbox.namespaces import real_root
-from lab.targets.local.sandbox.network import Place
+from lab.targets.local.sandbox.cgroups import ContainerGroup
+from lab.targets.local.sandbox.namespaces import is_real_root
+from lab.targets.local.sandbox.network import NetworkPlace
 
 ONLINE = "/sys/devices/system/cpu/online"
 """The file from which programs read which CPUs are online."""
@@ -46,7 +46,7 @@ TAIL_BYTES = 8192
 ASK_S = 2.0
 """The seconds that an interface on a pod's loopback has for its answer."""
 
-LEAST_S = 2.0
+MIN_STOP_S = 2.0
 """The least seconds from the stop signal to SIGKILL, whatever the grace period.
 
 A kubelet calls it minimumGracePeriodInSeconds.
@@ -57,7 +57,7 @@ Bind = tuple[Path, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ContainerSetting:
     """The values a container is started with in addition to its description in the manifest.
 
     Attributes:
@@ -72,18 +72,18 @@ class Setting:
     """
 
     hostname: str
-    place: Place
+    place: NetworkPlace
     cpus: frozenset[int]
     hosts: str
     volumes: Mapping[str, Path]
     started: Realisation
-    group: Group
+    group: ContainerGroup
 
 
-class Process:
+class LocalContainerProcess:
     """The process of a container; it may be started, and started again after it has ended."""
 
-    def __init__(self, container: Container, setting: Setting, folder: Path) -> None:
+    def __init__(self, container: Container, setting: ContainerSetting, folder: Path) -> None:
         """Make the container's private folders and files.
 
         Args:
@@ -102,7 +102,7 @@ class Process:
         self._root = setting.started.root
         self._image = Path("/") if self._root is None else self._root.folder
         """The folder of the files that the container sees wherever nothing private lies over them."""
-        self._private_paths = PRIVATE if self._root is None else self._root.own
+        self._private_paths = PRIVATE_FOLDERS if self._root is None else self._root.own
         """The folders, as the container names them, of which it has private copies."""
         for name in ("sysfs", "root"):
             (folder / name).mkdir(parents=True)
@@ -136,12 +136,19 @@ class Process:
         if self._root is not None:
             user += [f"--root={self.folder / 'root'}", f"--wd={self._root.working_dir}"]
         identity = [] if container.privileged else ["setpriv", "--no-new-privs", "--", "unshare", *user, "--"]
-        command = ["taskset", "-c", cpus.as_list(setting.cpus), *identity, *self._environment, *setting.started.command]
-        script = rendered(
+        command = [
+            "taskset",
+            "-c",
+            cpus.format_list(setting.cpus),
+            *identity,
+            *self._environment,
+            *setting.started.command,
+        ]
+        script = render_template(
             Path(__file__).with_name("container.sh.j2"),
             join=setting.group.join(),
             hostname=setting.hostname,
-            real_root=real_root(),
+            real_root=is_real_root(),
             privileged=container.privileged,
             sysfs=self.folder / "sysfs",
             image=None if self._root is None else self._root.folder,
@@ -160,7 +167,7 @@ class Process:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                env=composed(),
+                env=make_environment(),
             )
         self._main = _wait_for_child(self.popen)
 
@@ -181,8 +188,8 @@ class Process:
         return [*inside, *self._environment, *argv]
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """Start a command inside the container on its CPUs; see `lab.systems.system.Process.run_pinned`."""
-        pinned = self.enter(["taskset", "-c", cpus.as_list(self.setting.cpus), *argv])
+        """Start a command inside the container on its CPUs; see `lab.systems.system.ContainerProcess.run_pinned`."""
+        pinned = self.enter(["taskset", "-c", cpus.format_list(self.setting.cpus), *argv])
         return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
@@ -192,14 +199,14 @@ class Process:
         namespace open until it is reaped.
         """
         while popen.poll() is None:
-            for pid in tree(popen.pid)[1:]:
+            for pid in list_descendants(popen.pid)[1:]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 popen.wait(0.01)
 
     def ask(self, port: int, path: str) -> str:
-        """Return the answer to a GET on the pod's loopback; see `lab.systems.system.Process.ask`."""
+        """Return the answer to a GET on the pod's loopback; see `lab.systems.system.ContainerProcess.ask`."""
         return ask(self.setting.place, port, path)
 
     @property
@@ -214,11 +221,11 @@ class Process:
 
     def processes(self) -> list[int]:
         """Return the process ids of the main process and all its running descendants; empty if it ended."""
-        return tree(self.pid) if self.pid is not None else []
+        return list_descendants(self.pid) if self.pid is not None else []
 
     def processes_but(self, name: str) -> list[int]:
         """Return those of `processes` whose command name is another one."""
-        return [pid for pid in self.processes() if readable(f"/proc/{pid}/comm").strip() != name]
+        return [pid for pid in self.processes() if read_text_if_readable(f"/proc/{pid}/comm").strip() != name]
 
     def confine(self) -> list[int]:
         """Reset CPU affinities to the role's CPUs, as a cpuset would, and return the threads that had others.
@@ -247,7 +254,7 @@ class Process:
     def stop(self, grace_s: float) -> bool:
         """Run preStop, send the stop signal, and send SIGKILL when the grace period is over.
 
-        As a kubelet does, this sends the stop signal however long preStop takes, and then leaves `LEAST_S` at least.
+        As a kubelet does, this sends the stop signal however long preStop takes, and then leaves `MIN_STOP_S` at least.
 
         Args:
             grace_s: The grace period in seconds.
@@ -265,7 +272,7 @@ class Process:
                 null = subprocess.DEVNULL
                 hook = subprocess.Popen(self.enter(argv), stdin=null, stdout=null, stderr=null)
                 _wait_for_end(hook, grace_s)
-            deadline = max(deadline, time.monotonic() + LEAST_S)
+            deadline = max(deadline, time.monotonic() + MIN_STOP_S)
             if before_s:
                 _wait_for_end(self.popen, min(before_s, deadline - time.monotonic()))
             self._signal(self.setting.started.stop_signal)
@@ -351,7 +358,7 @@ class Process:
                     subprocess.run(["cp", "-r", "--preserve=mode,timestamps,links", original, private], check=True)
                 binds.append((private, self._locate_mount_point(path), False))
         if self._root is None:
-            for path in WRITABLE:
+            for path in INITIAL_FOLDERS:
                 parent, _, name = path.rpartition("/")
                 (self._locate_private(parent) / name).mkdir()
             for link in Path("/run").iterdir():
@@ -381,7 +388,7 @@ class Process:
 
     def _write_covers(self) -> list[Bind]:
         """Write the container's /etc/hosts and list of online CPUs and return their binds."""
-        texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.as_list(self.setting.cpus) + "\n"}
+        texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.format_list(self.setting.cpus) + "\n"}
         binds: list[Bind] = []
         for path, text in texts.items():
             if path == ONLINE or (self._image / path.lstrip("/")).exists():
@@ -415,7 +422,7 @@ class Process:
         return file
 
 
-def ask(place: Place, port: int, path: str) -> str:
+def ask(place: NetworkPlace, port: int, path: str) -> str:
     """Return the answer to a GET on a pod's loopback, over a new connection.
 
     Raises:
@@ -423,11 +430,11 @@ def ask(place: Place, port: int, path: str) -> str:
 
     """
     page = Endpoint(f"http://127.0.0.1:{port}", "localhost")
-    connection = network.connect(place, fetching.place(page), ASK_S)
+    connection = network.connect(place, fetching.split_address(page), ASK_S)
     return fetching.fetch(connection, page, path, None, ASK_S).body.decode(errors="replace")
 
 
-def tree(root: int) -> list[int]:
+def list_descendants(root: int) -> list[int]:
     """Return the process ids of a process and its descendants, the process first; empty if it is gone."""
     try:
         return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]

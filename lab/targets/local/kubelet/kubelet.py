@@ -21,14 +21,14 @@ from typing import Any
 from lab.base.errors import MeasuringError, StartError
 from lab.model.events import EventLog
 from lab.systems.manifests.pods import Container, Pod, Probe
-from lab.targets.local.kubelet.containers import Process, reap_orphans
-from lab.targets.local.kubelet.runner import CONTAINER, Runner
+from lab.targets.local.kubelet.containers import LocalContainerProcess, reap_orphans
+from lab.targets.local.kubelet.runner import CONTAINER, ContainerRunner
 from lab.targets.local.sandbox.cgroups import Groups
 
 ROTATE_EVERY_S, ROTATE_BYTES = 10.0, 64 * 1024 * 1024
 """The seconds between two checks of the containers' output, and the bytes above which it is cut to nothing."""
 
-Make = Callable[[Container], Process]
+MakeContainer = Callable[[Container], LocalContainerProcess]
 """A function that prepares one of a pod's containers just before its start (after the init containers ended)."""
 
 
@@ -49,7 +49,7 @@ class RunningPod:
     """
 
     pod: Pod
-    runners: Sequence[Runner] = ()
+    runners: Sequence[ContainerRunner] = ()
     terminating: bool = False
     generation: int = 0
     begun: bool = False
@@ -87,11 +87,11 @@ class Kubelet:
         self.heard: Callable[[], None] = lambda: None
         """A function that is called, in any thread, when a container's readiness has changed."""
         self._listing = threading.Lock()
-        self._initialising: list[Process] = []
+        self._initialising: list[LocalContainerProcess] = []
         self._stopped = threading.Event()
         self._rotating = threading.Thread(target=self._rotate, name="logs", daemon=True)
 
-    def start(self, pods: Sequence[tuple[Pod, Make]], deadline: float) -> None:
+    def start(self, pods: Sequence[tuple[Pod, MakeContainer]], deadline: float) -> None:
         """Start pods concurrently and return when all are started.
 
         Args:
@@ -145,13 +145,13 @@ class Kubelet:
         with self._listing:
             self.pods = [running for running in self.pods if running is not pod]
 
-    def runners(self, role: str) -> list[Runner]:
+    def runners(self, role: str) -> list[ContainerRunner]:
         """Return the containers of a role's pods; those of terminating pods come last."""
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
     @property
-    def _runners(self) -> list[Runner]:
+    def _runners(self) -> list[ContainerRunner]:
         return [runner for pod in self.pods for runner in pod.runners]
 
     def stop(self) -> None:
@@ -170,7 +170,7 @@ class Kubelet:
             runner.join()
         reap_orphans()
 
-    def begin(self, running: RunningPod, make: Make, deadline: float) -> None:
+    def begin(self, running: RunningPod, make: MakeContainer, deadline: float) -> None:
         """Start one pod and return when its containers are started, ready or not.
 
         A stopped kubelet starts none.
@@ -188,14 +188,14 @@ class Kubelet:
             return
         processes = map(make, pod.containers)
         running.runners = [
-            Runner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in processes
+            ContainerRunner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in processes
         ]
         with self._listing:
             self.pods = [*self.pods, running]
         for runner in running.runners:
             runner.start()
 
-    def _run_init_container(self, pod: Pod, process: Process, deadline: float) -> None:
+    def _run_init_container(self, pod: Pod, process: LocalContainerProcess, deadline: float) -> None:
         """Run an init container to its end. Raises MeasuringError at the deadline and StartError if it fails."""
         if self._stopped.is_set():
             return
@@ -223,11 +223,11 @@ class Kubelet:
                 runner.process.truncate(ROTATE_BYTES)
 
 
-def _describe_output(process: Process) -> str:
+def _describe_output(process: LocalContainerProcess) -> str:
     return process.tail(3) or "it printed nothing"
 
 
-def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
+def describe_pod(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
     """Return a pod's `metadata` and `spec` in Kubernetes' names, without fields that have no meaning here.
 
     Args:
@@ -245,7 +245,7 @@ def shown(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
     }
 
 
-def _describe_container(runner: Runner) -> Mapping[str, Any]:
+def _describe_container(runner: ContainerRunner) -> Mapping[str, Any]:
     """Return a container's part of the spec, its preStop hook as in the manifest.
 
     A hook that comes from the image here is left out, because a cluster does not show it either.

@@ -15,7 +15,7 @@ from functools import partial
 
 from lab.model.events import EventLog
 from lab.systems.manifests.pods import Container, Pod, Probe
-from lab.targets.local.kubelet.containers import Process, reap_orphans
+from lab.targets.local.kubelet.containers import LocalContainerProcess, reap_orphans
 
 BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
 """The back-off of a kubelet: its first value, its maximum, and the running time after which it is forgotten.
@@ -27,11 +27,11 @@ again.
 CONTAINER, KUBELET = "container", "kubelet"
 """The sources of events: kinds that concern the container only, and kinds that `lab.model.events` knows."""
 
-TOLD = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
+KNOWN_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
 """The kinds of events that `lab.model.events` knows."""
 
 
-def check(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
+def attempt_probe(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
     """Make one attempt of a probe within its timeout; return None if it succeeded, else the reason why not.
 
     Args:
@@ -121,13 +121,13 @@ class Prober(threading.Thread):
             next_s = max(next_s + probe.period_s, time.monotonic())
 
 
-class Runner:
+class ContainerRunner:
     """The keeper of one container: it starts, probes and restarts the container until it is stopped or killed."""
 
     def __init__(
         self,
         pod: Pod,
-        process: Process,
+        process: LocalContainerProcess,
         log: EventLog,
         heard: Callable[[], None] = lambda: None,
         each_probe: bool = False,
@@ -177,7 +177,7 @@ class Runner:
 
     def attempt(self, probe: Probe) -> str | None:
         """Make one attempt of a probe; return None if it succeeded, else the reason why not."""
-        return check(probe, self.process.setting.place.address, self.process.enter)
+        return attempt_probe(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float) -> None:
         """End the container for good within a grace period in seconds; its readiness is probed until its end."""
@@ -300,4 +300,4 @@ class Runner:
             return [prober for _, prober in self._probers]
 
     def _record_event(self, kind: str, detail: str = "") -> None:
-        self._log.add(KUBELET if kind in TOLD else CONTAINER, kind, self.pod.name, detail, self.pod.role)
+        self._log.add(KUBELET if kind in KNOWN_KINDS else CONTAINER, kind, self.pod.name, detail, self.pod.role)

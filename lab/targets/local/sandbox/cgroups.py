@@ -29,10 +29,10 @@ from pathlib import Path
 import psutil
 
 from lab.base.errors import MeasuringError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CONTROLLERS, Controller
-from lab.targets.common.sampler import host_proc, parse_stat
+from lab.targets.common.cgroup import CONTROLLERS, CgroupController
+from lab.targets.common.sampler import find_host_proc, parse_stat
 
 REMOVE_WITHIN_S = 2.0
 """The seconds within which the kernel must let go of a group's folder."""
@@ -41,7 +41,7 @@ _DELEGATE = "start the lab by `systemd-run --user --scope -p Delegate=yes`, or a
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ContainerGroup:
     """The cgroup of one container.
 
     Attributes:
@@ -57,7 +57,9 @@ class Group:
     role: str
     name: str
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
-    folders: Mapping[Controller, tuple[int, Path]] = field(default_factory=dict[Controller, tuple[int, Path]])
+    folders: Mapping[CgroupController, tuple[int, Path]] = field(
+        default_factory=dict[CgroupController, tuple[int, Path]]
+    )
     unapplied: tuple[str, ...] = ()
     no_room: str = ""
 
@@ -78,11 +80,13 @@ class Group:
         return tuple(dict.fromkeys((folder, places[key].mount) for key, (_, folder) in self.folders.items()))
 
     def counts(self) -> dict[str, int]:
-        """Return `lab.targets.common.cgroup.counted` of all its controllers; {} once the group is gone."""
+        """Return `lab.targets.common.cgroup.read_counts` of all its controllers; {} once the group is gone."""
         counts: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():
-                counts |= cgroup.counted(version, controller, lambda name, folder=folder: readable(folder / name))
+                counts |= cgroup.read_counts(
+                    version, controller, lambda name, folder=folder: read_text_if_readable(folder / name)
+                )
         return counts
 
     def squeeze(self, cpu: str | None) -> None:
@@ -101,7 +105,7 @@ class Group:
         version, folder = self.folders["cpu"]
         text = self.limits.get("cpu") if cpu is None else cpu
         try:
-            _apply("cpu", version, folder, None if text is None else cgroup.wanted("cpu", text))
+            _apply("cpu", version, folder, None if text is None else cgroup.parse_requested_limit("cpu", text))
         except (OSError, ValueError) as error:
             raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
@@ -109,7 +113,7 @@ class Group:
         """Return a sentence if the kernel has killed a process of the group for lack of memory, else ""."""
         if not self.counts().get("oom_kills"):
             return ""
-        limit = cgroup.spelled("memory", _read_limit("memory", *self.folders["memory"]))
+        limit = cgroup.format_limit("memory", _read_limit("memory", *self.folders["memory"]))
         return f"out of memory: the kernel ended processes of it at the limit of {limit}"
 
     def remove(self, within_s: float = REMOVE_WITHIN_S) -> None:
@@ -136,9 +140,9 @@ class Groups:
     """The groups of one bring-up."""
 
     def __init__(self) -> None:
-        self._groups: list[Group] = []
+        self._groups: list[ContainerGroup] = []
 
-    def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> Group:
+    def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> ContainerGroup:
         """Make the group of one container; a limit that does not hold here is no error, but noted in the group.
 
         Args:
@@ -146,18 +150,22 @@ class Groups:
             name: A unique name.
             place: The place of the container for messages.
             limits: The limits of the manifests.
-            room: Whether to make a folder for CPU in any case, so that `Group.squeeze` works later.
+            room: Whether to make a folder for CPU in any case, so that `ContainerGroup.squeeze` works later.
 
         """
-        supported: dict[Controller, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
+        supported: dict[CgroupController, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
         only = f"the local target limits {' and '.join(CONTROLLERS)} only"
         faults = [f"limit not applied: {place}: {key} {limits[key]}: {only}" for key in limits if key not in supported]
-        controllers: list[Controller] = [key for key in CONTROLLERS if key in supported or (room and key == "cpu")]
-        folders: dict[Controller, tuple[int, Path]] = {}
+        controllers: list[CgroupController] = [
+            key for key in CONTROLLERS if key in supported or (room and key == "cpu")
+        ]
+        folders: dict[CgroupController, tuple[int, Path]] = {}
         reason = ""
         try:
-            values: list[tuple[Controller, Fraction]] = [(key, cgroup.wanted(key, supported[key])) for key in supported]
-            folder_name, places = label() + name, _find_places()
+            values: list[tuple[CgroupController, Fraction]] = [
+                (key, cgroup.parse_requested_limit(key, supported[key])) for key in supported
+            ]
+            folder_name, places = make_label() + name, _find_places()
             for key in controllers:
                 if key not in places:
                     raise LookupError(f"no cgroup hierarchy with the controller {key} is mounted here")
@@ -175,7 +183,7 @@ class Groups:
             reason = str(error.args[0])
         if reason:
             faults += [f"limit not applied: {place}: {key} {value}: {reason}" for key, value in supported.items()]
-        group = Group(role, name, limits, folders, tuple(faults), reason)
+        group = ContainerGroup(role, name, limits, folders, tuple(faults), reason)
         self._groups.append(group)
         return group
 
@@ -205,14 +213,14 @@ class Groups:
             group.remove()
 
 
-def label() -> str:
+def make_label() -> str:
     """Return the beginning of this lab's folder names: device of the host's /proc, outer process, and its start.
 
     Raises:
         LookupError: The host's /proc does not show the lab's outer process.
 
     """
-    proc, pid = host_proc()
+    proc, pid = find_host_proc()
     state = process_state(proc, pid)
     if state is None:
         raise LookupError(f"the lab's own process {pid} is not in its /proc")
@@ -221,7 +229,7 @@ def label() -> str:
 
 def sweep() -> list[Path]:
     """Remove the folders of dead labs of this machine and return them; folders of living labs and of others stay."""
-    proc, _ = host_proc()
+    proc, _ = find_host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()
     for mount in {place.mount for place in _find_places().values()}:
         folders = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
@@ -250,12 +258,14 @@ def delegate() -> None:
     folder, me = Path(place.folder), psutil.Process()
     family = {process.pid for process in [me, *me.parents(), *me.children(recursive=True)]}
     try:
-        if not _is_delegated(folder) or not set(CONTROLLERS) <= set(readable(folder / "cgroup.controllers").split()):
+        if not _is_delegated(folder) or not set(CONTROLLERS) <= set(
+            read_text_if_readable(folder / "cgroup.controllers").split()
+        ):
             return
         members = {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
         if not members <= family:
             return
-        leaf = folder / f"{label()}leaf"
+        leaf = folder / f"{make_label()}leaf"
         leaf.mkdir()
         for pid in members:
             (leaf / "cgroup.procs").write_text(str(pid))
@@ -265,7 +275,7 @@ def delegate() -> None:
         return  # making a group will find no room and give the reason
 
 
-def trial() -> tuple[bool, str]:
+def try_limits() -> tuple[bool, str]:
     """Limit a process of ours for a moment, as a test of the machine.
 
     Returns:
@@ -273,13 +283,13 @@ def trial() -> tuple[bool, str]:
 
     """
     delegate()
-    if why_not := unheld({"cpu": "100m", "memory": "64Mi"}):
+    if why_not := find_limit_fault({"cpu": "100m", "memory": "64Mi"}):
         return False, why_not
     versions = dict.fromkeys(f"version {place.version}" for place in _find_places().values())
     return True, f"{' and '.join(versions)}, tried with {' and '.join(CONTROLLERS)}"
 
 
-def unheld(limits: Mapping[str, str], squeezed: bool = False) -> str:
+def find_limit_fault(limits: Mapping[str, str], squeezed: bool = False) -> str:
     """Try limits of a container and return the reason why they would not hold here; empty if they hold.
 
     A group is made and removed again.
@@ -302,7 +312,7 @@ def unheld(limits: Mapping[str, str], squeezed: bool = False) -> str:
         group.remove()
 
 
-def _try_to_join(group: Group) -> str:
+def _try_to_join(group: ContainerGroup) -> str:
     """Return the reason why a process of ours cannot join a group; empty if it can."""
     argv = ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -311,13 +321,13 @@ def _try_to_join(group: Group) -> str:
     return ""
 
 
-def _find_parent(place: cgroup.Place, controllers: Sequence[Controller]) -> Path:
+def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupController]) -> Path:
     """Return the folder in which a new child gets the controllers. Raises LookupError if there is none."""
     folder = Path(place.folder)
     if place.version == 1:
         return folder
     for parent in (folder, *folder.parents):
-        if set(controllers) <= set(readable(parent / "cgroup.subtree_control").split()):
+        if set(controllers) <= set(read_text_if_readable(parent / "cgroup.subtree_control").split()):
             return parent
         if str(parent) == place.mount:
             break
@@ -325,28 +335,28 @@ def _find_parent(place: cgroup.Place, controllers: Sequence[Controller]) -> Path
     raise LookupError(f"cgroup version 2: {fault}: {_DELEGATE}")
 
 
-def _apply(controller: Controller, version: int, folder: Path, value: Fraction | None) -> None:
+def _apply(controller: CgroupController, version: int, folder: Path, value: Fraction | None) -> None:
     """Write a limit and check that the kernel keeps it. Raises OSError, and ValueError if it keeps another."""
-    for name, text in cgroup.settings(version, controller, value):
+    for name, text in cgroup.list_limit_writes(version, controller, value):
         if name not in cgroup.OPTIONAL or (folder / name).exists():
             (folder / name).write_text(text)
     actual = _read_limit(controller, version, folder)
-    if not cgroup.holds(controller, value, actual):
-        raise ValueError(f"the kernel keeps {cgroup.spelled(controller, actual)} in {folder}")
+    if not cgroup.is_same_limit(controller, value, actual):
+        raise ValueError(f"the kernel keeps {cgroup.format_limit(controller, actual)} in {folder}")
 
 
-def _read_limit(controller: Controller, version: int, folder: Path) -> Fraction | None:
+def _read_limit(controller: CgroupController, version: int, folder: Path) -> Fraction | None:
     texts = [(folder / name).read_text() for name in cgroup.LIMIT_FILES[version, controller]]
-    return cgroup.limit(controller, " ".join(texts))
+    return cgroup.parse_actual_limit(controller, " ".join(texts))
 
 
-def _find_places() -> dict[Controller, cgroup.Place]:
+def _find_places() -> dict[CgroupController, cgroup.CgroupPlace]:
     """Return the groups of this process, for those controllers that are mounted here."""
-    places: dict[Controller, cgroup.Place] = {}
+    places: dict[CgroupController, cgroup.CgroupPlace] = {}
     for controller in CONTROLLERS:
         with contextlib.suppress(LookupError, OSError):
             texts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
-            places[controller] = cgroup.place(controller, *texts)
+            places[controller] = cgroup.find_group(controller, *texts)
     return places
 
 

@@ -1,4 +1,4 @@
-"""The division of this machine's CPUs among the roles; pure functions, except `available`."""
+"""The division of this machine's CPUs among the roles; pure functions, except `list_available`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.base.errors import UsageError
 from lab.model.endpoint import Role
 
 
-def available() -> list[int]:
+def list_available() -> list[int]:
     """Return the CPUs that this process may use, sibling threads of one core next to each other.
 
     Without CPU affinity (macOS) they are all CPUs.
@@ -28,7 +28,7 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
     n >= 4   proxy n/2, generator n/4 (a generator in C drives several proxy cores), backend + lab the remaining ones
 
     Args:
-        cpus: The CPUs in the order of `available`.
+        cpus: The CPUs in the order of `list_available`.
 
     Raises:
         UsageError: Fewer than two CPUs are given.
@@ -52,7 +52,7 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
     }
 
 
-def as_list(cpus: frozenset[int]) -> str:
+def format_list(cpus: frozenset[int]) -> str:
     """Format CPUs in the kernel's list form.
 
     >>> as_list(frozenset({0, 2}))

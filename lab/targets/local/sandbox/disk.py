@@ -17,7 +17,7 @@ from lab.base.errors import UsageError, refuse_if
 from lab.targets.common import cgroup, scratch
 from lab.targets.common.scratch import LockedFolder
 
-PLACE = "LAB_DISK"
+PLACE_VARIABLE = "LAB_DISK"
 """The environment variable that names another folder for the volumes."""
 
 NEEDED_BYTES = 2 * 2**30
@@ -40,7 +40,7 @@ _CHECKOUT = Path(__file__).resolve().parents[4]
 """The root folder of the checkout."""
 
 
-class Disk:
+class DiskVolumes:
     """The volumes on disk of one bring-up; the first call of `folder` makes their parent folder, `remove` ends it."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Disk:
 
         """
         if self._parent is None:
-            self._parent = scratch.make(check(), _PREFIX)
+            self._parent = scratch.make_locked_folder(check(), _PREFIX)
             threading.Thread(target=self._cut, args=(self._parent.path,), name="disk", daemon=True).start()
         path = self._parent.path / pod / volume
         path.mkdir(parents=True)
@@ -80,7 +80,7 @@ class Disk:
 
 
 def _get_place() -> Path:
-    return Path(os.environ.get(PLACE) or _CHECKOUT / ".cache/disk")
+    return Path(os.environ.get(PLACE_VARIABLE) or _CHECKOUT / ".cache/disk")
 
 
 def check() -> Path:
@@ -90,7 +90,7 @@ def check() -> Path:
         UsageError: The folder is in memory, full, or not writable for us.
 
     """
-    place, remedy = _get_place(), f"name a folder on a disk with {PLACE}=FOLDER"
+    place, remedy = _get_place(), f"name a folder on a disk with {PLACE_VARIABLE}=FOLDER"
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -113,7 +113,7 @@ def filesystem(path: Path, follow: bool = True) -> str:
         follow: Whether to return, for an overlay, the type of the layer that it writes to, if we can see that.
 
     """
-    mount = cgroup.holding(cgroup.mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
+    mount = cgroup.find_mount(cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
     if mount is None:
         return ""
     upper = [option.removeprefix("upperdir=") for option in mount.super_options if option.startswith("upperdir=")]

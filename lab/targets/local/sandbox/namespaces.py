@@ -1,6 +1,6 @@
 """The lab in private namespaces: a verb that measures is executed a second time inside them.
 
-A verb calls `lab.commands.measuring.inside`, which calls the target's `enter`. On `local` and `apiserver` that
+A verb calls `lab.commands.measuring.enter_target`, which calls the target's `enter`. On `local` and `apiserver` that
 happens twice:
 
     just bench ─ outer python ─ unshare ─ inner python: PID 1 of new pid, mount and network namespaces
@@ -13,7 +13,7 @@ happens twice:
 1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments
    in new namespaces, waits for it, and returns its exit status as the verb's. The outer process parses, refuses and
    prepares only what needs no system.
-2. The inner process runs `lab.__main__` from the beginning. `arrive` notifies the outer process that the namespaces
+2. The inner process runs `lab.__main__` from the beginning. `report_arrival` notifies the outer process that the namespaces
    exist. If the inner process ends without that notice, the machine forbids the namespaces, and `enter` raises an
    error with this reason instead of returning a status.
 3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an
@@ -59,7 +59,7 @@ from types import FrameType
 
 from lab.base import handing
 from lab.base.errors import UsageError
-from lab.base.files import readable
+from lab.base.files import read_text_if_readable
 from lab.model.names import INSIDE
 from lab.systems.programs import OUTSIDE, SCRIPTS
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
@@ -116,9 +116,9 @@ def enter(argv: Sequence[str]) -> int:
             with serving_scripts() as channel:
                 numbers = {INSIDE: inner_end.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
                 process = subprocess.Popen(
-                    [*unshare(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
+                    [*make_unshare_command(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
                     env={**os.environ, **{name: str(number) for name, number in numbers.items()}},
-                    pass_fds=[inner_end.fileno(), channel, host_proc, *handing.descriptors()],
+                    pass_fds=[inner_end.fileno(), channel, host_proc, *handing.inherited_descriptors()],
                     start_new_session=True,
                 )
         except FileNotFoundError as error:
@@ -144,7 +144,7 @@ def enter(argv: Sequence[str]) -> int:
             signal.signal(number, handler)
 
 
-def arrive() -> None:
+def report_arrival() -> None:
     """Notify the outer process that the namespaces exist: a later failure is not caused by them."""
     os.write(int(os.environ[INSIDE]), b"+")
 
@@ -200,7 +200,7 @@ def prepare() -> None:
             return
 
 
-def real_root() -> bool:
+def is_real_root() -> bool:
     """Return whether this process is root of the machine, and not only of a user namespace."""
     return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] == "0"
 
@@ -225,7 +225,7 @@ def set_namespace(path: Path, kind: int = 0x40000000) -> None:
         os.close(descriptor)
 
 
-def unshare(as_root: bool) -> list[str]:
+def make_unshare_command(as_root: bool) -> list[str]:
     """Return the beginning of a command line that runs a command as PID 1 of new namespaces.
 
     The command is killed when its parent dies. The user namespace is made first and separately, because making one
@@ -259,7 +259,7 @@ def _watch(outer: socket.socket) -> None:
 def _end_with_just() -> None:
     """Ask the kernel for SIGTERM when the parent ends, if it is `just`: killed, it would leave its recipe running."""
     parent = os.getppid()
-    if readable(f"/proc/{parent}/comm").strip() == "just":
+    if read_text_if_readable(f"/proc/{parent}/comm").strip() == "just":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:  # the parent ended before prctl was called
             os.kill(os.getpid(), signal.SIGTERM)

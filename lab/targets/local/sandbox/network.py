@@ -60,7 +60,7 @@ _NEAR = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class SideNames:
     """The names and addresses that keep two concurrent systems apart.
 
     Attributes:
@@ -75,12 +75,12 @@ class Lane:
     addresses: str = "10.64"
 
 
-LANES: Mapping[Side, Lane] = {"left": Lane(), "right": Lane("right-", "right", "10.66")}
+SIDE_NAMES: Mapping[Side, SideNames] = {"left": SideNames(), "right": SideNames("right-", "right", "10.66")}
 """The lane of each side; a solo system is on the left."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NetworkPlace:
     """A network namespace with one address.
 
     Attributes:
@@ -110,7 +110,7 @@ class Place:
         return ("nsenter", f"--net={self.path}", "--")
 
 
-End = tuple[Place, str]
+End = tuple[NetworkPlace, str]
 """A place and the name of an interface in it."""
 
 
@@ -118,7 +118,7 @@ End = tuple[Place, str]
 class Network:
     """The places of one bring-up.
 
-    `build` makes them and `remove` removes them; `add` and `drop` serve pods that come and go. A place that was
+    `build_network` makes them and `remove` removes them; `add` and `drop` serve pods that come and go. A place that was
     dropped keeps its number, because addresses and interface names are made from it.
 
     Attributes:
@@ -129,11 +129,11 @@ class Network:
 
     """
 
-    places: tuple[Place, ...]
-    lane: Lane = LANES["left"]
+    places: tuple[NetworkPlace, ...]
+    lane: SideNames = SIDE_NAMES["left"]
     borrowed: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def __getitem__(self, name: str) -> Place:
+    def __getitem__(self, name: str) -> NetworkPlace:
         return self.places[self._find_number(name)]
 
     @property
@@ -145,7 +145,7 @@ class Network:
         """Return the name that the interface leading directly to a place has, in any other place."""
         return f"to{self._find_number(target)}"
 
-    def add(self, name: str, links: Sequence[tuple[str, str]]) -> Place:
+    def add(self, name: str, links: Sequence[tuple[str, str]]) -> NetworkPlace:
         """Add a place, joined by links to existing places.
 
         Args:
@@ -173,7 +173,7 @@ class Network:
             CalledProcessError: `ip` fails.
 
         """
-        batch([], [f"link del {self._name_node_device(name)}", f"netns del {self[name].namespace}"])
+        run_ip([], [f"link del {self._name_node_device(name)}", f"netns del {self[name].namespace}"])
 
     def remove(self) -> None:
         """Remove all namespaces.
@@ -184,7 +184,7 @@ class Network:
         existing = [place for place in self.places if place.path.exists()]
         links = [f"link del {self._name_node_device(place.name)}" for place in existing]
         # -force continues after an error, so that the remains of a failed bring-up go too
-        batch(["-force"], [*links, *(f"netns del {place.namespace}" for place in existing)])
+        run_ip(["-force"], [*links, *(f"netns del {place.namespace}" for place in existing)])
 
     def _find_number(self, name: str) -> int:
         return [place.name for place in self.places].index(self.borrowed.get(name, name))
@@ -192,7 +192,7 @@ class Network:
     def _name_node_device(self, name: str) -> str:
         return f"{self.lane.device}{self._find_number(name)}"
 
-    def make(self, new: Sequence[Place], links: Sequence[tuple[str, str]]) -> None:
+    def make(self, new: Sequence[NetworkPlace], links: Sequence[tuple[str, str]]) -> None:
         """Make the namespaces of new places and join them to the node and by links.
 
         Args:
@@ -220,14 +220,16 @@ class Network:
             for place, peer, device in ((self[left], self[right], near), (self[right], self[left], far)):
                 route = f"route add {peer.address}/32 dev {device} src {place.address}"
                 within.setdefault(place.namespace, []).extend([f"link set {device} up", route])
-        batch([], root + node)
+        run_ip([], root + node)
         for name, lines in within.items():
-            batch(["-n", name], lines)
+            run_ip(["-n", name], lines)
         for place in new:
             write_sysctls(place, _SYSCTLS | (_CLIENT_SYSCTLS if place.name == CLIENT else {}))
 
 
-def build(names: Sequence[str], links: Sequence[tuple[str, str]], lane: Lane = LANES["left"]) -> Network:
+def build_network(
+    names: Sequence[str], links: Sequence[tuple[str, str]], lane: SideNames = SIDE_NAMES["left"]
+) -> Network:
     """Make namespaces of these names and one for the client, joined to the node and by links.
 
     Args:
@@ -250,11 +252,11 @@ def build(names: Sequence[str], links: Sequence[tuple[str, str]], lane: Lane = L
     return net
 
 
-def _make_place(name: str, index: int, lane: Lane) -> Place:
-    return Place(name, f"{lane.addresses}.{(index + 2) >> 8}.{(index + 2) & 255}", lane.prefix)
+def _make_place(name: str, index: int, lane: SideNames) -> NetworkPlace:
+    return NetworkPlace(name, f"{lane.addresses}.{(index + 2) >> 8}.{(index + 2) & 255}", lane.prefix)
 
 
-def write_sysctls(place: Place, settings: Mapping[str, str]) -> None:
+def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
     """Write entries of /proc/sys as a place sees them.
 
     Args:
@@ -270,7 +272,7 @@ def write_sysctls(place: Place, settings: Mapping[str, str]) -> None:
         call_in(place, lambda file=file, value=value: file.write_text(value))
 
 
-def sink(port: int) -> socket.socket:
+def open_sink(port: int) -> socket.socket:
     """Open a UDP socket on the node that nobody reads: the kernel drops what does not fit its buffer.
 
     Raises:
@@ -283,7 +285,7 @@ def sink(port: int) -> socket.socket:
     return receiver
 
 
-def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.socket:
+def connect(place: NetworkPlace, address: tuple[str, int], timeout_s: float) -> socket.socket:
     """Open a TCP connection from a place.
 
     Raises:
@@ -293,7 +295,7 @@ def connect(place: Place, address: tuple[str, int], timeout_s: float) -> socket.
     return call_in(place, lambda: socket.create_connection(address, timeout_s))
 
 
-def call_in(place: Place, action: Callable[[], T]) -> T:
+def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
     """Call a function in a thread that lives in a place; a socket that it makes stays in that place."""
     result = Future[T]()
 
@@ -310,7 +312,7 @@ def call_in(place: Place, action: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def complaining() -> Iterator[None]:
+def as_measuring_error() -> Iterator[None]:
     """Turn the failure of a program, and what the kernel refuses, into a MeasuringError."""
     remedy = "`just doctor` checks what it needs"
     try:
@@ -322,7 +324,7 @@ def complaining() -> Iterator[None]:
         raise MeasuringError("local target", str(error), remedy) from None
 
 
-def batch(options: Sequence[str], lines: Sequence[str]) -> None:
+def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
     """Run commands of `ip`, one per line.
 
     Raises:
@@ -333,7 +335,7 @@ def batch(options: Sequence[str], lines: Sequence[str]) -> None:
     subprocess.run(argv, input=text, text=True, check=True, capture_output=True)
 
 
-def resolving(addresses: Mapping[str, str], folder: Path, hosts_file: Path = HOSTS) -> tuple[str, ...]:
+def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: Path = HOSTS) -> tuple[str, ...]:
     """Return the beginning of a command line that runs a command for which each host name has its address.
 
     The names of the machine's hosts file stay. A private mount namespace covers the file, because the hosts of
@@ -415,7 +417,7 @@ def _make_bucket(rate_bytes: float) -> list[str]:
     return ["root", "tbf", "rate", f"{rate_bytes * 8:.0f}bit", "burst", f"{burst}b", "limit", f"{burst + queue}b"]
 
 
-def _read_rate(place: Place, device: str) -> float:
+def _read_rate(place: NetworkPlace, device: str) -> float:
     """Return the rate of an interface's token bucket in bytes/s, 0 without one.
 
     Raises MeasuringError if the output of tc cannot be read.
@@ -429,7 +431,7 @@ def _read_rate(place: Place, device: str) -> float:
         raise MeasuringError(f"client link: {place.name}/{device}", fault, "iproute2 5.0 or newer") from None
 
 
-def _run_tc(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_tc(place: NetworkPlace, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run tc for a place; a tc that cannot be started is an exit status of 127."""
     try:
         return subprocess.run(["tc", "-n", place.namespace, *arguments], capture_output=True, text=True, check=False)

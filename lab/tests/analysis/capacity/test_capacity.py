@@ -18,24 +18,24 @@ import yaml
 from lab.__main__ import main
 from lab.analysis.capacity.answer import (
     Answer,
-    Cost,
-    Kind,
-    Load,
+    PricedLoad,
+    RequestCost,
+    RequestKind,
     Wanted,
-    answer,
-    cost_of,
-    interval,
-    loads_of,
-    median_draws,
-    price,
-    size_of,
-    snippet,
-    whole,
+    choose_price,
+    compute_capacity,
+    compute_cost,
+    compute_size,
+    draw_medians,
+    interval_of_draws,
+    list_priced_loads,
+    make_snippet,
+    round_up,
 )
 from lab.base.errors import UsageError
-from lab.commands.capacity import rate
-from lab.model.plan import Arm, Slot, arms_for, plan
-from lab.model.sweeps import Point
+from lab.commands.capacity import parse_rate
+from lab.model.plan import Arm, Slot, list_arms, plan_samples
+from lab.model.sweeps import LoadPoint
 from lab.model.usage import USAGE_SCHEMA, Usage
 from lab.records.store import RunStore
 from lab.report.json.answers import CAPACITY
@@ -82,14 +82,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stored(
     name: str = "20261122-000000-mine",
     variants: Sequence[tuple[str, str | None]] = (("keepalive", "ingress-nginx"),),
-    points: Sequence[Point] = (CEILING, RATE),
+    points: Sequence[LoadPoint] = (CEILING, RATE),
     story: Story = woken,
     blocks: int = 1,
     facts: Mapping[str, str] = FACTS,
     manifests: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     created: str = "2026-11-22",
 ) -> RunStore:
-    planned = plan(arms_for(variants, "direct"), points, blocks, 1)
+    planned = plan_samples(list_arms(variants, "direct"), points, blocks, 1)
     given = {arm.variant: (manifests or {}).get(arm.variant, nginx()) for arm in planned.arms}
     record = made_record(name, planned, created_at=f"{created}T00:00:00.000+00:00", facts=dict(facts))
     store = RunStore.create(record, given)
@@ -115,17 +115,17 @@ def wanted(**fields: Any) -> Wanted:
 
 
 def found(run: str | None = None, **fields: Any) -> Answer:
-    return answer(run, wanted(**fields), None)
+    return compute_capacity(run, wanted(**fields), None)
 
 
-def load(cost_s: float | Sequence[float], busy: float | None = 0.98) -> Load:
+def load(cost_s: float | Sequence[float], busy: float | None = 0.98) -> PricedLoad:
     costs_s = tuple(cost_s) if isinstance(cost_s, Sequence) else (cost_s,) * 6
     arm, point = Arm("ingress-nginx", "ingress-nginx", "baseline", None), make_point(f"p-{busy}", rate_rps=None)
-    return Load(arm, point, Kind("none", True, None), costs_s, busy, "wrk")
+    return PricedLoad(arm, point, RequestKind("none", True, None), costs_s, busy, "wrk")
 
 
-def cost(*loads: Load, utilisation: float = 0.7) -> Cost:
-    return cost_of(loads, utilisation)
+def cost(*loads: PricedLoad, utilisation: float = 0.7) -> RequestCost:
+    return compute_cost(loads, utilisation)
 
 
 def test_a_price_near_the_wanted_utilisation_is_the_blocks_median() -> None:
@@ -164,20 +164,20 @@ def test_the_prices_interval_holds_the_true_median_as_often_as_it_says(n: int) -
     rng = np.random.default_rng(n)
     runs, hits = 3000, 0
     for seed in range(runs):
-        draws = median_draws(list(np.exp(rng.normal(0, 0.05, n))), seed)
+        draws = draw_medians(list(np.exp(rng.normal(0, 0.05, n))), seed)
         assert draws is not None
-        low, high = interval(draws)
+        low, high = interval_of_draws(draws)
         hits += low <= 1 <= high
     assert 0.93 <= hits / runs <= 0.975, hits / runs
 
 
 def test_the_number_of_proxies_is_that_of_the_utilisation_law() -> None:
     """1 M × 20 µs / 0.7 = 28.6 cores: 29 of one, 8 of four; each serves 0.7 / 20 µs a core."""
-    one, four = (size_of(cost(load(20e-6, busy=0.7)), wanted(), cores) for cores in (1, 4))
+    one, four = (compute_size(cost(load(20e-6, busy=0.7)), wanted(), cores) for cores in (1, 4))
     assert (one.proxies, four.proxies, four.advised) == (29, 8, 9)
     assert (one.serves_rps, four.serves_rps) == pytest.approx((35_000, 140_000))
     assert four.proxies_interval == (8, 8)
-    assert [whole(value) for value in (2.0, 2.0 + 1e-15, 2.01, 0.001)] == [2, 2, 3, 1]
+    assert [round_up(value) for value in (2.0, 2.0 + 1e-15, 2.01, 0.001)] == [2, 2, 3, 1]
 
 
 def test_an_answer_of_a_stored_run() -> None:
@@ -192,20 +192,20 @@ def test_an_answer_of_a_stored_run() -> None:
     assert told.runs == ("20261122-000000-mine",)
     for words in ("LINEAR IN CORES", "not the controller", "Fake", told.cost.caution):
         assert any(words in line for line in told.assumptions)
-    assert answer(None, wanted(), 8).sizes == told.sizes[3:4]
+    assert compute_capacity(None, wanted(), 8).sizes == told.sizes[3:4]
 
 
 def test_what_is_applied_makes_proxies_of_the_size_that_is_advised() -> None:
     run = stored("2026-nginx")
-    values = yaml.safe_load(snippet(run, "ingress-nginx", 9, 8))["controller"]
+    values = yaml.safe_load(make_snippet(run, "ingress-nginx", 9, 8))["controller"]
     assert values == {"config": {"worker-processes": "8"}, "resources": {"requests": {"cpu": 8}}, "replicaCount": 9}
     run = stored("2026-okd", variants=[("okd", None)], manifests={"okd": route("edge")})
     for cores, threads in ((8, 8), (128, 64)):
-        patch = json.loads(shlex.split(snippet(run, "okd", 9, cores))[-1])
+        patch = json.loads(shlex.split(make_snippet(run, "okd", 9, cores))[-1])
         assert patch == {"spec": {"replicas": 9, "tuningOptions": {"threadCount": threads}}}
     other = [{"kind": "Deployment", "metadata": {"name": "other"}}]
     run = stored("2026-other", variants=[("other", None)], manifests={"other": other})
-    comment, command = snippet(run, "other", 9, 8).splitlines()
+    comment, command = make_snippet(run, "other", 9, 8).splitlines()
     assert comment.startswith("# each needs 8 CPUs")
     assert json.loads(shlex.split(command)[-1]) == {"spec": {"replicas": 9}}
 
@@ -213,9 +213,9 @@ def test_what_is_applied_makes_proxies_of_the_size_that_is_advised() -> None:
 def test_what_is_no_price_of_a_good_answer_is_left_out() -> None:
     closed: dict[str, Any] = {"rate_rps": None}
     points = [make_point("burst", subject=("errors",), **closed), make_point("zip", accept_encoding="gzip", **closed)]
-    assert loads_of(stored(points=points)) == []
+    assert list_priced_loads(stored(points=points)) == []
     backend = {"usage": {"backend": Usage(cpu_s=1, rss_bytes=1, processes=1)}}
-    assert loads_of(stored("two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))) == []
+    assert list_priced_loads(stored("two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))) == []
     with pytest.raises(UsageError, match="no price for TLS none, keep-alive was measured with 1kB.bin"):
         found("two")
 
@@ -287,8 +287,8 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price()
         assert found("pair", variant=variant).cost.value_s == pytest.approx(cost_s, rel=1e-3)
     with pytest.raises(UsageError, match="no price of 'nope'"):
         found(variant="nope")
-    both = loads_of(stored("systems", variants=[("nginx", None), ("ingress-nginx", None)]))
-    assert price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
+    both = list_priced_loads(stored("systems", variants=[("nginx", None), ("ingress-nginx", None)]))
+    assert choose_price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 
 def test_without_cpus_of_its_own_the_fullest_loads_price_is_taken() -> None:
@@ -316,15 +316,15 @@ def test_how_busy_a_proxy_was_is_the_mean_of_what_its_workers_can_fill(
 
     facts, manifests = {**FACTS, "cpus_proxy": "0-3"}, {"keepalive": nginx(asked), "ingress-nginx": nginx(asked)}
     run = stored(points=[CEILING], story=uneven, facts=facts, manifests=manifests)
-    assert [each.busy for each in loads_of(run)] == [pytest.approx(mean)] * 2
+    assert [each.busy for each in list_priced_loads(run)] == [pytest.approx(mean)] * 2
 
 
 def test_rates_are_read_as_people_write_them() -> None:
     read = {"1M": 1e6, "250k": 250e3, "1.5M": 1.5e6, "12_000": 12e3, "12,000": 12e3, "7": 7, "2G": 2e9}
-    assert {text: rate(text) for text in read} == read
+    assert {text: parse_rate(text) for text in read} == read
     for text in ("", "many", "-1", "0", "1MM", "1e400", "1m", "1 M", "k", "nan", "9999G", None):
         with pytest.raises(UsageError, match="--rate"):
-            rate(text)
+            parse_rate(text)
 
 
 def test_json_says_what_the_table_says_and_is_as_its_schema_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.judge.comparison import Compared, Comparison, judged
+from lab.analysis.judge.comparison import ComparedRow, Comparison, judge_rows
 from lab.analysis.judge.decision import UNBOUNDED, Decision
 from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
@@ -21,7 +21,7 @@ from lab.model.plan import Arm, Slot
 from lab.model.run import AtKnee
 from lab.model.samples import Reason, Sample
 from lab.stats import paired as stats
-from lab.stats.unpaired import unpaired, unpaired_difference
+from lab.stats.unpaired import estimate_unpaired_difference, estimate_unpaired_ratio
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.made_runs import (
     FACTS,
@@ -38,7 +38,7 @@ from lab.tests.support.made_runs import (
 BOTH = (("keepalive", "baseline"), ("backlog", "baseline"))
 
 
-def row_of(found: Comparison, metric: str, point: str = "rate-1000", arm: str = "keepalive") -> Compared:
+def row_of(found: Comparison, metric: str, point: str = "rate-1000", arm: str = "keepalive") -> ComparedRow:
     (row,) = (row for row in found.rows if (row.metric, row.point.name, row.other.arm) == (metric, point, arm))
     return row
 
@@ -60,11 +60,16 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
     assert [(row.point.name, row.pair, row.metric) for row in found.rows] == list(rows)
     row = row_of(found, "p99")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
-    assert row.estimate is not None and row.estimate == stats.paired(own, base) and len(own) == 6
-    assert row.base.level == stats.middle(base)
+    assert row.estimate is not None and row.estimate == stats.estimate_ratio(own, base) and len(own) == 6
+    assert row.base.level == stats.estimate_median(base)
     assert row.decision is Decision.BETTER and row.primary
     primary = [one.estimate.p_value or 0 for one in found.rows if one.primary and one.estimate]
-    assert row.holm_p is not None and row.holm_p < 0.001 and row.holm_p in stats.holm(primary) and len(primary) == 2
+    assert (
+        row.holm_p is not None
+        and row.holm_p < 0.001
+        and row.holm_p in stats.adjust_by_holm(primary)
+        and len(primary) == 2
+    )
 
 
 def test_one_run_is_told_what_its_table_says() -> None:
@@ -92,9 +97,11 @@ def test_of_two_arms_holm_is_over_the_whole_table() -> None:
         ("ceiling", "rate"), ("ceiling", "cpu_per_request"), ("rate-1000", "cpu_per_request"),
         ("rate-1000", "p50"), ("rate-1000", "p90"), ("rate-1000", "p99"),
     }  # fmt: skip
-    assert [row.holm_p for row in tested] == stats.holm([row.estimate.p_value or 0 for row in tested if row.estimate])
-    assert tuple(judged(found.rows)) == found.rows and found.family == (len(tested),)
-    alone = judged([row_of(found, "p99")])[0]
+    assert [row.holm_p for row in tested] == stats.adjust_by_holm(
+        [row.estimate.p_value or 0 for row in tested if row.estimate]
+    )
+    assert tuple(judge_rows(found.rows)) == found.rows and found.family == (len(tested),)
+    alone = judge_rows([row_of(found, "p99")])[0]
     assert alone.estimate is not None and alone.holm_p == alone.estimate.p_value
 
 
@@ -156,7 +163,7 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
     assert pairs_of(found) == {("keepalive", "keepalive"), ("baseline", "baseline")}
     row = row_of(found, "p99")
     assert (len(row.base.values), len(row.other.values)) == (6, 8)
-    assert row.estimate == unpaired(list(row.other.values.values()), list(row.base.values.values()))
+    assert row.estimate == estimate_unpaired_ratio(list(row.other.values.values()), list(row.base.values.values()))
     assert row.decision is Decision.BETTER
 
 
@@ -348,7 +355,7 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     assert {row.point.name for row in found.rows} == {"delete"}
     row = row_of(found, "gap_s", "delete")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
-    assert not row.relative and row.estimate == stats.difference(own, base)
+    assert not row.relative and row.estimate == stats.estimate_difference(own, base)
     assert row.decision is Decision.BETTER and row.unit == "s" and row.title == "longest gap"
     assert row.size.guard >= 1 / (row.point.rate_rps or 1)
     assert row_of(found, "stale", "delete").decision is Decision.SAME, "nothing in both is no difference"
@@ -356,7 +363,7 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     across = compare_runs(store, made_kill("run-2", lambda arm, block: 2 * outage(arm, block), seed=2))
     row = row_of(across, "failed", "delete", "baseline")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
-    assert row.estimate == unpaired_difference(own, base) and row.decision is Decision.WORSE
+    assert row.estimate == estimate_unpaired_difference(own, base) and row.decision is Decision.WORSE
     found = compare_runs(store, None, asked=["failed_connect", "terminating_s"])
     assert [row.metric for row in found.rows] == ["failed", "failed_connect", "gap_s", "stale"]
     across = compare_runs(store, made_kill("run-2", outage), asked=["failed_connect"])

@@ -18,23 +18,23 @@ import yaml
 
 from lab.__main__ import main
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.explain.gate import conclusion
-from lab.analysis.gate.gate import confirmed, gate
+from lab.analysis.explain.gate import conclude
+from lab.analysis.gate.gate import confirm_regressions, judge_gate
 from lab.analysis.judge.comparison import TOO_FEW
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.gate import Bounds, Gate, Gated, worse_by
-from lab.analysis.noise import aa_arms
+from lab.analysis.judge.gate import Bounds, Gate, GatedRow, compute_loss
+from lab.analysis.noise import make_aa_arms
 from lab.base.errors import UsageError
 from lab.commands import fraction
-from lab.commands.gate import BOUND, own_unit
+from lab.commands.gate import BOUND, parse_bound
 from lab.commands.verbs import parser
-from lab.model.plan import Plan, Slot, plan
+from lab.model.plan import Plan, Slot, plan_samples
 from lab.model.samples import Reason, Sample
 from lab.records.store import RunStore
 from lab.report.json.runs import GATE, describe_gate
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables import gate as junit
-from lab.stats.power import blocks_for
+from lab.stats.power import count_blocks_for_effect
 from lab.tests.support.factories import alter, answering, lose, made_invalid, make_plan, make_point
 from lab.tests.support.golden import print_page
 from lab.tests.support.made_runs import (
@@ -57,7 +57,7 @@ LIMITED = {"limited_by": "generator"}
 
 
 def gated(store: RunStore, bounds: Bounds, other: RunStore | None = None, arms: Sequence[str] = ()) -> Gate:
-    return gate(compare_runs(store, other, asked=bounds.more), bounds, arms)
+    return judge_gate(compare_runs(store, other, asked=bounds.more), bounds, arms)
 
 
 def verdicts(found: Gate) -> dict[tuple[str, str], str]:
@@ -73,10 +73,10 @@ PASSED, UNTOLD, WORSE = (0, 0), (0, 2), (1, 1)
 
 
 def markdown_of(found: Gate, strict: bool) -> str:
-    return markdown(junit.page(found, strict))
+    return render_markdown(junit.page(found, strict))
 
 
-def only(found: Gate, metric: str, point: str = "rate-1000") -> Gated:
+def only(found: Gate, metric: str, point: str = "rate-1000") -> GatedRow:
     (one,) = (one for one in found.rows if (one.row.metric, one.row.point.name) == (metric, point))
     return one
 
@@ -107,7 +107,7 @@ def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
     assert found.verdict == "regression" and exits(found) == WORSE
     rate = only(found, "rate", "ceiling")
     assert rate.row.estimate is not None
-    assert worse_by(rate.row, rate.row.estimate.effect) == pytest.approx(1 - 1 / 1.2, abs=0.02)
+    assert compute_loss(rate.row, rate.row.estimate.effect) == pytest.approx(1 - 1 / 1.2, abs=0.02)
     assert "worse than the bound of 5 % and resolved" in rate.said and "just compare run-1" in rate.do
 
 
@@ -116,7 +116,7 @@ def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
     for worth, decision in ((0.02, Decision.WORSE), (0.08, Decision.SAME)):
         small = gated(made(effects={"keepalive": 1.03}, noise=0.002, worth=worth), FIVE)
         assert {one.row.decision for one in small.rows} == {decision} and exits(small) == PASSED
-        assert only(small, "p99").do == "nothing to do" and "nothing to do" in conclusion(small, strict=True)
+        assert only(small, "p99").do == "nothing to do" and "nothing to do" in conclude(small, strict=True)
         within = "worse, resolved, but within the bound of 5 %" in small.rows[0].said
         assert within is (decision is Decision.WORSE)
     for fine in (made(noise=0.01), made(effects={"keepalive": 0.5})):
@@ -126,10 +126,10 @@ def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
 def test_what_may_be_beyond_the_bound_cannot_be_told() -> None:
     found = gated(made(noise=0.2), FIVE)
     assert found.verdict == "cannot-tell" and exits(found) == UNTOLD
-    assert "let through" in conclusion(found, strict=False) and "refused (--strict)" in conclusion(found, strict=True)
+    assert "let through" in conclude(found, strict=False) and "refused (--strict)" in conclude(found, strict=True)
     one = only(found, "p99")
     assert one.row.estimate is not None and one.row.estimate.sd is not None
-    needed = blocks_for(one.row.estimate.sd, 6, 0.05)
+    needed = count_blocks_for_effect(one.row.estimate.sd, 6, 0.05)
     assert one.do == f"measure with --blocks {needed}, which resolve 5 %" if needed else "too noisy" in one.do
     found = gated(made(effects={"keepalive": 1.045}, noise=0.006, seed=2), FIVE)
     open_rows = [one for one in found.of("cannot-tell") if one.row.decision is Decision.WORSE]
@@ -175,7 +175,9 @@ def test_a_candidate_that_does_not_work_is_a_regression() -> None:
         assert one.said == f"no valid block of the candidate: {reason} 6; the base has 6 blocks"
         assert one.do == "keep keepalive as it was; `just table candidate` shows what happened"
         assert f"{reason} 6" in markdown_of(found, strict=False)
-        assert ET.fromstring(junit.xml(found, strict=False))[0].get("failures") == str(len(found.of("regression")))
+        assert ET.fromstring(junit.make_junit_xml(found, strict=False))[0].get("failures") == str(
+            len(found.of("regression"))
+        )
     found = gated(broken(killed(ALIKE), Reason.WRONG_BACKEND), Bounds(None, {"gap_s": 5.0, "restarts": 0.0}))
     assert verdicts(found) == {("delete", "gap_s"): "regression", ("delete", "restarts"): "regression"}
     assert found.rows[0].do == "keep baseline as it was; `just table run-1` shows what happened"
@@ -188,7 +190,7 @@ def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
     assert {one.verdict for one in found.rows} == {"cannot-tell"} and exits(found) == UNTOLD
     assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
     assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
-    for text in (markdown_of(found, strict=False), junit.xml(found, strict=False).decode()):
+    for text in (markdown_of(found, strict=False), junit.make_junit_xml(found, strict=False).decode()):
         assert "proxy-died 4" in text
     mended = gated(dying, HALF, base, ["keepalive"])
     assert set(verdicts(mended).values()) == {"passed"}, "the base was the one that died"
@@ -221,11 +223,11 @@ def test_a_rate_that_the_candidate_does_not_serve_is_searched_for() -> None:
 def test_the_same_variant_within_a_run_is_a_false_claim() -> None:
     """Exit 1, as of any variant, but what to do is not to keep the base. One that does not work is no setting's doing."""
     slower = alter(lambda slot: slot.arm.name == "keepalive-null-1", answering(0.7))
-    of = plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
+    of = plan_samples(make_aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1)
     found = gated(made(planned=of, change=slower), Bounds(0.05, metrics=("rate",)))
     (one,) = found.of("regression")
     assert one.do.startswith("a false claim: it is the same variant") and "--blocks 12 or more" in one.do
-    assert exits(found) == WORSE and "no change is to blame" in conclusion(found, strict=False)
+    assert exits(found) == WORSE and "no change is to blame" in conclude(found, strict=False)
     dead = {one.do for one in gated(broken(made(planned=of), Reason.PROXY_DIED), FIVE).of("regression")}
     assert len(dead) == 1 and dead.pop().startswith("it is the same variant, so no setting did this: `just table")
 
@@ -249,12 +251,12 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
     assert found.missing == ("arm backlog", "point ceiling")
     assert exits(found) == UNTOLD
     said = "not in candidate: arm backlog, point ceiling"
-    assert f"{said}: not all is known of this change: refused" in conclusion(found, strict=True)
+    assert f"{said}: not all is known of this change: refused" in conclude(found, strict=True)
     assert f"**cannot tell**: {said}." in markdown_of(found, strict=False)
     told = describe_gate(found, strict=True)
     assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
     for strict, kind in ((False, "skipped"), (True, "error")):
-        suite = ET.fromstring(junit.xml(found, strict))[0]
+        suite = ET.fromstring(junit.make_junit_xml(found, strict))[0]
         cases = {case.get("name"): case for case in suite.findall("testcase") if case.find(kind) is not None}
         assert list(cases) == list(found.missing)
         assert suite.get("tests") == str(len(found.rows) + 2)
@@ -268,7 +270,7 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     moved = candidate(effects, planned, change=lost, facts=FACTS | {"kernel": "another"})
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
     printed = print_page(junit.page(found, strict=False))
-    for text in (printed, markdown_of(found, False), junit.xml(found, False).decode()):
+    for text in (printed, markdown_of(found, False), junit.make_junit_xml(found, False).decode()):
         assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
         assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
     assert found.footnotes[0].startswith("kernel: ")
@@ -292,7 +294,7 @@ def test_a_regression_that_begins_less_than_one_per_cent_above_the_bound_is_none
     found = closely(1.055)
     one = only(found, "cpu_per_request", "ceiling")
     assert one.row.decision is Decision.WORSE and one.row.estimate is not None
-    assert worse_by(one.row, one.row.estimate.effect) > 0.05 and one.close
+    assert compute_loss(one.row, one.row.estimate.effect) > 0.05 and one.close
     assert found.to_measure_again and exits(found) == UNTOLD
     assert "its interval begins less than 1% above the bound" in one.said
     assert re.search(r"measure it again on fresh bring-ups: just bench keepalive.*--again RUN", one.do)
@@ -302,16 +304,16 @@ def test_a_regression_that_begins_less_than_one_per_cent_above_the_bound_is_none
 
 def test_what_two_measurements_show_is_a_regression_and_what_one_shows_is_none() -> None:
     first = closely(1.055)
-    both = confirmed(first, closely(1.056, "second", 2))
+    both = confirm_regressions(first, closely(1.056, "second", 2))
     one = only(both, "cpu_per_request", "ceiling")
     assert exits(both) == WORSE and one.verdict == "regression" and not one.close
     assert "in two measurements on bring-ups of their own, worse than the bound of 5 %" in one.said
-    gone = confirmed(first, closely(1.0, "second", 2))
+    gone = confirm_regressions(first, closely(1.0, "second", 2))
     assert gone.verdict == "passed" and exits(gone) == PASSED
     assert any("measured twice: first first, then second" in note for note in gone.footnotes), gone.footnotes
     certain = closely(1.2)
-    assert confirmed(certain, closely(1.0, "second", 2)) is certain
-    assert exits(confirmed(first, closely(1.09, "second", 2))) == WORSE
+    assert confirm_regressions(certain, closely(1.0, "second", 2)) is certain
+    assert exits(confirm_regressions(first, closely(1.09, "second", 2))) == WORSE
     beside = replace(first.rows[0], verdict="regression", close=False)
     assert replace(first, rows=(beside, *first.rows)).to_measure_again == [], "one is certain without it"
 
@@ -329,7 +331,7 @@ def test_a_metric_that_no_planned_block_could_tell_is_listed_once_and_changes_no
     assert len(lines) == len({one.row.metric for one in aside}), "once for each metric"
     assert all("minimum detectable effect" in line and "above the bound of 5 %" in line for line in lines)
     assert "does not decide" in markdown_of(found, strict=True)
-    suite = ET.fromstring(junit.xml(found, True))[0]
+    suite = ET.fromstring(junit.make_junit_xml(found, True))[0]
     assert suite.get("errors") == "0" and suite.get("skipped") == str(len(aside))
     assert len(suite.findall("testcase/skipped")) == len(aside)
     named = gated(shaken, Bounds(0.05, metrics=("p99",)))
@@ -340,7 +342,7 @@ def test_what_nobody_asked_to_gate_is_not_missing() -> None:
     base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
     other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
     assert gated(base, HALF, other, ["keepalive"]).missing == ("point ceiling",)
-    assert gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ("point ceiling",)
+    assert judge_gate(compare_runs(base, other, "keepalive", "keepalive"), HALF).missing == ("point ceiling",)
     assert gated(made("base"), HALF, made("candidate", planned=make_plan(reference=None), seed=2)).missing == ()
     asked = [[bounds.concern(point) for point in (KILL[0], make_point())] for bounds in (FIVE, Bounds(None, {"a": 0}))]
     assert asked == [[False, True], [True, False]]
@@ -376,7 +378,7 @@ def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
 
 
 def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
-    def one(factor: float) -> Gated:
+    def one(factor: float) -> GatedRow:
         of = alter(lambda slot: slot.point.rate_rps is None and slot.arm.role != "variant", lambda _: LIMITED)
         return only(gated(made(effects={"keepalive": factor}, noise=0.002, change=of), FIVE), "rate", "ceiling")
 
@@ -398,7 +400,7 @@ def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
     )
     assert len(found.rows) == 24 and {(one.verdict, one.do) for one in found.rows} == {("cannot-tell", advice)}
     assert any(f"36 {TOO_FEW}" in note and "measure 7 blocks or more" in note for note in found.footnotes)
-    alone = gate(compare_runs(base, other, "v1", "v1"), FIVE)
+    alone = judge_gate(compare_runs(base, other, "v1", "v1"), FIVE)
     assert alone.exit_status(strict=False) == 1 and not any(TOO_FEW in note for note in alone.footnotes)
 
 
@@ -420,7 +422,7 @@ def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
     none = gated(made(change=lose(lambda slot: slot.arm.role == "variant"), noise=0.01), FIVE)
     assert set(verdicts(none).values()) == {"cannot-tell"} and "steal" in only(none, "p50").do
     assert exits(none) == UNTOLD
-    assert "nothing is known of this change" in conclusion(none, strict=False)
+    assert "nothing is known of this change" in conclude(none, strict=False)
 
     def apart(blocks: int, base: Sequence[int], other: Sequence[int]) -> str:
         change = lose(lambda slot: slot.block in {"baseline": base, "variant": other}.get(slot.arm.role, ()))
@@ -462,7 +464,7 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
     found = gated(store, Bounds(0.05, {"gap_s": 5.0, "terminating_s": 1.0}))
     assert {one.verdict for one in found.rows} == {"passed"}
     assert found.missing == ("metric terminating_s", "a steady load") and exits(found) == UNTOLD
-    assert "not in run-1: metric terminating_s, a steady load" in conclusion(found, strict=True)
+    assert "not in run-1: metric terminating_s, a steady load" in conclude(found, strict=True)
     given = made(planned=make_plan(points=[make_point()]), noise=0.01)
     named = gated(made(noise=0.01), Bounds(0.5, metrics=("p99",)))
     assert list(verdicts(named)) == [("rate-1000", "p99")] and exits(named) == PASSED and len(named.left_out) == 1
@@ -499,7 +501,7 @@ def test_a_bound_is_a_share() -> None:
 
 def test_outcomes_have_bounds_by_name() -> None:
     """What is none is in `bad_input.toml`."""
-    assert (own_unit("gap_s=0.5"), own_unit("failed=0")) == (("gap_s", 0.5), ("failed", 0.0))
+    assert (parse_bound("gap_s=0.5"), parse_bound("failed=0")) == (("gap_s", 0.5), ("failed", 0.0))
 
 
 @pytest.mark.parametrize("defect", [True, False])
@@ -529,7 +531,7 @@ def test_what_cannot_be_judged_is_no_regression(
 def test_junit_is_of_the_usual_shape(effect: float, noise: float, strict: bool) -> None:
     """As Jenkins' junit-10.xsd has it: names, counts that add up, and one of failure, error, skipped or what was said in each case."""
     found = gated(made(effects={"keepalive": effect}, noise=noise), FIVE)
-    root = ET.fromstring(junit.xml(found, strict))
+    root = ET.fromstring(junit.make_junit_xml(found, strict))
     (suite,) = root
     assert (root.tag, suite.tag) == ("testsuites", "testsuite")
     assert set(root.attrib) == {"name", "time", "tests", "failures", "errors"}
@@ -549,7 +551,9 @@ def test_junit_is_of_the_usual_shape(effect: float, noise: float, strict: bool) 
         (told,) = case
         assert told.tag == kinds[one.verdict] and one.said in (told.get("message") or told.text or "")
     noted = made(change=lambda _, sample: sample.model_copy(update={"notes": ("bell \x07 & <b> \ud800",)}))
-    assert ET.fromstring(junit.xml(gated(noted, FIVE), strict)).tag == "testsuites", "no character that XML has not"
+    assert ET.fromstring(junit.make_junit_xml(gated(noted, FIVE), strict)).tag == "testsuites", (
+        "no character that XML has not"
+    )
 
 
 def test_json_and_markdown_say_the_same_and_json_keeps_its_schema() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, keys_of, migration
-from lab.analysis.migration.table import WEIGHTS, load, subjects, systems
+from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, migrate, read_keys
+from lab.analysis.migration.table import WEIGHTS, list_successors, load_subjects, load_table
 
 
 def moved(system: str, data: dict[str, str], *annotations: Annotation) -> Migration:
-    keys, _ = keys_of(data)
-    return migration(load(system), subjects(), keys, [name for name in data if name in keys], annotations)
+    keys, _ = read_keys(data)
+    return migrate(load_table(system), load_subjects(), keys, [name for name in data if name in keys], annotations)
 
 
 def line(system: str, key: str, text: str, **others: str) -> Line:
@@ -105,7 +105,7 @@ def test_an_annotation_has_its_keys_counterpart_for_one_ingress_and_one_that_nob
     (found,) = moved("traefik", {}, Annotation("web/shop", "proxy-read-timeout", "600")).annotations
     assert (found.ingress, found.standing, found.to) == ("web/shop", "hand", "600s")
     assert "this Ingress alone" in found.note
-    for system in systems():
+    for system in list_successors():
         traps = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1")).traps
         assert any("invented-yesterday" in key for each in traps for key in each.keys), system
 
@@ -127,9 +127,9 @@ def test_why_a_value_is_another_or_done_by_hand_is_told() -> None:
     assert "keeps no idle connections" in line("caddy", "upstream-keepalive-connections", "0").note
     refused = line("envoy", "keep-alive", "5m")
     assert refused.value == "75" and refused.note, "the controller does not take it"
-    keys, _ = keys_of({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
+    keys, _ = read_keys({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
     assert keys["add-headers"].told == "it holds X-A: 1"
-    _, unknown = keys_of({"client-max-body-size": "10m"})
+    _, unknown = read_keys({"client-max-body-size": "10m"})
     assert "proxy-body-size" in unknown[0].hint
 
 

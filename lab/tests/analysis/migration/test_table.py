@@ -9,47 +9,47 @@ from typing import get_args
 import pytest
 import yaml
 
-from lab.analysis.migration.table import LEAVING, WEIGHTS, How, lines, load, subjects, systems
-from lab.analysis.migration.values import CONVERSIONS, LeaveError, UntranslatableError, conversions, translated
+from lab.analysis.migration.table import LEAVING, WEIGHTS, How, list_successors, load_subjects, load_table, read_rows
+from lab.analysis.migration.values import CONVERSIONS, LeaveDefaultError, UntranslatableError, list_names, translate
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.table import refuse_checks
 
 
-@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize("system", list_successors())
 def test_every_key_and_annotation_has_a_row_for_every_successor_and_what_is_not_for_all_a_source(system: str) -> None:
-    rows = load(system).rows
+    rows = load_table(system).rows
     assert all(rows[key] for key in KEYS)
     assert all(row.default or row.how in ("arg", "key", "field", "hand") for key in KEYS for row in rows[key])
-    named = {name for name in subjects() if name.startswith("@")}
+    named = {name for name in load_subjects() if name.startswith("@")}
     assert [name for name in named if name not in rows and name.removeprefix("@") not in rows] == []
     own = [row for each in rows.values() for row in each if row.setting or row.weight]
     assert [row.keys for row in own if not row.source] == []
 
 
-@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize("system", list_successors())
 def test_a_table_says_nothing_that_is_not_known_and_nothing_twice(system: str) -> None:
     """And the shipped value of every key is translated, left or told."""
-    table, shipped = load(system), {key.name: key.default for key in KEYS.values()}
+    table, shipped = load_table(system), {key.name: key.default for key in KEYS.values()}
     for key, rows in table.rows.items():
-        assert key in subjects() or key.removeprefix("@") in KEYS, key
+        assert key in load_subjects() or key.removeprefix("@") in KEYS, key
         assert len({row.keys for row in rows}) == 1 and len({row.setting for row in rows}) == len(rows), key
     for row in (*(row for rows in table.rows.values() for row in rows), *table.extras):
         assert row.how in get_args(How) and row.weight in (None, *WEIGHTS), row
-        assert conversions(row.value) <= CONVERSIONS.keys() | KEYS.keys(), row
+        assert list_names(row.value) <= CONVERSIONS.keys() | KEYS.keys(), row
         if row.readback:
             refuse_checks(system, [Check.model_validate(yaml.safe_load(row.readback))])
     for name, default in shipped.items():
         for row in table.rows[name]:
-            with suppress(LeaveError, UntranslatableError):
-                assert translated(row.value, default, shipped) or not default or row.how in ("none", "read")
+            with suppress(LeaveDefaultError, UntranslatableError):
+                assert translate(row.value, default, shipped) or not default or row.how in ("none", "read")
 
 
-@pytest.mark.parametrize("system", systems())
+@pytest.mark.parametrize("system", list_successors())
 def test_every_field_that_is_written_is_one_of_its_kind(system: str) -> None:
     """As far as its schema is here: an API server that keeps what it does not know would take any, and nobody would read it."""
-    table = load(system)
+    table = load_table(system)
     written = {row.setting for rows in (*table.rows.values(), table.extras) for row in rows if row.how == "field"}
     assert known("ContourConfiguration", "spec.envoy.timeouts.connectTimeout")
     assert not known("ContourConfiguration", "spec.envoy.timeouts.conectTimeout")
@@ -70,10 +70,10 @@ def known(kind: str, path: str) -> bool:
 
 
 def test_every_key_has_a_weight_and_says_what_it_does_and_a_system_that_there_is_not_is_told() -> None:
-    named = [key for cells in lines(LEAVING) for key in cells["keys"].split()]
+    named = [key for cells in read_rows(LEAVING) for key in cells["keys"].split()]
     assert len(named) == len(set(named)) and KEYS.keys() <= set(named)
     assert all(key.startswith("@") or key in KEYS for key in named)
-    assert {subject.weight for subject in subjects().values()} <= set(WEIGHTS)
-    assert [name for name, subject in subjects().items() if not subject.what] == []
+    assert {subject.weight for subject in load_subjects().values()} <= set(WEIGHTS)
+    assert [name for name, subject in load_subjects().items() if not subject.what] == []
     with pytest.raises(UsageError, match="did you mean 'traefik'"):
-        load("trafik")
+        load_table("trafik")

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from lab.analysis import levels
-from lab.analysis.judge.decision import SURE_P
+from lab.analysis.judge.decision import ALPHA
 from lab.base.errors import UsageError
 from lab.commands import readme
 from lab.commands.readme import Maker, starts
 from lab.commands.verbs import OLD_SPELLINGS, parser
-from lab.model.names import WORTH
-from lab.records.levels import Known
-from lab.stats.histogram import BEYOND
+from lab.model.names import EQUIVALENCE_MARGIN
+from lab.records.levels import SystemComponents
+from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.paired import MIN_BLOCKS
-from lab.studies.site.rows import picture
+from lab.studies.site.rows import draw_steps
 
 ROOT = readme.ROOT
-FILES = list(readme.files())
+FILES = list(readme.markdown_files())
 README = ROOT / "README.md"
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -101,7 +101,9 @@ def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more(
 
 
 def test_every_part_that_is_made_has_its_place() -> None:
-    assert {match["name"] for path in FILES for match in readme.PART.finditer(path.read_text())} == set(readme.makers())
+    assert {match["name"] for path in FILES for match in readme.PART.finditer(path.read_text())} == set(
+        readme.part_makers()
+    )
 
 
 def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
@@ -158,10 +160,10 @@ def test_the_rules_are_those_of_the_code() -> None:
     words = {6: "six", 10: "ten"}
     text = " ".join(README.read_text().split())
     for said in (
-        f"`--worth`, {100 * WORTH:g} % unless told",
-        f"where p is at most {SURE_P:g};",
+        f"`--worth`, {100 * EQUIVALENCE_MARGIN:g} % unless told",
+        f"where p is at most {ALPHA:g};",
         f"Fewer than {words[MIN_BLOCKS]} blocks give no interval",
-        f"fewer than {words[BEYOND]} requests beyond it",
+        f"fewer than {words[LEAST_BEYOND]} requests beyond it",
     ):
         assert said in text
 
@@ -173,10 +175,10 @@ def test_a_part_is_written_anew_or_refused_with_the_nearest_that_is_made(tmp_pat
     path = tmp_path / "README.md"
     path.write_text("# T\n\n<!-- generated: words a 'b c' -->\nold\n<!-- end -->\n\nmine\n")
     anew = "# T\n\n<!-- generated: words a 'b c' -->\na+b c\n<!-- end -->\n\nmine\n"
-    assert readme.rendered(path, MAKERS) == anew
+    assert readme.render_file(path, MAKERS) == anew
     path.write_text("<!-- generated: wrds -->\n<!-- end -->\n")
     with pytest.raises(UsageError, match=r"README.md: unknown generated part 'wrds'\n.*did you mean 'words'"):
-        readme.rendered(path, MAKERS)
+        readme.render_file(path, MAKERS)
 
 
 def test_links_are_as_seen_from_the_file() -> None:
@@ -184,31 +186,31 @@ def test_links_are_as_seen_from_the_file() -> None:
     path = readme.ROOT / "lab" / "base" / "README.md"
     match = readme.PART.search("<!-- generated: linked -->\n<!-- end -->")
     assert match is not None
-    assert readme.made(path, match, MAKERS) == (
+    assert readme.make_part(path, match, MAKERS) == (
         "[+1 % [0, 2], b](../../data/published/README.md#sources), [that](https://example.org/a)\n"
     )
     match = readme.PART.search("<!-- generated: pasted -->\n<!-- end -->")
     assert match is not None
-    assert readme.made(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
+    assert readme.make_part(path, match, MAKERS) == "```text\n[no link](data)\n```\n"
 
 
 @pytest.mark.committed
 @each_file
 def test_the_parts_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == readme.rendered(path, readme.makers())
+    assert path.read_text() == readme.render_file(path, readme.part_makers())
 
 
 @pytest.mark.committed
 def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
     """It has no font, style or image from elsewhere: the one address in it is the name of SVG itself."""
     drawn = readme.PICTURE.read_text()
-    assert drawn == picture(readme.judged())
+    assert drawn == draw_steps(readme.judged_claims())
     assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
 
 
 def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was not repeated nothing is said; bring-ups are the longest line's, which has no row of its own."""
-    one = Known(
+    one = SystemComponents(
         run="r", target="apiserver", variant="baseline", point="ceiling", scheme="slices",
         repeat=0.006, generation=0.04, bring_up=0.03, bring_ups=8, generations=6, load_s=4.0,
     )  # fmt: skip

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from lab.analysis.judge.effects import Asked
+from lab.analysis.judge.effects import RunQuestions
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.disturbances.kill import Kill
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.ablation.folder import AblationStore
-from lab.experiments.ablation.plan import Cumulative, Owned, knobs_of, overlays_of, plan_steps, runs_of
+from lab.experiments.ablation.plan import CumulativeVariant, OwnedKnob, knobs_of, overlays_of, plan_steps, runs_of
 from lab.model.endpoint import Endpoint
 from lab.model.run import NotMeasured
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.knobs import MANIFESTS, Check, Knob
-from lab.model.variants.variants import Overlay, Variant, chain, load_variant
+from lab.model.variants.variants import Overlay, Variant, load_chain, load_variant
 from lab.records.ablation import AblationRecord, AblationRun, Step
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables import ablation as ablation_table
-from lab.studies.study_files import load_study, study_keys, variants_of
+from lab.studies.study_files import list_studies, load_study, resolve_variants
 from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.golden import print_page
@@ -48,18 +48,18 @@ def never(*_: object) -> None: ...
 
 
 def steps_of(
-    found: Sequence[Owned],
+    found: Sequence[OwnedKnob],
     overlays: Sequence[Overlay] = (),
     refusal: Callable[[str, str], str | None] = never,
     unmeasurable: Callable[[str, str], str | None] = never,
-    first_refused: Callable[[Sequence[Cumulative]], tuple[str, str] | None] = never,
+    first_refused: Callable[[Sequence[CumulativeVariant]], tuple[str, str] | None] = never,
 ) -> dict[str, Step]:
     steps = plan_steps(found, [overlay("root"), *overlays], refusal, unmeasurable, first_refused)
     return {step.knob: step for step in steps}
 
 
-def owned(*knobs: Knob) -> list[Owned]:
-    return [Owned(each, "root") for each in knobs]
+def owned(*knobs: Knob) -> list[OwnedKnob]:
+    return [OwnedKnob(each, "root") for each in knobs]
 
 
 def test_each_knob_is_measured_alone_and_with_all_before_it_in_order() -> None:
@@ -92,7 +92,7 @@ def test_a_handicap_leaves_the_others_together_and_what_is_compared_with_it_stay
 
 
 def test_what_is_refused_together_or_not_measurable_here_leaves_the_others_together() -> None:
-    def first_refused(wanted: Sequence[Cumulative]) -> tuple[str, str] | None:
+    def first_refused(wanted: Sequence[CumulativeVariant]) -> tuple[str, str] | None:
         return next(((each.name, "changes nothing") for each in wanted if each.knobs[1:] and "b" in each.knobs), None)
 
     found = owned(knob("a"), knob("b"), knob("c"))
@@ -107,7 +107,10 @@ def test_what_is_refused_together_or_not_measurable_here_leaves_the_others_toget
 
 def test_the_subjects_own_overlay_says_what_a_knob_is_compared_with() -> None:
     on_parent = overlay("child", "parent", "b")
-    found = [Owned(knob("a"), "root", (overlay("parent", "root", "a"),)), Owned(knob("b"), "root", (on_parent,))]
+    found = [
+        OwnedKnob(knob("a"), "root", (overlay("parent", "root", "a"),)),
+        OwnedKnob(knob("b"), "root", (on_parent,)),
+    ]
     steps = steps_of(found, [overlay("parent", "root", "a"), on_parent])
     assert (steps["b"].alone, steps["b"].against) == ("child", "parent")
     assert (steps["b"].cumulative, steps["a"].alone) == ("root-upto-b", "parent")
@@ -118,15 +121,15 @@ def every_overlay() -> Sequence[Overlay]:
     return overlays_of(MANIFESTS)
 
 
-@pytest.mark.parametrize("key", study_keys())
+@pytest.mark.parametrize("key", list_studies())
 def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
-    names, study = variants_of(key, as_variant=False)
+    names, study = resolve_variants(key, as_variant=False)
     listed = load_study(key).file.variants
     assert list(names[: len(listed)]) == listed
-    roots = {chain(name)[0].name for name in names}
+    roots = {load_chain(name)[0].name for name in names}
     annotated = (each.name for each in every_overlay() if each.study == key)
-    assert {name for name in annotated if chain(name)[0].name in roots} <= set(names)
+    assert {name for name in annotated if load_chain(name)[0].name in roots} <= set(names)
     found = knobs_of(names, MANIFESTS, study)
     assert [each.beside for each in found] == [each.knob.study is None for each in found]
 
@@ -136,7 +139,7 @@ def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:
     far = [overlay("q", "root", "x", "y"), overlay("far", "q", "b")]
     assert steps_of(owned(knob("b")), near)["b"].against == "p"
     assert steps_of(owned(knob("b")), far)["b"].alone == "root+b"
-    assert steps_of([Owned(knob("b"), "root", cumulative=False)], near)["b"].alone == "root+b"
+    assert steps_of([OwnedKnob(knob("b"), "root", cumulative=False)], near)["b"].alone == "root+b"
 
 
 def test_there_is_one_run_per_sweep_with_every_variant_once() -> None:
@@ -152,11 +155,11 @@ def test_cumulative_overlays_are_written_into_the_ablations_own_manifests_only(t
     ablation_store.copy_manifests(manifests)
     knobs = ("keep-alive-requests-10000", "somaxconn-128")
     made = [
-        Cumulative("ingress-nginx-upto-x", "ingress-nginx", knobs, "quick"),
-        Cumulative("keepalive", "ingress-nginx", (), "quick"),
+        CumulativeVariant("ingress-nginx-upto-x", "ingress-nginx", knobs, "quick"),
+        CumulativeVariant("keepalive", "ingress-nginx", (), "quick"),
     ]
     ablation_store.write_overlays(manifests, made)
-    assert ablation_store.refusal_in(manifests, FakeTarget(), "ingress-nginx-upto-x") is None
+    assert ablation_store.find_refusal(manifests, FakeTarget(), "ingress-nginx-upto-x") is None
     variant = load_variant("ingress-nginx-upto-x", manifests)
     assert (variant.baseline, variant.own_knobs) == ("ingress-nginx", knobs)
     assert not (MANIFESTS / "overlays" / "ingress-nginx-upto-x").exists()
@@ -171,13 +174,13 @@ def test_what_the_target_refuses_cannot_be_and_what_this_machine_cannot_show_can
     class Refusing(FakeTarget):
         error: UsageError = UsageError("log-sync", "there is no volume", "")
 
-        def check_variant(self, variant: Variant, points: Sequence[Point]) -> Mapping[str, Endpoint]:
+        def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
             raise self.error
 
     target = Refusing()
-    assert ablation_store.refusal_in(MANIFESTS, target, "keepalive") == "log-sync: there is no volume"
+    assert ablation_store.find_refusal(MANIFESTS, target, "keepalive") == "log-sync: there is no volume"
     target.error = NotMeasurableError("cores", "keepalive", "asks for 32 workers")
-    assert ablation_store.refusal_in(MANIFESTS, target, "keepalive") is None
+    assert ablation_store.find_refusal(MANIFESTS, target, "keepalive") is None
 
 
 # -- the store and the table --------------------------------------------------------------------------------
@@ -203,13 +206,13 @@ def summary_of(effects: Mapping[str, float], names: Sequence[str], blocks: int =
     samples, histograms = make_run(run, effects=effects, noise=noise)
     primary = dict.fromkeys(names, "cpu_per_request")
     snippets = {name: f"set: {name}" for name in names}
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary), snippets)
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), RunQuestions(primary), snippets)
 
 
 def lines_of(effects: Mapping[str, float], blocks: int = 8, noise: float = 0.02) -> list[ablation_table.Ranked]:
     steps = list(steps_of(owned(knob("a"), knob("b"), knob("c"))).values())
     summary = summary_of(effects, ["root+a", "root+b", "root+c", "root-upto-b", "root-upto-c"], blocks, noise)
-    return list(ablation_table.ranked(record(*steps), {"quick": summary}))
+    return list(ablation_table.rank_knobs(record(*steps), {"quick": summary}))
 
 
 def test_knobs_are_ranked_by_effect_the_claimed_ones_first_and_only_what_helped_is_to_be_applied() -> None:
@@ -231,10 +234,10 @@ def test_a_knob_that_is_not_measurable_is_a_row_with_the_reason() -> None:
     missing = NotMeasured(variant="root+b", what="cores", why="asks for 8 workers")
     runs = (AblationRun(sweep="quick", variants=("root+a", "root+b"), not_measurable=(missing,)),)
     told = record(*steps, runs=runs)
-    lines = ablation_table.ranked(told, {"quick": summary_of({}, ["root+a"])})
+    lines = ablation_table.rank_knobs(told, {"quick": summary_of({}, ["root+a"])})
     assert (lines[-1].step.knob, lines[-1].verdict) == ("b", "not measurable")
     assert "cores: asks for 8 workers" in lines[-1].notes[0]
-    assert "b | root | quick" in markdown(ablation_table.page(told, lines))
+    assert "b | root | quick" in render_markdown(ablation_table.page(told, lines))
 
 
 def test_an_ablation_is_found_again_and_remembers_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,10 +268,10 @@ def test_what_a_disturbance_cannot_be_done_to_is_left_out_with_its_reason(
 
     monkeypatch.setattr(Kill, "vet", vet)
     target = FakeTarget()
-    told = ablation_store.refusal_in(MANIFESTS, target, "kill-replicas-2", "kill-quick")
+    told = ablation_store.find_refusal(MANIFESTS, target, "kill-replicas-2", "kill-quick")
     assert (told is None) == isinstance(error, NotMeasurableError)
-    assert ablation_store.unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
-    assert ablation_store.refusal_in(MANIFESTS, target, "keepalive", "quick") is None
+    assert ablation_store.find_unmeasurable(target, MANIFESTS, "kill-replicas-2", "kill-quick")
+    assert ablation_store.find_refusal(MANIFESTS, target, "keepalive", "quick") is None
     steps = steps_of(
         owned(knob("a"), knob("c", "kill-quick")), refusal=lambda _, sweep: told if sweep != "quick" else None
     )

@@ -23,7 +23,7 @@ import pytest
 from rich.console import Console
 
 from lab.__main__ import main
-from lab.analysis.calibration import rows_of
+from lab.analysis.calibration import summarise_generators
 from lab.base.errors import MeasuringError
 from lab.base.files import StoreError, reference_folder
 from lab.commands import selfbench
@@ -31,21 +31,21 @@ from lab.experiments.calibration.known_server import ANSWER, SECOND, Behaviour, 
 from lab.experiments.calibration.measuring import (
     SCENARIOS,
     ServerRecord,
-    cell,
     measure_once,
-    planned,
+    parse_record,
+    plan_cell,
+    plan_slots,
     prepare,
-    read,
     true_share_over,
 )
 from lab.generators import GENERATORS, Installed
 from lab.model.endpoint import Role
 from lab.model.facts import ROOT
-from lab.model.load import Load, OutputError, Result
+from lab.model.load import GeneratorLoad, GeneratorResult, OutputError
 from lab.records import calibration as folder
 from lab.records.calibration import CalibrationRecord, Known, Latencies, Measured
-from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined, read_raw
-from lab.report.markdown import markdown
+from lab.records.tables import HISTOGRAM_SCHEMA, histogram_frame, read_joined_tables, read_raw
+from lab.report.markdown import render_markdown
 from lab.report.tables import calibration as tables
 from lab.stats.histogram import Histogram
 from lab.tests.support.fakes import FakeGenerator, FakeSystem, FakeTarget
@@ -69,14 +69,14 @@ class Client(FakeGenerator):
     script: str = CLIENT
     requests_made: int = 30
 
-    def argv(self, load: Load) -> list[str]:
+    def argv(self, load: GeneratorLoad) -> list[str]:
         return [self.binary, "load.py", load.url, str(self.requests_made)]
 
-    def parse(self, stdout: str, stderr: str, exit_status: int, load: Load) -> Result:
+    def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
         if exit_status:
             raise OutputError(f"exit status {exit_status}")
         values = json.loads(stdout)
-        return Result(len(values), sum(values), Histogram.of_values(values), sum(values))
+        return GeneratorResult(len(values), sum(values), Histogram.of_values(values), sum(values))
 
 
 class HereSystem(FakeSystem):
@@ -89,7 +89,7 @@ INSTALLED = Installed("fake", sys.executable, "1")
 
 
 def measured_here(generator: FakeGenerator, name: str) -> tuple[Measured, str, dict[str, Histogram]]:
-    return measure_once(HereSystem(), generator, INSTALLED, cell(generator, SCENARIOS[name], 4.0), 1)
+    return measure_once(HereSystem(), generator, INSTALLED, plan_cell(generator, SCENARIOS[name], 4.0), 1)
 
 
 # -- scenarios ----------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def measured_here(generator: FakeGenerator, name: str) -> tuple[Measured, str, d
 @pytest.mark.parametrize("of", SCENARIOS.values(), ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
     generator = GENERATORS[name]
-    found = cell(generator, of, 12.0)
+    found = plan_cell(generator, of, 12.0)
     assert found.refusal == ""
     assert found.load.duration_s >= (5.0 if of.name == "ceiling" else 12.0) + found.calibration_s
     is_open = found.load.rate_rps is not None
@@ -109,12 +109,15 @@ def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:
 
 def test_what_a_generator_cannot_make_is_refused_and_not_planned() -> None:
     class Picky(FakeGenerator):
-        def refusal(self, load: Load) -> str | None:
+        def refusal(self, load: GeneratorLoad) -> str | None:
             return "no rates" if load.rate_rps else None
 
-    cells = [cell(Picky(), SCENARIOS[name], 5.0) for name in ("fixed", "ceiling")]
+    cells = [plan_cell(Picky(), SCENARIOS[name], 5.0) for name in ("fixed", "ceiling")]
     assert [each.refusal for each in cells] == ["no rates", ""]
-    assert [(repeat, each.scenario) for repeat, each in planned(cells, 2, seed=1)] == [(1, "ceiling"), (2, "ceiling")]
+    assert [(repeat, each.scenario) for repeat, each in plan_slots(cells, 2, seed=1)] == [
+        (1, "ceiling"),
+        (2, "ceiling"),
+    ]
 
 
 def test_the_share_that_a_pause_holds_is_what_users_who_come_at_any_moment_meet() -> None:
@@ -171,7 +174,7 @@ def test_a_calibration_that_stops_keeps_what_it_has_and_names_nothing_to_resume(
     with pytest.raises(StoreError) as caught:
         selfbench.calibrate(Namespace(plan=False), Console(stderr=True), target, ready)
     assert "--resume" not in str(caught.value) and "just selfbench calibrate" in caught.value.remedy
-    assert f"just selfbench calibrate --show {folder.calibration_names()[0]}" in capsys.readouterr().err
+    assert f"just selfbench calibrate --show {folder.list_calibrations()[0]}" in capsys.readouterr().err
 
 
 # -- records and rows ---------------------------------------------------------------------------------------
@@ -228,7 +231,7 @@ def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
         made("fixed", lat(0.011, 0.012), lat(0.010, 0.0115), 1),
         made("fixed", lat(0.021, 0.022), lat(0.020, None), 2),
     ]
-    (row,) = rows_of(record_of(both))
+    (row,) = summarise_generators(record_of(both))
     p50, p99 = row.bias["fixed"]["p50"], row.bias["fixed"]["p99"]
     assert p50.bias_s and p50.bias_s.median == pytest.approx(0.001) and p50.bias_s.high == pytest.approx(0.001)
     assert p50.bias_share and p50.bias_share.high == pytest.approx(0.1) and p50.bias_share.low == pytest.approx(0.05)
@@ -239,7 +242,7 @@ def test_bias_is_taken_per_measurement_from_its_own_truth() -> None:
 def test_what_to_do_follows_from_what_was_seen() -> None:
     def advice(said: float, name: str = "pause", share: float | None = 0.04, **changes: Any) -> str:
         one = made(name, lat(0.01, share_over=said), lat(0.01), share=share, **changes)
-        return rows_of(record_of([one]))[0].advice
+        return summarise_generators(record_of([one]))[0].advice
 
     assert advice(0.04).startswith("use it for latency at a rate:")
     assert "below the knee only" in advice(0.08)
@@ -263,7 +266,7 @@ def test_the_tables_say_it_all() -> None:
     ]
     record = record_of(measurements)
     record = record.model_copy(update={"generators": (*record.generators, missing)})
-    lines = [" ".join(line.split()) for line in markdown(tables.page(record)).splitlines()]
+    lines = [" ".join(line.split()) for line in render_markdown(tables.page(record)).splitlines()]
     assert "| fake | 1 | open/closed | sent | 200 | 400 | 20,000 | 20,000 | 50.0 | 50.0 |" in lines
     assert "| fake | fixed | 10.0 | +500 +5.0 % | 11.0 | +200 +1.8 % | 12.0 | +1,000 +8.3 % |" in lines
     assert "| fake | 0.40 | 4.25 | 950 | hidden |" in lines
@@ -286,7 +289,7 @@ def test_measurements_are_kept_with_what_they_were_read_from(tmp_path: Path, mon
     raws = zipfile.ZipFile(tmp_path / "c-1" / "raw.zip")
     said = [read_raw(zipfile.Path(raws, f"{each.id}/raw.zst")) for each in (first, second)]
     assert said == [("said\n", ""), ("said \udcff", "")]
-    counted = read_joined(tmp_path / "c-1" / folder.COUNTED, HISTOGRAM_SCHEMA)
+    counted = read_joined_tables(tmp_path / "c-1" / folder.COUNTED, HISTOGRAM_SCHEMA)
     assert counted[first.id].equals(histogram_frame({"latency": histogram, "truth": histogram}))
     assert counted[second.id].equals(histogram_frame({"truth": histogram}))
     assert sorted(path.name for path in (tmp_path / "c-1").iterdir()) == [folder.FILE, folder.COUNTED, "raw.zip"]
@@ -294,7 +297,7 @@ def test_measurements_are_kept_with_what_they_were_read_from(tmp_path: Path, mon
 
 def test_the_committed_one_is_read_with_the_scenarios_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
     assert BASE.complete and {"close", "rate-ceiling"} < BASE.scenarios.keys()
-    rows = {row.known.name: row for row in rows_of(BASE)}
+    rows = {row.known.name: row for row in summarise_generators(BASE)}
     assert rows["oha"].pause and rows["oha"].pause.sight == "visible" and len(rows["wrk"].bias) == 3
     assert main(["selfbench", "calibrate", "--show", str(reference_folder() / folder.REFERENCE)]) == 0
     assert re.search(r"^oha +1\.16\.0 ", capsys.readouterr().out, re.MULTILINE)
@@ -334,7 +337,7 @@ def served(folder: Path, behaviour: Behaviour) -> Iterator[tuple[int, list[Serve
         yield int((folder / "r.ready").read_text()), found
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
-        found.append(read((folder / "r").read_bytes()))
+        found.append(parse_record((folder / "r").read_bytes()))
     finally:
         server.kill()
         server.wait()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.base.handing import again
+from lab.base.handing import piped_command
 from lab.experiments.ablation import folder as ablation_store
 from lab.experiments.configmap import knobs
-from lab.experiments.configmap.reading import read
+from lab.experiments.configmap.reading import read_settings
 from lab.experiments.configmap.split import split
 from lab.model.variants.variants import load_variant
 from lab.targets.local import LocalTarget
@@ -49,10 +49,10 @@ def test_inside() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_arm_comes_up_and_all_that_it_sets_is_found_there(target: LocalTarget, name: str, tmp_path: Path) -> None:
     lines = "\n".join(f"  {line.strip()}" for line in FILES[name].strip().splitlines())
-    given = read("mine.yaml", f"kind: ConfigMap\ndata:\n{lines}\n".encode(), again("bench"))
+    given = read_settings("mine.yaml", f"kind: ConfigMap\ndata:\n{lines}\n".encode(), piped_command("bench"))
     manifests = tmp_path / "manifests"
     ablation_store.copy_manifests(manifests)
-    found, _ = knobs.written(split("mine.yaml", given), manifests, lambda _variant, _sweep: None)
+    found, _ = knobs.write_components(split("mine.yaml", given), manifests, lambda _variant, _sweep: None)
     arms = [item.owners[0].name if item.owners else f"{item.root}+{item.knob.name}" for item in found]
     assert {key.strip().split(":")[0] for key in lines.splitlines()} <= {
         key for item in found for key in _keys(manifests / "components" / item.knob.name)

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UsageError
-from lab.base.handing import again
-from lab.experiments.configmap.reading import Given, read
+from lab.base.handing import piped_command
+from lab.experiments.configmap.reading import FileSettings, read_settings
 from lab.experiments.configmap.split import split
 
-INTO = again("a-verb")
+INTO = piped_command("a-verb")
 SOPS = "ENC[AES256_GCM,data:x,iv:y,tag:z,type:int]"
 BY_SHELL = f"filled in before it is applied: give what comes of it: envsubst < FILE | {INTO}"
 MAP = "kind: ConfigMap\ndata:\n  keep-alive: '5'\n"
 
 
-def given(text: str) -> Given:
-    return read("mine.yaml", text.encode(), INTO)
+def given(text: str) -> FileSettings:
+    return read_settings("mine.yaml", text.encode(), INTO)
 
 
 def refused(text: str) -> str:
@@ -155,7 +155,7 @@ REFUSED = {
 def test_files_from_the_field_are_planned_or_refused_with_what_is_wrong(path: Path) -> None:
     if told := REFUSED.get(path.name):
         with pytest.raises(UsageError, match=re.escape(told)):
-            split(path.name, read(path.name, path.read_bytes(), INTO))
+            split(path.name, read_settings(path.name, path.read_bytes(), INTO))
     else:
-        found = split(path.name, read(path.name, path.read_bytes(), INTO))
+        found = split(path.name, read_settings(path.name, path.read_bytes(), INTO))
         assert found.kept and found.singles

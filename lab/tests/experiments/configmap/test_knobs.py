@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.experiments.ablation import folder as ablation_store
-from lab.experiments.ablation.plan import Owned
-from lab.experiments.configmap.knobs import CONFIGMAP, written
-from lab.experiments.configmap.reading import Given
+from lab.experiments.ablation.plan import OwnedKnob
+from lab.experiments.configmap.knobs import CONFIGMAP, write_components
+from lab.experiments.configmap.reading import FileSettings
 from lab.experiments.configmap.split import WHOLE, split
 from lab.model.variants.knobs import load_knob
 from lab.model.variants.variants import load_variant
@@ -21,10 +21,12 @@ def manifests(tmp_path: Path) -> Path:
     return tmp_path / "manifests"
 
 
-def knobs(manifests: Path, data: dict[str, str], cannot: str = "") -> tuple[dict[str, Owned], str]:
+def knobs(manifests: Path, data: dict[str, str], cannot: str = "") -> tuple[dict[str, OwnedKnob], str]:
     """By name, and the notes; what is called `cannot` cannot be measured here."""
-    found, notes = written(
-        split("mine.yaml", Given(data)), manifests, lambda name, _sweep: "cores" if cannot and cannot in name else None
+    found, notes = write_components(
+        split("mine.yaml", FileSettings(data)),
+        manifests,
+        lambda name, _sweep: "cores" if cannot and cannot in name else None,
     )
     return {owned.knob.name: owned for owned in found}, "\n".join(notes)
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.base.handing import again
-from lab.experiments.configmap.reading import read
+from lab.base.handing import piped_command
+from lab.experiments.configmap.reading import read_settings
 
 MAP = "kind: ConfigMap\nmetadata: {name: x, namespace: y}\ndata:\n  keep-alive-requests: '5000'\n  use-gzip: 'true'\n"
 BOTH = {"keep-alive-requests": "5000", "use-gzip": "true"}
 CONFIG = "config: {keep-alive-requests: 5000, use-gzip: true}"
-INTO = again("a-verb")
+INTO = piped_command("a-verb")
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
 PAGE = "# Tuning\n\n```bash\nkubectl edit cm x\n```\n\nUse this:\n\n```yaml\ncontroller:\n  {CONFIG}\n```\n".replace(
     "{CONFIG}", CONFIG
@@ -32,11 +32,11 @@ STATE = {
 
 
 def data(text: str | bytes) -> dict[str, str]:
-    return dict(read("mine.yaml", text if isinstance(text, bytes) else text.encode(), INTO).data)
+    return dict(read_settings("mine.yaml", text if isinstance(text, bytes) else text.encode(), INTO).data)
 
 
 def notes(text: str) -> str:
-    return _of_the_verb("\n".join(read("mine.yaml", text.encode(), INTO).notes))
+    return _of_the_verb("\n".join(read_settings("mine.yaml", text.encode(), INTO).notes))
 
 
 def refused(text: str | bytes) -> str:
@@ -167,7 +167,7 @@ def test_objects_that_keys_may_name_are_read_with_it() -> None:
     secret = (
         f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
     )
-    given = read("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
+    given = read_settings("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
     assert given.beside["Secret", "dh"] == {"dhparam.pem": "-----"}
 
 
@@ -185,7 +185,7 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
         until = at + data.draw(st.sampled_from([0, 1, 9]))
         text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[until:]
     with suppress(UsageError):
-        read("mine.yaml", text.encode(), INTO)
+        read_settings("mine.yaml", text.encode(), INTO)
 
 
 def test_of_two_that_may_be_meant_commands_extract_each() -> None:

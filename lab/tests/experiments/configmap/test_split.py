@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lab.base.errors import UsageError
-from lab.experiments.configmap.reading import Given
+from lab.experiments.configmap.reading import FileSettings
 from lab.experiments.configmap.split import OVER_TLS, WHOLE, Split, split
 
 
 def of(**data: str) -> Split:
-    return split("mine.yaml", Given({key.replace("_", "-"): value for key, value in data.items()}))
+    return split("mine.yaml", FileSettings({key.replace("_", "-"): value for key, value in data.items()}))
 
 
 def refused(**data: str) -> str:
@@ -68,14 +68,14 @@ THEIRS = {
 
 
 def test_keys_of_the_real_controllers_are_counted_and_left_out() -> None:
-    found = split("my file.yaml", Given(THEIRS))
+    found = split("my file.yaml", FileSettings(THEIRS))
     assert list(found.kept) == ["keep-alive"]
     assert "3 of 4 keys are the real controller's (use-forwarded-headers, server-snippet, ssl-dh-param)" in told(found)
     assert "just bench --configmap 'my file.yaml' --target apiserver" in told(found)
 
 
 def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_configmap() -> None:
-    given = Given(THEIRS, beside={("Secret", "dh"): {"dhparam.pem": "x"}})
+    given = FileSettings(THEIRS, beside={("Secret", "dh"): {"dhparam.pem": "x"}})
     found = split("mine.yaml", given, elsewhere=True)
     assert list(found.kept) == list(THEIRS) and "the real controller's" not in told(found)
     by_name = {next(iter(item.values)): item for item in found.singles}
@@ -137,7 +137,7 @@ HOST = "http/server[bench.lab.test]"
 def test_a_snippet_that_repeats_what_stands_elsewhere_changes_something(
     key: str, snippet: str, found: list[tuple[str, str, str, int]]
 ) -> None:
-    (setting,) = split("mine.yaml", Given({key: snippet})).singles
+    (setting,) = split("mine.yaml", FileSettings({key: snippet})).singles
     assert [(check.name, check.context, check.value, check.times) for check in setting.checks] == found
 
 
@@ -157,6 +157,6 @@ def test_what_may_depend_on_a_key_that_is_left_out_is_no_fault_of_its_own(
 ) -> None:
     for pairs in ([lost, needing], [needing, lost]):
         with pytest.raises(UsageError) as raised:
-            split("mine.yaml", Given(dict(pairs)))
+            split("mine.yaml", FileSettings(dict(pairs)))
         words = f"{needing[0]}: not measurable here: it may need what {lost[0]} would define: {told}"
         assert words in str(raised.value)

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lab.base.errors import UsageError
-from lab.base.handing import again
-from lab.experiments.configmap.reading import read
+from lab.base.handing import piped_command
+from lab.experiments.configmap.reading import read_settings
 from lab.experiments.configmap.split import split
-from lab.systems.checker import refusal
+from lab.systems.checker import find_refusal
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.ingress_nginx.keys import UNREAD
 
@@ -79,7 +79,7 @@ def takes(line: str) -> bool:
     main, http = (line.removeprefix("MAIN "), "") if line.startswith("MAIN ") else ("", line)
     served = "server { location / { proxy_pass http://127.0.0.1; } }"  # where nginx holds sizes against one another
     text = f"pid /tmp/nginx/nginx.pid;\n{main}\nevents {{}}\nhttp {{\n{http}\n{served}\n}}\n"
-    return not refusal(("nginx", "-t", "-q", "-c", CONFIG), {CONFIG: text})
+    return not find_refusal(("nginx", "-t", "-q", "-c", CONFIG), {CONFIG: text})
 
 
 def written(key: str, value: str) -> bytes:
@@ -88,7 +88,7 @@ def written(key: str, value: str) -> bytes:
 
 
 def outcome(key: str, value: str) -> tuple[bool, str]:
-    found = split("mine.yaml", read("mine.yaml", written(key, value), again("bench")))
+    found = split("mine.yaml", read_settings("mine.yaml", written(key, value), piped_command("bench")))
     return key in found.kept, "\n".join(note for note in found.notes if note.startswith(f"{key}: "))
 
 
@@ -125,4 +125,4 @@ def test_a_number_is_what_go_makes_of_it_or_the_default_stays_and_is_told(key: s
 def test_a_size_that_the_controller_leaves_out_is_told(value: str) -> None:
     """nginx's own default is the controller's, too: nothing changes."""
     with pytest.raises(UsageError, match="leaves the directive out"):
-        split("mine.yaml", read("mine.yaml", f'proxy-body-size: "{value}"'.encode(), again("bench")))
+        split("mine.yaml", read_settings("mine.yaml", f'proxy-body-size: "{value}"'.encode(), piped_command("bench")))

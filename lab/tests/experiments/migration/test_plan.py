@@ -10,15 +10,15 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lab.analysis.migration.table import systems
+from lab.analysis.migration.table import list_successors
 from lab.base.errors import UsageError
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
-from lab.experiments.migration.plan import INTO, Plan, plan
+from lab.experiments.migration.plan import READER, MigrationPlan, plan_migration
 from lab.report.json.answers import MIGRATION
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables.migration import page
-from lab.report.terminal import terminal
+from lab.report.terminal import render_terminal
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.manifests.routes import PREFIX
 
@@ -45,13 +45,13 @@ metadata: {name: shop}
 """
 
 
-def told(found: Plan) -> str:
+def told(found: MigrationPlan) -> str:
     said = found.place, found.given, found.unknown, found.notes, found.migrations
-    assert terminal(page(*said), 80)
-    return "\n".join([markdown(page(*said)), MIGRATION.dumps(found)])
+    assert render_terminal(page(*said), 80)
+    return "\n".join([render_markdown(page(*said)), MIGRATION.dumps(found)])
 
 
-def complete(found: Plan, names: Sequence[str]) -> None:
+def complete(found: MigrationPlan, names: Sequence[str]) -> None:
     """Each of these is a key that every successor has a line for, or is told as unknown."""
     for each in found.migrations:
         assert {line.key for line in each.settings} | {one.name for one in found.unknown} == set(names)
@@ -62,7 +62,7 @@ def complete(found: Plan, names: Sequence[str]) -> None:
 
 def refusal(content: bytes) -> str:
     try:
-        refuse_f5("mine", reading.read("mine", content, INTO))
+        refuse_f5("mine", reading.read_settings("mine", content, READER))
     except UsageError as refused:
         return str(refused)
     return ""
@@ -73,10 +73,10 @@ def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
     content = path.read_bytes()
     if told := refusal(content):
         with pytest.raises(UsageError) as raised:
-            plan("mine", content)
+            plan_migration("mine", content)
         assert str(raised.value) == told
     else:
-        complete(plan("mine", content), list(reading.read("mine", content, INTO).data))
+        complete(plan_migration("mine", content), list(reading.read_settings("mine", content, READER).data))
 
 
 @settings(max_examples=8, deadline=None)
@@ -88,16 +88,19 @@ def test_files_from_the_field_give_a_plan_or_a_refusal(path: Path) -> None:
         min_size=1,
         max_size=12,
     ),
-    st.sampled_from(systems()),
+    st.sampled_from(list_successors()),
 )  # fmt: skip
 def test_drawn_files_give_a_plan_that_holds_all_of_them(data: dict[str, str], system: str) -> None:
     text = yaml.safe_dump({"kind": "ConfigMap", "data": data}, allow_unicode=False)
     assume(not refusal(text.encode()))
-    complete(plan("drawn", text.encode(), to=[system]), list(reading.read("drawn", text.encode(), INTO).data))
+    complete(
+        plan_migration("drawn", text.encode(), to=[system]),
+        list(reading.read_settings("drawn", text.encode(), READER).data),
+    )
 
 
 def test_annotations_are_settings_and_what_is_passed_over_is_told() -> None:
-    found = plan("mine", b"keep-alive: 75\n", [("ingress.yaml", INGRESS.encode())], ["caddy"])
+    found = plan_migration("mine", b"keep-alive: 75\n", [("ingress.yaml", INGRESS.encode())], ["caddy"])
     keys = [line.key.rpartition("/")[2] for line in found.migrations[0].annotations]
     assert keys == ["rewrite-target", "proxy-body-size", "invented"]
     notes = "\n".join(found.notes)
@@ -130,7 +133,7 @@ ingress-nginx:
 
 
 def test_what_else_stands_in_the_configmaps_file_or_its_charts_values_is_not_dropped() -> None:
-    found = plan("mine", f"{BESIDE}{INGRESS}".encode(), to=["caddy"])
+    found = plan_migration("mine", f"{BESIDE}{INGRESS}".encode(), to=["caddy"])
     keys = [line.key.rpartition("/")[2] for line in found.migrations[0].annotations]
     assert keys == ["rewrite-target", "proxy-body-size", "invented"]
     notes = "\n".join(found.notes)
@@ -138,18 +141,20 @@ def test_what_else_stands_in_the_configmaps_file_or_its_charts_values_is_not_dro
     assert "enable-ssl-passthrough: arguments of ingress-nginx's controller" in notes
     headers = next(line for line in found.migrations[0].settings if line.key == "add-headers")
     assert "it holds X-Team: one" in headers.note
-    notes = "\n".join(plan("mine", CHART.encode(), to=["caddy"]).notes)
+    notes = "\n".join(plan_migration("mine", CHART.encode(), to=["caddy"]).notes)
     assert "tcp: services on 5432" in notes and "default-ssl-certificate: arguments" in notes
 
 
 def test_an_annotation_that_is_no_text_is_told_and_a_list_of_them_refused() -> None:
     text = f"kind: Ingress\nmetadata:\n  name: a\n  annotations:\n    {PREFIX}canary: {{{{ .Values.x }}}}\n"
-    found = plan("mine", b"keep-alive: 75\n", [("chart.yaml", text.encode())], ["caddy"])
+    found = plan_migration("mine", b"keep-alive: 75\n", [("chart.yaml", text.encode())], ["caddy"])
     assert "canary is no text" in "\n".join(found.notes)
     with pytest.raises(UsageError, match="annotations is a list"):
-        plan("mine", b"keep-alive: 75\n", [("i", b"kind: Ingress\nmetadata: {annotations: [a]}\n")], ["caddy"])
+        plan_migration(
+            "mine", b"keep-alive: 75\n", [("i", b"kind: Ingress\nmetadata: {annotations: [a]}\n")], ["caddy"]
+        )
 
 
 def test_a_file_of_which_nothing_is_left_is_refused_with_what_became_of_it() -> None:
     with pytest.raises(UsageError, match="nothing to migrate\n  keep-alive: has no value, and is left out"):
-        plan("mine.yaml", b"controller: {config: {keep-alive: null}}")
+        plan_migration("mine.yaml", b"controller: {config: {keep-alive: null}}")

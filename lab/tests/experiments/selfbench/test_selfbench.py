@@ -10,13 +10,13 @@ import pytest
 from lab.__main__ import main
 from lab.base.errors import MeasuringError
 from lab.experiments.selfbench import effects, overhead
-from lab.model.design import shape_of
+from lab.model.design import choose_shape
 from lab.model.pairs import SIDES
-from lab.model.plan import Slot, arms_for, plan
+from lab.model.plan import Slot, list_arms, plan_samples
 from lab.model.samples import Reason, Sample
 from lab.records.store import RunStore
 from lab.records.sweep_files import load_sweep
-from lab.report.tables.selfbench import known_costs as known_page
+from lab.report.tables.selfbench import known_costs_page as known_page
 from lab.stats import power
 from lab.tests.support.factories import made_invalid, make_plan, make_point, make_sample
 from lab.tests.support.made_runs import MadeStore, made
@@ -31,13 +31,13 @@ def test_an_account_of_a_run_adds_up() -> None:
     second = make_sample(point=point, bring_up_s=2.0, order=2)
     again = made_invalid(make_sample(point=point, arm="baseline-again", bring_up_s=3.0), Reason.STEAL)
     never = made_invalid(make_sample(point=point, arm="x", bring_up_s=None), Reason.BRING_UP_FAILED, requests=None)
-    assert overhead.account([first, second, again, never], 40.0) == [
+    assert overhead.split_wall_time([first, second, again, never], 40.0) == [
         "a whole run of 3 samples, 1 of them invalid, 40.0 s",
         "  bring-ups: 5.00 s, measuring: 30.0 s",
         "  the lab's own time: 667 ms per sample, 6.7% of measuring",
     ]
     with pytest.raises(MeasuringError, match="no sample was measured: "):
-        overhead.account([never], 40.0)
+        overhead.split_wall_time([never], 40.0)
 
 
 def test_the_overhead_is_what_selfbench_prints_alone(
@@ -93,11 +93,11 @@ def long_run(costs: Mapping[str, float], blocks: int = 40, **how: Any) -> MadeSt
 
 
 def test_tens_of_a_run_are_runs_of_their_own() -> None:
-    _, (large, none) = effects.read(long_run({"extra-work-a": 1.2}))
+    _, (large, none) = effects.read_effects(long_run({"extra-work-a": 1.2}))
     assert (large.variant, large.claimed, large.tens) == ("extra-work-a", 4, 4)
     assert large.estimate.ratio == pytest.approx(1.2, abs=0.02) and large.promised == pytest.approx(1, abs=0.01)
     assert none.claimed == 0 and none.tens == 4 and none.promised is not None and none.promised < 0.3
-    assert "claimed in 4 of 4 tens, promised 100%" in effects.line(large)
+    assert "claimed in 4 of 4 tens, promised 100%" in effects.format_injected(large)
 
 
 LINES = {"extra-work-few": 8, "extra-work-half": 40, "extra-work-most": 80}
@@ -107,8 +107,8 @@ COSTS = {"extra-work-few": 1.1, "extra-work-half": 1.5, "extra-work-most": 2.0}
 def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
     """Variants of known work as pairs and alone; `shown`: what a pair has of what they truly add."""
     points = load_sweep(effects.SWEEP)[1].expanded()
-    arms = arms_for([(name, "baseline") for name in LINES], None)
-    planned = plan(arms, points, 40, 1, shape_of(arms, points, 40, SIDES))
+    arms = list_arms([(name, "baseline") for name in LINES], None)
+    planned = plan_samples(arms, points, 40, 1, choose_shape(arms, points, 40, SIDES))
 
     def change(slot: Slot, one: Sample) -> Sample:
         true = costs.get(slot.arm.variant, 1.0)
@@ -126,7 +126,7 @@ def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
 
 def test_what_pairs_show_of_known_costs_is_held_against_the_arms_alone() -> None:
     """80 lines double the cost, 8 add a tenth, alone and as a pair; the slope is 1, and each is known as well as its blocks tell."""
-    known, _ = effects.read(both_ways(COSTS))
+    known, _ = effects.read_effects(both_ways(COSTS))
     assert known is not None and known.slope is not None and known.slope.ratio_interval is not None
     few = known.costs[0]
     assert [one.lines for one in known.costs] == [8, 40, 80] and few.pair.n == 40
@@ -134,13 +134,13 @@ def test_what_pairs_show_of_known_costs_is_held_against_the_arms_alone() -> None
     assert few.pair.ratio == pytest.approx(1.1, abs=0.002) and few.doubt is not None and few.doubt < 0.2
     assert known.slope.ratio == pytest.approx(1, abs=0.02)
     assert known.slope.ratio_interval[0] < 1 < known.slope.ratio_interval[1]
-    assert effects.verdict(known) == effects.verdict(None) == ""
+    assert effects.find_faults(known) == effects.find_faults(None) == ""
     assert few.alone.sd is not None and f"{100 * few.alone.sd:.1f} %" in str(known_page(known)[0])
 
 
 def test_a_pair_that_halves_a_cost_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run = both_ways(COSTS, shown=0.5)
-    known, _ = effects.read(run)
+    known, _ = effects.read_effects(run)
     assert known is not None and known.slope is not None and known.slope.ratio == pytest.approx(0.5, abs=0.02)
     assert not known.whole and not any(one.agrees for one in known.costs)
     monkeypatch.setattr(RunStore, "open", lambda _: run)
@@ -152,7 +152,10 @@ def test_a_pair_that_halves_a_cost_is_told(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_without_an_aa_pair_nothing_was_promised() -> None:
     run = long_run({"extra-work-a": 1.2}, change=lambda slot, one: None if slot.arm.role == "again" else one)
-    assert [effects.line(one).endswith("no A/A interval, so nothing was promised") for one in effects.read(run)[1]] == [
+    assert [
+        effects.format_injected(one).endswith("no A/A interval, so nothing was promised")
+        for one in effects.read_effects(run)[1]
+    ] == [
         True,
         True,
     ]
@@ -160,7 +163,7 @@ def test_without_an_aa_pair_nothing_was_promised() -> None:
 
 @pytest.mark.parametrize("wanted", [0.5, 0.9])
 def test_a_power_is_that_of_the_effect_it_resolves(wanted: float) -> None:
-    needed = power.resolvable(0.03, 10, power=wanted)
+    needed = power.compute_mde(0.03, 10, power=wanted)
     assert needed is not None
     assert effects.power(math.log1p(needed), 0.03, 10) == pytest.approx(wanted, abs=0.01)
     assert effects.power(2 * needed, 0.03, 10) > wanted > effects.power(0.0, 0.03, 10)

@@ -32,12 +32,12 @@ def route(host: str, termination: str = "") -> dict[str, Any]:
 
 def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
     """A rule without a host names none, nor does another group's route."""
-    found = hosts.routed(
+    found = hosts.find_hosts(
         [route("z.test", "reencrypt"), ingress("a.test", "b.test", encrypted=("b.test",)), route("y.test")]
     )
     assert list(found.items()) == [("z.test", "reencrypt"), ("a.test", "none"), ("b.test", "edge"), ("y.test", "none")]
     foreign = {**route("x.test"), "apiVersion": "example.org/v1"}
-    assert hosts.routed([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
+    assert hosts.find_hosts([ingress(), {"kind": "Ingress", "spec": {"rules": [{}]}}, foreign]) == {
         hosts.DEFAULT_HOST: "none"
     }
 
@@ -51,7 +51,7 @@ def test_hosts_come_in_the_manifests_order_with_where_their_tls_ends() -> None:
     ],
 )
 def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expected: object) -> None:
-    assert hosts.chosen(ROUTED, proxied, make_point(**point)) == expected
+    assert hosts.choose_hosts(ROUTED, proxied, make_point(**point)) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,35 @@ def test_a_point_chooses_among_them(point: dict[str, Any], proxied: bool, expect
 )
 def test_a_point_that_they_cannot_serve_is_refused(point: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=f"point rate-1000: {message}"):
-        hosts.chosen(ROUTED, True, make_point(**point))
+        hosts.choose_hosts(ROUTED, True, make_point(**point))
 
 
 def test_an_endpoint_is_known_before_there_is_an_address() -> None:
-    found = hosts.expected({"a.test": "edge", "b.test": "edge"}, True, make_point(routes="all"))
+    found = hosts.expect_endpoint({"a.test": "edge", "b.test": "edge"}, True, make_point(routes="all"))
     assert (found.base_url, found.host, found.tls) == ("https://a.test", "a.test", "edge")
     assert found.hosts == ("a.test", "b.test")
-    assert hosts.expected({"a.test": "none"}, True, make_point()).base_url == "http://a.test"
-    assert found.shards == () and hosts.routers(load_variant("okd").manifests) == {}, "one router has every host"
+    assert hosts.expect_endpoint({"a.test": "none"}, True, make_point()).base_url == "http://a.test"
+    assert found.shards == () and hosts.find_routers(load_variant("okd").manifests) == {}, "one router has every host"
 
 
 def test_routers_that_share_the_routes_have_each_its_own() -> None:
     variant = load_variant("okd-shards-2")
-    routers = hosts.routers(variant.manifests)
+    routers = hosts.find_routers(variant.manifests)
     assert Counter(routers.values()) == {"proxy": 500, "proxy-2": 500}
     assert (routers["bench-0000.apps.lab.test"], routers["bench-0999.apps.lab.test"]) == ("proxy", "proxy-2")
-    routed = hosts.routed(variant.manifests)
-    found = hosts.expected(routed, True, make_point(routes="all"), routers)
+    routed = hosts.find_hosts(variant.manifests)
+    found = hosts.expect_endpoint(routed, True, make_point(routes="all"), routers)
     assert [len(shard.hosts) for shard in found.shards] == [500, 500] and len(found.hosts) == 1000
     assert [shard.url for shard in found.shards] == [f"http://bench-000{number}.apps.lab.test" for number in (0, 1)]
     assert found.at("bench-0001.apps.lab.test").base_url == "http://bench-0001.apps.lab.test"
     assert found.at("bench-0001.apps.lab.test").shards == ()
     assert found.at("nobody.lab.test").base_url == found.base_url == "http://bench-0000.apps.lab.test"
-    assert hosts.expected(routed, True, make_point(), routers).shards == ()  # one host, one way
+    assert hosts.expect_endpoint(routed, True, make_point(), routers).shards == ()  # one host, one way
 
 
 def test_a_route_that_two_routers_want_is_the_firsts_and_one_that_nobody_wants_is_left_out() -> None:
     labels = {"a.test": {"part": "lab", "shard": "1"}, "b.test": {"part": "lab"}, "c.test": {"part": "other"}}
     wanted = {"one": hosts.route_labels("part=lab"), "two": hosts.route_labels("part=lab,shard=1")}
-    assert hosts.divided(labels, wanted) == {"a.test": "one", "b.test": "one"}
-    assert hosts.divided(labels, dict(reversed(wanted.items()))) == {"a.test": "two", "b.test": "one"}
-    assert hosts.divided(labels, {"one": {}}) == {}
+    assert hosts.divide_hosts(labels, wanted) == {"a.test": "one", "b.test": "one"}
+    assert hosts.divide_hosts(labels, dict(reversed(wanted.items()))) == {"a.test": "two", "b.test": "one"}
+    assert hosts.divide_hosts(labels, {"one": {}}) == {}

@@ -12,18 +12,18 @@ from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS, knob_names, load_knob
 from lab.model.variants.naming import (
     aliases,
+    find_present_name,
     is_variant,
     join_name,
     name_in,
     overlay_names,
     present_arm,
-    present_name,
     root_of,
     split_name,
     stored_name,
 )
-from lab.model.variants.variants import chain, covering_names, load_overlay, load_variant, variant_names
-from lab.studies.study_files import load_study, study_keys
+from lab.model.variants.variants import covering_names, load_chain, load_overlay, load_variant, variant_names
+from lab.studies.study_files import list_studies, load_study
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ from lab.studies.study_files import load_study, study_keys
 def test_a_variant_has_one_name_however_it_is_spelled(typed: str, present: str, baseline: str | None) -> None:
     overlay = load_overlay(typed)
     assert (overlay.name, overlay.baseline) == (present, baseline)
-    assert present_name(typed) == present_name(present) == present
+    assert find_present_name(typed) == find_present_name(present) == present
     assert is_variant(typed)
 
 
@@ -62,7 +62,7 @@ def test_what_lies_on_a_parent_without_a_folder_is_rendered_over_it() -> None:
     one_on_the_other, both = (load_variant(f"{parent}use-gzip+keep-alive-200") for parent in ("", "ingress-nginx+"))
     assert one_on_the_other.manifests == both.manifests
     assert (one_on_the_other.own_knobs, both.own_knobs) == (("keep-alive-200",), ("use-gzip", "keep-alive-200"))
-    names = [overlay.name for overlay in chain(one_on_the_other.name)]
+    names = [overlay.name for overlay in load_chain(one_on_the_other.name)]
     assert names == ["ingress-nginx", "ingress-nginx+use-gzip", "use-gzip+keep-alive-200"]
 
 
@@ -71,14 +71,14 @@ def test_an_arm_is_renamed_as_its_variant_and_a_name_at_a_commit_keeps_the_commi
     assert present_arm("log-off-null-1") == "ingress-nginx+access-log-off-null-1"
     assert present_arm("metrics-off-again") == "metrics-off-again", "which did something else then"
     assert present_arm("tls") == "tls"
-    assert present_name("baseline@0f0f0f") == "ingress-nginx@0f0f0f"
+    assert find_present_name("baseline@0f0f0f") == "ingress-nginx@0f0f0f"
 
 
 def test_every_former_name_leads_to_a_present_one() -> None:
     former = aliases()
     for old, now in {**former.variants, **former.gone}.items():
-        assert present_name(old) == present_name(now) == now, old
-        assert chain(now)[-1].name == now, old
+        assert find_present_name(old) == find_present_name(now) == now, old
+        assert load_chain(now)[-1].name == now, old
     assert set(former.components.values()) <= set(knob_names())
 
 
@@ -93,7 +93,7 @@ def test_no_former_name_is_one_of_now() -> None:
 def test_a_folder_is_for_what_one_component_on_a_parent_is_not() -> None:
     """Roots, compositions, what the studies' files are about, and what others stand on, or that stands for another."""
     studied = set[str]()
-    for file in (load_study(key).file for key in study_keys()):
+    for file in (load_study(key).file for key in list_studies()):
         studied.update(*(each.variants for each in (file, *file.changes, *file.tables)))
     overlays = [load_overlay(name) for name in overlay_names()]
     parents = {overlay.baseline for overlay in overlays}
@@ -108,14 +108,14 @@ def test_the_name_of_a_component_says_its_system_and_it_is_listed_on_variants_th
         root = load_overlay(root_of(name))
         assert root.baseline is None and not root.own_knobs, name
         for parent in load_knob(name).on.split():
-            assert is_variant(parent) and join_name(present_name(parent), [name]) in listed, name
-    assert [name for name in listed if present_name(name) != name] == []
+            assert is_variant(parent) and join_name(find_present_name(parent), [name]) in listed, name
+    assert [name for name in listed if find_present_name(name) != name] == []
 
 
 def test_each_component_is_held_by_one_of_the_covering_variants() -> None:
     names = covering_names()
     assert len(names) == len(set(names)) < len(variant_names())
-    assert {knob for name in names for overlay in chain(name) for knob in overlay.own_knobs} == set(knob_names())
+    assert {knob for name in names for overlay in load_chain(name) for knob in overlay.own_knobs} == set(knob_names())
 
 
 def test_older_manifests_have_a_variant_by_its_former_name(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_faulty_file_of_names_is_refused_by_its_place(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(MANIFESTS, tmp_path / "manifests"))
     (folder / "aliases.toml").write_text("[variants]\nold = 1\n")
     with pytest.raises(UsageError, match=r"manifests/aliases\.toml"):
-        present_name("old", folder)
+        find_present_name("old", folder)
 
 
 def test_a_variant_that_did_something_else_then_keeps_its_name_in_a_stored_run() -> None:

@@ -125,5 +125,5 @@ def test_two_patches_that_contradict_each_other_are_refused() -> None:
 )
 def test_a_patch_of_anything_else_is_refused(patch: object) -> None:
     with pytest.raises(UsageError, match="x: lab/openshift: expected the spec of an IngressController or a Deployment"):
-        openshift.checked([patch], "x: lab/openshift")
-    assert openshift.checked((), "x") == () and openshift.snippet(()) == ""
+        openshift.check_patches([patch], "x: lab/openshift")
+    assert openshift.check_patches((), "x") == () and openshift.snippet(()) == ""

@@ -42,7 +42,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Renders:
     renders = Renders(tmp_path / "renders")
-    monkeypatch.setattr(kustomize, "KEPT", renders)
+    monkeypatch.setattr(kustomize, "CACHE", renders)
     return renders
 
 

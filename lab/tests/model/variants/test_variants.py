@@ -18,14 +18,14 @@ from lab.commands import catalog
 from lab.model.run import VariantRecord
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, variants
-from lab.model.variants.knobs import MANIFESTS, Check, Target, knob_names, load_knob, targets
+from lab.model.variants.knobs import MANIFESTS, Check, PatchTarget, knob_names, load_knob, parse_patch_targets
 from lab.model.variants.kustomize import Renders
 from lab.model.variants.naming import overlay_names
 from lab.model.variants.variants import (
-    chain,
     config_snippet,
     covering_names,
-    diff,
+    diff_against_baseline,
+    load_chain,
     load_overlay,
     load_variant,
     reference_name,
@@ -144,7 +144,7 @@ MANY_ROUTES = re.compile("okd-routes-[12]000")
 def test_every_overlay_loads_is_read_back_and_has_a_way_to_its_backend(name: str) -> None:
     variant = load_variant(name)
     assert variant.name == name and variant.manifests
-    assert [knob.name for knob in variant.knobs] == [knob for each in chain(name) for knob in each.own_knobs]
+    assert [knob.name for knob in variant.knobs] == [knob for each in load_chain(name) for knob in each.own_knobs]
     subjects = [check.subject for check in variant.readback]
     assert len(set(subjects)) == len(subjects)
     for own in variant.own_knobs:
@@ -194,7 +194,7 @@ def test_a_new_knob_is_one_folder(scratch: Path, knob: Write) -> None:
     variant = load_variant("ingress-nginx+workers-2", scratch)
     assert variant.baseline == "ingress-nginx" and variant.own_knobs == ("workers-2",)
     assert variant.readback == (Check(kind="processes", process="nginx", value="2"),)
-    assert "+  worker-processes: '2'" in diff(variant, scratch)
+    assert "+  worker-processes: '2'" in diff_against_baseline(variant, scratch)
     assert load_variant("backlog+workers-2", scratch).readback[-1].value == "2"
 
 
@@ -223,7 +223,7 @@ def test_what_to_apply_uses_the_names_that_users_know(scratch: Path, knob: Write
     assert patch["metadata"] == {"name": "ingress-nginx-controller"}
     container = {"name": "controller", "resources": {"limits": {"cpu": "200m"}}}
     assert patch["spec"] == {"template": {"spec": {"containers": [container]}}}
-    assert config_snippet(load_variant("ingress-nginx")) == diff(load_variant("ingress-nginx")) == ""
+    assert config_snippet(load_variant("ingress-nginx")) == diff_against_baseline(load_variant("ingress-nginx")) == ""
     proxy(load_variant("ingress-nginx", scratch).manifests)["containers"].clear()
     assert proxy(load_variant("ingress-nginx", scratch).manifests)["containers"], "a caller's change is its own"
 
@@ -253,7 +253,7 @@ def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path
         (folder / "base.yaml").write_text(yaml.safe_dump_all(base))
         dumped = [{"patch": differences.dump(patch)} for patch in patches]
         (folder / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["base.yaml"], "patches": dumped}))
-        assert not differences.changes(kustomize.objects(kustomize.render([folder])), variant.manifests)
+        assert not differences.changes(kustomize.parse_objects(kustomize.render([folder])), variant.manifests)
 
 
 # Silent no-ops, none of which kustomize minds
@@ -423,7 +423,7 @@ def test_a_name_that_is_no_variant_is_refused(scratch: Path, name: str, fault: s
 def anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing had been built yet, by this process or another."""
     kustomize._build.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(kustomize, "KEPT", Renders(tmp_path / "renders"))
+    monkeypatch.setattr(kustomize, "CACHE", Renders(tmp_path / "renders"))
 
 
 @pytest.mark.usefixtures("anew")
@@ -551,8 +551,8 @@ ROUTES: list[dict[str, Any]] = [
     [("lab/routes", 3), ("lab/routes=10", 1), ("lab/routes in (10, 100)", 2), ("lab/routes in (7)", 0), ("other", 0)],
 )
 def test_a_selector_means_what_kustomize_takes_it_for(selector: str, count: int) -> None:
-    (target,) = targets({"patches": [{"target": {"kind": "Route", "labelSelector": selector}}]}, "here")
-    assert target == Target("Route", labels=selector) and sum(map(target.means, ROUTES)) == count
+    (target,) = parse_patch_targets({"patches": [{"target": {"kind": "Route", "labelSelector": selector}}]}, "here")
+    assert target == PatchTarget("Route", labels=selector) and sum(map(target.means, ROUTES)) == count
 
 
 @pytest.mark.parametrize(
@@ -569,7 +569,7 @@ def test_a_selector_means_what_kustomize_takes_it_for(selector: str, count: int)
 )
 def test_a_target_that_is_not_exact_is_refused(target: Any) -> None:
     with pytest.raises(UsageError, match="here: patches.target: expected an exact kind and name"):
-        targets({"patches": [{"target": target}]}, "here")
+        parse_patch_targets({"patches": [{"target": target}]}, "here")
 
 
 def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:

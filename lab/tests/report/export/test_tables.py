@@ -21,17 +21,17 @@ from lab.base.errors import UsageError
 from lab.commands import K6_OUT
 from lab.disturbances.outage import Outage
 from lab.experiments import bench
-from lab.generators import find, generator
+from lab.generators import find, get_generator
 from lab.generators.k6 import K6, OUTPUTS, SUMMARY, Out
 from lab.model.events import EventLog
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
 from lab.records.tables import events_frame
 from lab.report.export import openmetrics
 from lab.report.export import tables as export
-from lab.report.export.tables import sample_row, samples_frame
+from lab.report.export.tables import flatten_sample, make_samples_frame
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
 from lab.tests.support import disturbed
@@ -73,14 +73,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunStore:
 
 def written(run: RunStore, what: str, form: export.Format) -> bytes:
     out = io.BytesIO()
-    export.write(export.tables(run, what, run.samples()), form, out)
+    export.write(export.yield_tables(run, what, run.samples()), form, out)
     return out.getvalue()
 
 
 def test_every_sample_is_a_row_with_every_scalar_of_its_record_in_columns_that_are_always_there(run: RunStore) -> None:
     """Also one that does not count: with its reason. What is nested has a column of its own."""
     samples = run.samples()
-    frame = samples_frame([sample_row(run.record.id, sample, run.histogram(sample)) for sample in samples])
+    frame = make_samples_frame([flatten_sample(run.record.id, sample, run.histogram(sample)) for sample in samples])
     first, lost, gone = rows = frame.to_dicts()
     assert [row["sample"] for row in rows] == ["0001-a", "0002-a", "0003-a"]
     assert [(row["reason"], row["valid"]) for row in rows] == [(None, True), ("bring-up-failed", False), (None, True)]
@@ -99,8 +99,8 @@ def test_every_sample_is_a_row_with_every_scalar_of_its_record_in_columns_that_a
     assert (first["latency_p50_s"], first["latency_max_s"]) == pytest.approx((0.00004, 110.0), rel=1e-3)
     assert [row["outcome_gap_s"] for row in rows] == [None, None, 1.0]
     assert json.loads(gone["point_disturbance"])["kind"] == "outage"
-    some = samples_frame([sample_row("r", samples[0], None)]).schema
-    none = samples_frame([]).schema
+    some = make_samples_frame([flatten_sample("r", samples[0], None)]).schema
+    none = make_samples_frame([]).schema
     nested = {"id", "errors", "usage", "busy", "counters", "gauges", "outcome", "tls"}
     assert set(none) >= set(Sample.model_fields) - nested
     assert {name: none[name] for name in none} == {name: some[name] for name in none}
@@ -153,7 +153,7 @@ def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunSt
     """By the client library's strict reader, and by that of Prometheus' older format; no type or timestamp that the latter does not know.
     Every sample has its own points, also one that does not count; unknown numbers have none.
     """
-    text = openmetrics.exposition(run.record, run.samples(), run.histogram).decode()
+    text = openmetrics.render_openmetrics(run.record, run.samples(), run.histogram).decode()
     families = {family.name: family for family in openmetrics_parser.text_string_to_metric_families(text)}
     assert {family.name for family in prometheus.text_string_to_metric_families(text)} == set(families)
     assert {family.type for family in families.values()} == {"gauge", "histogram"}
@@ -171,12 +171,12 @@ def test_openmetrics_is_of_its_format_and_its_numbers_are_the_records(run: RunSt
 
 def test_histogram_buckets_are_cumulative_and_known(run: RunStore) -> None:
     """Counts at or below each bound, in the format's own order. In the place of bytes that are no text stands a question mark."""
-    below, sum_s = openmetrics.cumulative(Histogram.of_values(LATENCIES_S))
+    below, sum_s = openmetrics.accumulate(Histogram.of_values(LATENCIES_S))
     known = {0.0001: 50, 0.0005: 50, 0.001: 80, 0.0025: 95, 0.1: 95, 0.25: 95, 0.5: 99, 60.0: 99}
     assert known.items() <= dict(zip(openmetrics.BOUNDS_S, below, strict=True)).items()
     assert sum_s == pytest.approx(sum(LATENCIES_S), rel=1e-3)
     facts = {"fact": 'a\\b "c"\nd, é', "bytes": "\udcff"}
-    made = openmetrics.exposition(run.record.model_copy(update={"facts": facts}), [], run.histogram).decode()
+    made = openmetrics.render_openmetrics(run.record.model_copy(update={"facts": facts}), [], run.histogram).decode()
     (family,) = openmetrics_parser.text_string_to_metric_families(made)
     assert {point.labels["fact"]: point.labels["value"] for point in family.samples} == facts | {"bytes": "?"}
 
@@ -227,7 +227,7 @@ def test_a_file_is_replaced_by_a_whole_one(run: RunStore, tmp_path: Path, capfd:
 
 
 def test_k6_is_told_what_to_leave() -> None:
-    load = Load("http://127.0.0.1/", "h", connections=2, duration_s=1.0, rate_rps=10.0)
+    load = GeneratorLoad("http://127.0.0.1/", "h", connections=2, duration_s=1.0, rate_rps=10.0)
     plain, csv = K6(), K6(out="csv")
     assert plain.left == () and "--out" not in plain.argv(load)
     assert "systemTags: load.tags" in plain.files(load)["k6.js"] and '"tags": []' in plain.files(load)["k6.js"]
@@ -235,7 +235,7 @@ def test_k6_is_told_what_to_leave() -> None:
     assert csv.argv(load)[-3:] == ["--out", "csv=fileName=k6.csv.gz,timeFormat=unix_micro", "k6.js"]
     assert K6(out="json").argv(load)[-3:-1] == ["--out", "json=k6.json.gz"]
     assert K6(out="summary").left == (SUMMARY,) and K6(out="summary").argv(load) == plain.argv(load)
-    assert "stay in as many pods" in (csv.refusal(Load("http://h/", "h", 2, 1.0, generators=2)) or "")
+    assert "stay in as many pods" in (csv.refusal(GeneratorLoad("http://h/", "h", 2, 1.0, generators=2)) or "")
     assert get_args(Out) == K6_OUT
     assert set(OUTPUTS) < set(K6_OUT)
 
@@ -269,13 +269,13 @@ def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.
     own.write_text(
         'title = "t"\nquestion = "q"\nblocks = 1\n[[points]]\nname = "p"\ngenerator = "k6"\nconnections = 20\nrate_rps = 200\nduration_s = 1\n'
     )
-    prepared = bench.prepare(bench.Request(("baseline",), str(own), k6_out="csv"), target, ("lab",))
+    prepared = bench.prepare(bench.BenchRequest(("baseline",), str(own), k6_out="csv"), target, ("lab",))
     assert prepared.record.generators["p"] == {"name": "k6", "version": "1", "stand_in_for": None, "out": "csv"}
     RunStore.create(prepared.record, {})
     again, _ = bench.resume(prepared.record.id, target)
     assert again.chosen["p"].keep == (SUMMARY, "k6.csv.gz")
     assert again.chosen["p"].generator == K6(out="csv")
-    without = bench.prepare(bench.Request(("baseline",), str(own)), target, ("lab",))
+    without = bench.prepare(bench.BenchRequest(("baseline",), str(own)), target, ("lab",))
     assert without.record.generators["p"] == {"name": "k6", "version": "1", "stand_in_for": None}
     theirs = tmp_path / "theirs.toml"
     theirs.write_text(own.read_text().replace('"k6"', '"oha"'))
@@ -284,18 +284,18 @@ def test_a_run_keeps_k6s_output_as_it_began(tmp_path: Path, monkeypatch: pytest.
         (own, FakeTarget(name="kind"), "(?s)k6 runs in a pod.*--target local"),
     ):
         with pytest.raises(UsageError, match=said):
-            bench.prepare(bench.Request(("baseline",), str(sweep), k6_out="json"), place, ("lab",))
+            bench.prepare(bench.BenchRequest(("baseline",), str(sweep), k6_out="json"), place, ("lab",))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find(generator("k6")) is None, reason="k6 is not on PATH")
+@pytest.mark.skipif(find(get_generator("k6")) is None, reason="k6 is not on PATH")
 @pytest.mark.parametrize("out", K6_OUT)
 def test_k6_leaves_its_own_output(tmp_path: Path, out: Out) -> None:
     """The real one, against nobody: rows with tags, and a summary whose requests are those that the lab's own line tells."""
-    installed = find(generator("k6"))
+    installed = find(get_generator("k6"))
     assert installed
     k6 = K6(out=out)
-    load = Load("http://127.0.0.1:1/", "h", connections=1, duration_s=1.0, rate_rps=5.0)
+    load = GeneratorLoad("http://127.0.0.1:1/", "h", connections=1, duration_s=1.0, rate_rps=5.0)
     for name, text in k6.files(load).items():
         (tmp_path / name).write_text(text)
     argv = [installed.path if part == "k6" else part for part in k6.argv(load)]

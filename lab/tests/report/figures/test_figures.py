@@ -19,10 +19,10 @@ from lab.records import published
 from lab.records.sweep_files import load_sweep
 from lab.report import figures
 from lab.report.figures import style
-from lab.report.figures.costs import Dot, Rung
-from lab.report.figures.intervals import Bound, Pair, Told
-from lab.report.figures.percentiles import ORDERED, TICKS, Corner, Curve, Panel, tail
-from lab.report.figures.style import scaled
+from lab.report.figures.costs import GenerationDot, Rung
+from lab.report.figures.intervals import Bound, MeasuredNumber, RatioRow
+from lab.report.figures.percentiles import ORDERED, TICKS, Curve, Panel, PercentilePoint, reciprocal_tail
+from lab.report.figures.style import choose_scale
 from lab.stats.histogram import Histogram
 from lab.studies.exhibits import curves, exhibits
 from lab.tests.support.disturbed import ZERO_S, events, killed, requests, usage
@@ -33,7 +33,11 @@ from lab.tests.support.made_runs import MadeStore, evidence_of, made
 EMPTY = requests(duration_s=0)
 OUTAGE = timelines.bins(requests(out=(5.0, 7.0)), ZERO_S)
 MARKS = timelines.marks(killed(5.0, 2.0), ZERO_S)
-TOLD = [Told("a", "a", 30.0, 29.0, 31.0, (29.5, 30.5)), Told("b", "b", 0.0, 0.0, 0.0, (0.0,)), Told("c", "c", None)]
+TOLD = [
+    MeasuredNumber("a", "a", 30.0, 29.0, 31.0, (29.5, 30.5)),
+    MeasuredNumber("b", "b", 0.0, 0.0, 0.0, (0.0,)),
+    MeasuredNumber("c", "c", None),
+]
 PROBES = events(
     (1.0, "kubelet", "proxy", "p", "Probe", "readiness 0.0031 ok"),
     (2.0, "kubelet", "proxy", "p", "Probe", "liveness 1.0004 no answer within 1 s"),
@@ -48,33 +52,37 @@ RUNGS = [
     *(Rung("a", 5e-5, whole=True), Rung("b", 4e-5, 5e-5, 3.9e-5, 4.1e-5)),
     *(Rung("c", 6e-5, 5e-5), Rung("d", 3e-5, 6e-5, apart=True)),
 ]
-CURVE = Curve(100, [Corner(0, 1e-3), Corner(1, 2e-3, 1e-3, 4e-3), Corner(3, 3e-3)])
+CURVE = Curve(100, [PercentilePoint(0, 1e-3), PercentilePoint(1, 2e-3, 1e-3, 4e-3), PercentilePoint(3, 3e-3)])
 CHANGES = pl.DataFrame({"t_s": [1.0, 2.0, 3.0], "delay_s": [4.0, 3.0, None]})
 
 FULL: dict[str, Callable[[], go.Figure]] = {
-    "timeline": lambda: figures.timeline(OUTAGE, MARKS, "T", timelines.across([OUTAGE, OUTAGE])),
+    "timeline": lambda: figures.timeline(OUTAGE, MARKS, "T", timelines.find_range([OUTAGE, OUTAGE])),
     "intervals": lambda: figures.intervals(TOLD, "T", "longest gap", "s", 30.0),
-    "processes": lambda: figures.processes({"okd": happenings.looks(usage([1, 2, 3, 2]))}, "T", MARKS),
+    "processes": lambda: figures.processes({"okd": happenings.summarise_processes(usage([1, 2, 3, 2]))}, "T", MARKS),
     "probing": lambda: figures.probing(
         timelines.probes(PROBES, ZERO_S), timelines.marks(PROBES, ZERO_S), "T", {"liveness": 1.0}
     ),
     "delays": lambda: figures.delays({"okd": CHANGES}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(MOVED, ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
-    "beside": lambda: figures.beside([Pair("a", 2.0, TOLD[0]), Pair("b", 0.5, None, "none")], "T", "relative", "×"),
+    "beside": lambda: figures.compare_published(
+        [RatioRow("a", 2.0, TOLD[0]), RatioRow("b", 0.5, None, "none")], "T", "relative", "×"
+    ),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
     "ladder": lambda: figures.ladder(RUNGS, "T"),
-    "generations": lambda: figures.generations([Dot("a", 1, 1, 2.5, [1.0, 4.0]), Dot("b", 1, 2, -1.0)], "T"),
+    "generations": lambda: figures.generations(
+        [GenerationDot("a", 1, 1, 2.5, [1.0, 4.0]), GenerationDot("b", 1, 2, -1.0)], "T"
+    ),
 }
 BARE: dict[str, Callable[[], go.Figure]] = {
     "timeline": lambda: figures.timeline(timelines.bins(EMPTY, ZERO_S), timelines.marks(events(), ZERO_S), "T"),
     "intervals": lambda: figures.intervals([TOLD[2]], "T", "x", "s"),
-    "processes": lambda: figures.processes({"okd": happenings.looks(usage([]))}, "T"),
+    "processes": lambda: figures.processes({"okd": happenings.summarise_processes(usage([]))}, "T"),
     "probing": lambda: figures.probing(timelines.probes(events(), ZERO_S), timelines.marks(events(), ZERO_S), "T"),
     "delays": lambda: figures.delays({"okd": CHANGES.head(0)}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(events(), ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(1, TOLD[2])]}, "T", "routes", "rate", "req/s"),
-    "beside": lambda: figures.beside([Pair("a", None, None)], "T", "relative", "×"),
+    "beside": lambda: figures.compare_published([RatioRow("a", None, None)], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
     "generations": lambda: figures.generations([], "T"),
     "ladder": lambda: figures.ladder([], "T"),
@@ -139,7 +147,7 @@ def test_every_colour_stands_off(paper: str) -> None:
     ],
 )
 def test_units_become_readable(unit: str, greatest: float, scale: float, written: str) -> None:
-    assert scaled(unit, greatest) == (scale, written)
+    assert choose_scale(unit, greatest) == (scale, written)
 
 
 def test_marks_tell_what_happened_and_what_was_never_seen_stands_above_all() -> None:
@@ -167,8 +175,8 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     assert rings["x"] == [29.5, 30.5, 0.0]
     assert "published: 30 s" in [note["text"] for note in figure["layout"]["annotations"]]
     bound = Bound("ND-04: 0.1 s", 0.1, (100, 1000), "p75")
-    lines = {"p50": [(100, Told("a", "a", 0.02))], "p75": [(100, Told("a", "a", 0.03, 0.02, 0.04))]}
-    shown = {"p75": [(800, Told("b", "b", 0.055))]}
+    lines = {"p50": [(100, MeasuredNumber("a", "a", 0.02))], "p75": [(100, MeasuredNumber("a", "a", 0.03, 0.02, 0.04))]}
+    shown = {"p75": [(800, MeasuredNumber("b", "b", 0.055))]}
     figure = figures.scaling(lines, "T", "requests", "time", "s", log_x=False, published=shown, bounds=[bound])
     line, mark, claim = (trace(figure, name) for name in ("p75", "p75, published", "ND-04"))
     assert line["line"]["color"] == mark["marker"]["color"] == claim["line"]["color"]
@@ -180,11 +188,14 @@ def test_intervals_are_drawn_to_their_ends() -> None:
     ("rows", "said"),
     [
         (TOLD[:2], "median of the blocks with its 95 % interval"),
-        ([Told("a", "a", 3.0, blocks=(3.0,))], "median of the blocks, too few for an interval"),
-        ([TOLD[0], Told("a", "a", 3.0)], "median of the blocks with its 95 % interval, where they are enough for one"),
+        ([MeasuredNumber("a", "a", 3.0, blocks=(3.0,))], "median of the blocks, too few for an interval"),
+        (
+            [TOLD[0], MeasuredNumber("a", "a", 3.0)],
+            "median of the blocks with its 95 % interval, where they are enough for one",
+        ),
     ],
 )
-def test_a_figure_promises_no_interval_that_it_has_not(rows: list[Told], said: str) -> None:
+def test_a_figure_promises_no_interval_that_it_has_not(rows: list[MeasuredNumber], said: str) -> None:
     across = figures.intervals(rows, "T", "gap", "s")
     along = figures.scaling({"a": list(enumerate(rows, 1))}, "T", "n", "gap", "s")
     assert f"diamond: {said};" in drawn(across)["layout"]["title"]["text"]
@@ -215,19 +226,21 @@ def lines(figure: go.Figure) -> list[Any]:
 
 def test_places_are_the_percentiles_that_wrk2_prints() -> None:
     """The table's own column says which: all 1692 corners lie where their number says. Ten numbers of connections, as published; each asks for as many requests a second."""
-    for row in published.frame(curves.TABLE).iter_rows(named=True):
-        assert tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
-        assert 100 * (1 - 1 / tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
+    for row in published.read_frame(curves.TABLE).iter_rows(named=True):
+        assert reciprocal_tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
+        assert 100 * (1 - 1 / reciprocal_tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
     points = load_sweep("digitalocean")[1].expanded()
-    assert [point.connections for point in points] == [curve.connections for curve in curves.digitised("original")]
+    assert [point.connections for point in points] == [
+        curve.connections for curve in curves.read_published_curves("original")
+    ]
     assert all(point.rate_rps == point.connections for point in points)
     assert {point.name for point in POINTS} <= {point.name for point in points}
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_published_lines_are_the_tables_rows(suite: str) -> None:
-    found = {curve.connections: curve.corners for curve in curves.digitised(suite)}
-    rows = [row for row in published.rows(curves.TABLE) if row["suite"] == suite]
+    found = {curve.connections: curve.corners for curve in curves.read_published_curves(suite)}
+    rows = [row for row in published.read_rows(curves.TABLE) if row["suite"] == suite]
     assert sum(map(len, found.values())) == len(rows)
     assert list(found) == sorted({int(str(row["connections"])) for row in rows})
     for corners in found.values():
@@ -240,35 +253,37 @@ def test_published_lines_are_the_tables_rows(suite: str) -> None:
 
 def test_a_corner_that_could_not_be_read_is_a_gap_and_a_ratio_has_the_errors_of_both_readings() -> None:
     """Nothing is drawn across it. A line is 1 against itself, and nothing is a ratio to what may be 0."""
-    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0), Corner(1, 1.0), Corner(3, 2.0)])])], "T")
+    figure = figures.percentiles(
+        [Panel("p", [Curve(100, [PercentilePoint(0, 1.0), PercentilePoint(1, 1.0), PercentilePoint(3, 2.0)])])], "T"
+    )
     (line,) = lines(figure)
     assert line["x"] == [1.0, pytest.approx(1 / 0.9), None, pytest.approx(1 / 0.7), None]
     assert line["y"] == [1000.0, 1000.0, None, 2000.0, None]
-    found = {curve.connections: curve.corners for curve in curves.digitised("original", 100)}
+    found = {curve.connections: curve.corners for curve in curves.read_published_curves("original", 100)}
     assert {(corner.value, corner.low, corner.high) for corner in found[100]} == {(1.0, 1.0, 1.0)}
-    first, *_, last = (curve.corners for curve in curves.digitised("original"))
+    first, *_, last = (curve.corners for curve in curves.read_published_curves("original"))
     base, plain, corner = (next(at for at in each if at.place == 50) for each in (first, last, found[1000]))
     assert corner.value == pytest.approx(plain.value / base.value)
     assert corner.low is not None and corner.high is not None and corner.low < corner.value < corner.high
-    assert curves.digitised("somaxconn", 100) == () and curves.digitised("somaxconn", 1000)
+    assert curves.read_published_curves("somaxconn", 100) == () and curves.read_published_curves("somaxconn", 1000)
 
 
 def test_measured_corners_are_of_the_merged_histograms(run: Evidence) -> None:
     """Each within the least and the most of its blocks; none with fewer than ten requests beyond it. A thousand requests from 1 to 1000 ms: the median is 500 ms."""
-    found = curves.measured(run, "baseline")
+    found = curves.measure_curves(run, "baseline")
     for curve in found:
         samples = run.blocks("baseline", f"wrk2-c{curve.connections}").values()
         whole = reduce(Histogram.merge, filter(None, map(run.run.histogram, samples)))
         assert all(corner.value == whole.quantile_s(1 - 1 / corner.tail) for corner in curve.corners)
-        assert whole.total / curve.corners[-1].tail >= 10 > whole.total / tail(curve.corners[-1].place + 1)
+        assert whole.total / curve.corners[-1].tail >= 10 > whole.total / reciprocal_tail(curve.corners[-1].place + 1)
         banded = [corner for corner in curve.corners if corner.low is not None and corner.high is not None]
         assert banded and banded[-1].place < curve.corners[-1].place, "single blocks tell fewer percentiles"
         assert all((corner.low or 0.0) <= corner.value <= (corner.high or 0.0) for corner in banded)
     assert [curve.connections for curve in found] == [100, 500, 1000]
-    assert curves.measured(run, "backlog") == ()
+    assert curves.measure_curves(run, "backlog") == ()
     known = Histogram.of_values(np.arange(1, 1001) / 1000)
     sample = next(each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)
-    (curve,) = curves.measured(evidence_of(MadeStore(run.run.record, [sample], {sample.id: known})), "baseline")
+    (curve,) = curves.measure_curves(evidence_of(MadeStore(run.run.record, [sample], {sample.id: known})), "baseline")
     at = {corner.place: corner.value for corner in curve.corners}
     assert (at[5], at[10]) == pytest.approx((0.5, 0.75), rel=1e-3)
     assert curve.corners[-1].tail <= 100 and curve.note == "1 block, 1,000 requests"
@@ -277,15 +292,15 @@ def test_measured_corners_are_of_the_merged_histograms(run: Evidence) -> None:
 def test_fewer_than_six_blocks_have_no_band() -> None:
     """And the panel says that such a run shows shapes only. The band of a ratio is over those of single blocks; nothing is against a line that is not there."""
     run = run_of(blocks=5)
-    assert all(corner.low is None for curve in curves.measured(run, "keepalive") for corner in curve.corners)
+    assert all(corner.low is None for curve in curves.measure_curves(run, "keepalive") for corner in curve.corners)
     notes = drawn(exhibits.percentiles({"keepalive": run}, "T", "keepalive"))["layout"]["annotations"]
     assert [each["text"] for each in notes] == ["published", "keepalive (local, 5 blocks: shape only)<br>made"]
     run = run_of(noise=0.2)
-    found = {curve.connections: curve.corners for curve in curves.measured(run, "baseline", 100)}
+    found = {curve.connections: curve.corners for curve in curves.measure_curves(run, "baseline", 100)}
     assert {corner.value for corner in found[100]} == {1.0}
     middle = next(corner for corner in found[1000] if corner.place == 10)
     assert middle.low is not None and middle.high is not None and middle.low <= middle.value <= middle.high
-    assert curves.measured(run, "baseline", 300) == ()
+    assert curves.measure_curves(run, "baseline", 300) == ()
 
 
 ABSENT = Missing("nothing in data/reference of digitalocean: just bench backlog --sweep digitalocean")
@@ -317,7 +332,7 @@ def test_every_suite_is_drawn_without_a_run_too(
 def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared: bool) -> None:
     """In a frame as large as the panel, whatever its place. plotly anchors a text by its place on the paper unless it is told."""
     panels = [
-        Panel(f"p{at}", (), f"why {at}") if at in empty else Panel(f"p{at}", [Curve(100, [Corner(0, 1.0)])])
+        Panel(f"p{at}", (), f"why {at}") if at in empty else Panel(f"p{at}", [Curve(100, [PercentilePoint(0, 1.0)])])
         for at in (1, 2, 3)
     ]
     layout = drawn(figures.percentiles(panels, "T", shared_y=shared))["layout"]
@@ -338,7 +353,10 @@ def test_an_empty_panel_has_its_reason_in_its_own_middle(empty: set[int], shared
 
 def test_panels_share_an_axis_or_not() -> None:
     """Shared, all lie within one range; else each has its own. What may be 0 reaches down to its end."""
-    small, large = Curve(100, [Corner(0, 1e-3), Corner(1, 9e-3)]), Curve(200, [Corner(0, 1.0), Corner(1, 9.0)])
+    small, large = (
+        Curve(100, [PercentilePoint(0, 1e-3), PercentilePoint(1, 9e-3)]),
+        Curve(200, [PercentilePoint(0, 1.0), PercentilePoint(1, 9.0)]),
+    )
     panels = [Panel("a", [small]), Panel("b", [large])]
     shared = drawn(figures.percentiles(panels, "T"))["layout"]
     assert shared["yaxis2"]["matches"] == "y"
@@ -348,7 +366,9 @@ def test_panels_share_an_axis_or_not() -> None:
     assert "matches" not in apart["yaxis2"]
     assert apart["yaxis"]["range"] != apart["yaxis2"]["range"]
     assert drawn(figures.percentiles(panels, "T", log_y=False))["layout"]["yaxis"]["rangemode"] == "tozero"
-    figure = figures.percentiles([Panel("p", [Curve(100, [Corner(0, 1.0, 0.0, 3.0), Corner(1, 9.0, 0.0, 30.0)])])], "T")
+    figure = figures.percentiles(
+        [Panel("p", [Curve(100, [PercentilePoint(0, 1.0, 0.0, 3.0), PercentilePoint(1, 9.0, 0.0, 30.0)])])], "T"
+    )
     band = next(each for each in drawn(figure)["data"] if not each.get("name"))
     bottom, top = (10**end for end in drawn(figure)["layout"]["yaxis"]["range"])
     assert min(value for value in band["y"] if value is not None) == pytest.approx(bottom)

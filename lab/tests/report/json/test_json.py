@@ -19,7 +19,7 @@ from lab.commands import schema
 from lab.commands.verbs import parser
 from lab.records.store import run_names
 from lab.report.json import answers, runs
-from lab.report.json.shape import Key, Shape, meanings
+from lab.report.json.shape import JsonKey, JsonShape, read_meanings
 from lab.studies import results
 
 
@@ -39,12 +39,12 @@ class Outer:
         return [self.inner] if self.inner else []
 
 
-INNER = Shape("Inner", Inner)
-OUTER = Shape(
+INNER = JsonShape("Inner", Inner)
+OUTER = JsonShape(
     "Outer",
     Outer,
     "title=name size=inner.size left=inner.sides.0 inners",
-    Key("asked", None, int | None),
+    JsonKey("asked", None, int | None),
     parts=[INNER],
     left_out=["asked"],
 )
@@ -56,7 +56,7 @@ def test_a_shape_reads_paths_and_types_and_refuses_an_attribute_and_a_key_that_t
     assert found == {"title": "a", "size": 2.0, "left": 3, "inners": [{"size": 2.0, "sides": [3, 4]}], "asked": 1}
     assert isinstance(found["size"], float) and isinstance(found["left"], int)
     with pytest.raises(KeyError):
-        _ = Shape("Wrong", Outer, "nmae").model
+        _ = JsonShape("Wrong", Outer, "nmae").model
     with pytest.raises(ValidationError):
         INNER.model.model_validate({"size": 1.0, "sides": None, "more": 1})
 
@@ -64,12 +64,14 @@ def test_a_shape_reads_paths_and_types_and_refuses_an_attribute_and_a_key_that_t
 def test_every_meaning_is_of_a_key() -> None:
     keys: dict[str, set[str]] = {}
     there = (value for module in (runs, answers, results) for value in vars(module).values())
-    for shape in (value for value in there if isinstance(value, Shape)):
+    for shape in (value for value in there if isinstance(value, JsonShape)):
         keys[shape.name] = {key.name for key in shape.keys}
         for name, about in shape.model.model_json_schema().get("$defs", {}).items():
             keys.setdefault(name, set()).update(about.get("properties", {}))
     keys["shared"] = {key for names in keys.values() for key in names}
-    assert [(name, told.keys() - keys[name]) for name, told in meanings().items() if told.keys() - keys[name]] == []
+    assert [
+        (name, told.keys() - keys[name]) for name, told in read_meanings().items() if told.keys() - keys[name]
+    ] == []
 
 
 REFERENCE = Path(__file__).parents[4] / "data" / "reference"

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from lab.analysis.comparison.comparison import compare_runs
-from lab.analysis.explain.comparison import Advice, advices
+from lab.analysis.explain.comparison import Advice, advise
 from lab.analysis.judge.comparison import Comparison
-from lab.analysis.noise import aa_arms
-from lab.model.plan import Arm, plan
+from lab.analysis.noise import make_aa_arms
+from lab.model.plan import Arm, plan_samples
 from lab.model.run import AtKnee, KneeSearch
 from lab.model.samples import Reason
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records.sweep_files import load_sweep
 from lab.report.json.runs import COMPARISON
-from lab.report.markdown import markdown
-from lab.report.tables.comparison import page
+from lab.report.markdown import render_markdown
+from lab.report.tables.comparison import make_page
 from lab.tests.support.factories import alter, answering, costing, lose, make_plan, make_point
 from lab.tests.support.golden import assert_golden, print_page
 from lab.tests.support.made_runs import FACTS, MadeStore, made, made_disturbed
@@ -37,7 +37,7 @@ KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "de
 
 
 def printed(found: Comparison, width: int | None = None) -> str:
-    return print_page(page(found), width)
+    return print_page(make_page(found), width)
 
 
 def one() -> Comparison:
@@ -51,7 +51,7 @@ def two() -> Comparison:
 
 
 def gone(seconds: Mapping[str, float]) -> MadeStore:
-    def outcome(arm: Arm, point: Point, block: int) -> dict[str, float | None]:
+    def outcome(arm: Arm, point: LoadPoint, block: int) -> dict[str, float | None]:
         out_s = 0.0 if point.control else seconds[arm.variant] + (block * 7 % 5 + (arm.role == "again")) / 10
         return {"requests": 5200.0, "failed": round(100 * out_s), "gap_s": out_s, "rss_bytes": 3e7 + block}
 
@@ -63,7 +63,7 @@ def gone(seconds: Mapping[str, float]) -> MadeStore:
     [
         ("one.txt", lambda: printed(one())),
         ("one-100.txt", lambda: printed(one(), 100)),
-        ("one.md", lambda: markdown(page(one()))),
+        ("one.md", lambda: render_markdown(make_page(one()))),
         ("two-100.txt", lambda: printed(two(), 100)),
         ("disturbed-100.txt", lambda: printed(compare_runs(gone({"baseline": 30.0, "keepalive": 1.0}), None), 100)),
     ],
@@ -81,11 +81,11 @@ def test_json_says_the_same(comparison: Callable[[], Comparison]) -> None:
         assert row["effect"] == (exp(has.estimate.effect) if has.estimate else None)
         assert row["base"]["median"] == (has.base.level.value if has.base.level else None)
     assert told["paired"] is found.paired
-    assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advices(found)]
+    assert [verdict["text"] for verdict in told["verdicts"]] == [advice.text for advice in advise(found)]
 
 
 def advice_of(found: Comparison, arm: str = "keepalive") -> Advice:
-    return next(advice for advice in advices(found) if advice.other_arm == arm)
+    return next(advice for advice in advise(found) if advice.other_arm == arm)
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.3])
@@ -234,8 +234,8 @@ def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_ru
 @pytest.mark.parametrize("factor", [0.7, 1.4])
 def test_the_same_variant_under_two_names_is_a_false_claim(factor: float, arms: tuple[str | None, str | None]) -> None:
     change = alter(lambda slot: slot.arm.name == "keepalive-null-1", costing(factor))
-    store = made(planned=plan(aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
-    (advice,) = advices(compare_runs(store, None if arms[0] is None else store, *arms))
+    store = made(planned=plan_samples(make_aa_arms("keepalive", 1, "direct"), make_plan().points, 6, 1), change=change)
+    (advice,) = advise(compare_runs(store, None if arms[0] is None else store, *arms))
     assert (advice.kind, advice.snippet) == ("moved", "")
     assert advice.text.endswith(": a false claim, as it is the same variant: `just aa` counts them")
 

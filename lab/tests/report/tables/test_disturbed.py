@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.analysis.explain.run import verdicts
+from lab.analysis.explain.run import make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Row
+from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.summary import Summary, summarise_run
 from lab.disturbances.outage import Outage
-from lab.model.names import WORTH
+from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.plan import Slot
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
-from lab.model.sweeps import Point
-from lab.report.markdown import markdown
+from lab.model.sweeps import LoadPoint
+from lab.report.markdown import render_markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, make_plan, make_point, make_sample, of_slot
@@ -61,10 +61,10 @@ def run_of(
     pairs: Sequence[tuple[str, str | None]] = BOTH,
     blocks: int = 6,
     change: Change = lambda _slot, sample: sample,
-    points: Sequence[Point] = (KILL, CONTROL),
+    points: Sequence[LoadPoint] = (KILL, CONTROL),
     primary: str | None = "gap_s",
     made: Callable[[Slot], Outcome] = outcome_of,
-    worth: float = WORTH,
+    worth: float = EQUIVALENCE_MARGIN,
 ) -> tuple[RunRecord, list[Sample]]:
     plan = make_plan(pairs, points, blocks, reference=None)
     outcomes = ((slot, made(slot) if slot.point.disturbance else {}) for slot in plan.slots)
@@ -87,7 +87,7 @@ def summarise(record: RunRecord, samples: Sequence[Sample]) -> Summary:
     return summarise_run(record, samples, lambda _: None, disturbed=True)
 
 
-def row_of(summary: Summary, arm: str, point: str = "kill") -> Row:
+def row_of(summary: Summary, arm: str, point: str = "kill") -> SummaryRow:
     return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
 
 
@@ -112,7 +112,7 @@ FAILED_CONTROL = at("pre-stop-sleep", 2, "control", verdict="invalid", reason=Re
     [
         ("wide.txt", lambda: printed(summary_of(blocks=7, change=FAILED_CONTROL))),
         ("columns-100.txt", lambda: printed(summary_of(blocks=7, change=FAILED_CONTROL), 100)),
-        ("table.md", lambda: markdown(page(summary_of(blocks=7, change=FAILED_CONTROL)))),
+        ("table.md", lambda: render_markdown(page(summary_of(blocks=7, change=FAILED_CONTROL)))),
         ("two-blocks.txt", lambda: printed(summary_of(blocks=2))),
         ("baseline-alone.txt", lambda: printed(summary_of([("baseline", None)]))),
     ],
@@ -126,7 +126,7 @@ def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
     summary = summary_of()
     spare, base = row_of(summary, "proxy-replicas-2"), row_of(summary, "baseline")
     values = [value for value in base.cell.values["gap_s"].values() if value is not None]
-    assert base.cell.level("gap_s") == stats.middle(values)
+    assert base.cell.level("gap_s") == stats.estimate_median(values)
     effect = effect_of(summary, "proxy-replicas-2")
     assert effect.estimate is not None
     assert effect.estimate.effect == pytest.approx(-np.mean(values))
@@ -140,7 +140,9 @@ def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
     effect = effect_of(summary, "proxy-replicas-2")
     assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
     assert "(1 –)" in printed(summary)
-    assert verdicts(summary)[0].kind == "not-measurable" and verdicts(summary)[0].text.endswith(": measure it again")
+    assert make_verdicts(summary)[0].kind == "not-measurable" and make_verdicts(summary)[0].text.endswith(
+        ": measure it again"
+    )
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:
@@ -162,7 +164,7 @@ def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_
 
 
 def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
-    spare, sleep = verdicts(summary_of())
+    spare, sleep = make_verdicts(summary_of())
     assert (spare.kind, spare.snippet) == ("apply", "kind: proxy-replicas-2\n")
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
     assert "−29" in spare.text and spare.text.endswith("apply:")
@@ -170,14 +172,14 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
         "pre-stop-sleep: don't bother: no difference in longest gap at kill ("
     )
     assert sleep.text.endswith(" s that are worth knowing)"), "a fiftieth of the baseline's 29 s"
-    narrow = verdicts(summary_of(worth=0.001))[1]
+    narrow = make_verdicts(summary_of(worth=0.001))[1]
     assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 
     bad = ("proxy-replicas-2", "other")
     worse = but(lambda slot: {"gap_s": 60.0 + slot.block} if (slot.arm.variant, slot.point.name) == bad else {})
-    spare = verdicts(summary_of(points=[KILL, other, *controls], made=worse))[0]
+    spare = make_verdicts(summary_of(points=[KILL, other, *controls], made=worse))[0]
     assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
     both = "better in longest gap at kill, worse in longest gap at other"
     assert spare.text.endswith(f": {both}: apply only if the first matters more to you:")
@@ -208,11 +210,13 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     assert effect_of(summary, "proxy-replicas-2").decision is Decision.NO_INTERVAL
     level = row_of(summary, "baseline").cell.level("gap_s")
     assert level is not None and level.low is None
-    assert {verdict.kind for verdict in verdicts(summary)} == {"no-interval"}
-    assert verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
+    assert {verdict.kind for verdict in make_verdicts(summary)} == {"no-interval"}
+    assert make_verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
     interrupted = summary_of(change=lambda slot, one: one if slot.block <= 3 else None)
-    assert verdicts(interrupted)[0].text.endswith("; not all of it was measured, go on with: just bench --resume r")
-    _, hurt = verdicts(summary_of(change=FAILED_CONTROL))
+    assert make_verdicts(interrupted)[0].text.endswith(
+        "; not all of it was measured, go on with: just bench --resume r"
+    )
+    _, hurt = make_verdicts(summary_of(change=FAILED_CONTROL))
     assert hurt.text.endswith("; measure with --blocks 7 or more")
     summary = summary_of(change=FAILED_CONTROL)
     hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
@@ -227,8 +231,8 @@ def test_a_steady_loads_metric_is_carried_and_only_what_the_disturbance_brought_
     rate = summary_of(primary="rate")
     assert not any(effect.primary for effect in row_of(rate, "proxy-replicas-2").effects)
     steady = "is of steady loads: measure a load that can show it: just bench proxy-replicas-2 --sweep"
-    assert verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
-    assert verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
+    assert make_verdicts(rate)[0].text.endswith(f"{steady} S (S: one of `just list`)")
+    assert make_verdicts(replace(rate, elsewhere={"proxy-replicas-2": "okd"}))[0].text.endswith(f"{steady} okd")
     table = printed(summary_of())
     assert not any(word in table for word in ("restarts", "stale", "proxy processes")) and "terminating" in table
 

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 
 import pytest
 
-from lab.analysis.judge.effects import Asked
+from lab.analysis.judge.effects import RunQuestions
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.experiments.migration.plan import plan
+from lab.experiments.migration.plan import plan_migration
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
-from lab.records.levels import Known
+from lab.records.levels import SystemComponents
 from lab.records.store import RunStore
-from lab.report.export.tables import tables, write
+from lab.report.export.tables import write, yield_tables
 from lab.report.grid import Grid
-from lab.report.markdown import markdown
-from lab.report.result import Result
+from lab.report.markdown import render_markdown
+from lab.report.result import RunResult
 from lab.report.tables import gauges as gauge_tables
-from lab.report.tables.migration import costs, page, walked
-from lab.report.terminal import terminal
-from lab.studies.results import RESULT, result_json
+from lab.report.tables.migration import costs_page, page, traps_page
+from lab.report.terminal import render_terminal
+from lab.studies.results import RESULT, make_result_json
 from lab.tests.analysis.test_generations import known, planned
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.golden import print_page
@@ -55,11 +55,11 @@ def summary_of(gauges: Mapping[str, Mapping[str, float]], opened: Mapping[str, f
 
     run = make_plan(((MANY, FEW),), blocks=7)
     samples, histograms = make_run(run, change=change)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked({MANY: "cpu_per_request"}))
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), RunQuestions({MANY: "cpu_per_request"}))
 
 
 def printed(summary: Summary) -> str:
-    return print_page(gauge_tables.page(summary), 100)
+    return print_page(gauge_tables.gauges_page(summary), 100)
 
 
 def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
@@ -70,7 +70,7 @@ def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
     assert [line.split()[0] for line in lines[2:]] == [FEW, f"{FEW}-again", MANY]  # the direct reference has no gauges
     assert lines[2].split()[1:] == ["61.2", "kB", "42.0", "ms", "40.0", "MB"]
     assert lines[4].split()[1:] == ["612", "kB", "×10.00", "303", "ms", "×7.21", "40.0", "MB", "×1.00"]
-    text = markdown(gauge_tables.page(summary)).splitlines()
+    text = render_markdown(gauge_tables.gauges_page(summary)).splitlines()
     assert text[:2] == ["| what it holds | configuration | loaded in | memory |", "| :-- | --: | --: | --: |"]
     row = next(row for row in RESULT.plain(summary)["rows"] if (row["arm"], row["point"]) == (MANY, "rate-1000"))
     assert row["gauges"] == BOTH[MANY] and row["memory_bytes"] == 30_000_000
@@ -79,7 +79,7 @@ def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
     many = printed(summary_of(BOTH, {FEW: 0.01, MANY: 0.95})).splitlines()
     assert many[1].split()[-4:] == ["opened", "per", "answer", "memory"]
     assert many[4].split()[-7:-3] == ["0.95", "[0.95,", "0.95]", "×95.00"]
-    assert printed(summary_of({})) == "" and markdown(gauge_tables.page(summary_of({}))) == ""
+    assert printed(summary_of({})) == "" and render_markdown(gauge_tables.gauges_page(summary_of({}))) == ""
     counted = printed(summary_of({FEW: {"proxy/workers": 1.0}, MANY: {"proxy/workers": 4.0}})).splitlines()
     assert counted[1].split() == ["what", "it", "holds", "workers", "memory"] and counted[4].split()[1] == "4"
     head, only = printed(summary_of({MANY: {"proxy/config_bytes": 612_000.0}})).splitlines()[1:]
@@ -89,33 +89,35 @@ def test_what_is_known_of_each_arm_stands_in_one_line() -> None:
 
 def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> None:
     run = made(planned=planned(), change=known)
-    text = "\n".join(line.plain for line in terminal(gauge_tables.levels_page(Result(run).levels), 160))
+    text = "\n".join(line.plain for line in render_terminal(gauge_tables.variance_page(RunResult(run).levels), 160))
     assert "levels of scatter" in text and "2 × 2" in text and "1.0 % [" in text
-    told = result_json(Result(run))["levels"][0]
+    told = make_result_json(RunResult(run))["levels"][0]
     assert [len(each["log_ratios"]) for each in told["generations"]] == [2, 2, 2, 2] and told["bring_up"]["sd"] == 0
-    (frame,), line = tables(run, "levels", run.samples()), io.BytesIO()
+    (frame,), line = yield_tables(run, "levels", run.samples()), io.BytesIO()
     write([frame], "json", line)
-    one = Known.model_validate_json(line.getvalue())
+    one = SystemComponents.model_validate_json(line.getvalue())
     assert (one.variant, one.target, one.scheme) == ("baseline", "local", "slices")
     assert (one.bring_ups, one.generations) == (2, 2)
     assert one.repeat == pytest.approx(0.01) and one.bring_up == 0
     with pytest.raises(UsageError, match="has no levels"):
-        list(tables(made(), "levels", made().samples()))
-    assert gauge_tables.levels_page(Result(made()).levels) == [] and "levels" not in result_json(Result(made()))
+        list(yield_tables(made(), "levels", made().samples()))
+    assert gauge_tables.variance_page(RunResult(made()).levels) == [] and "levels" not in make_result_json(
+        RunResult(made())
+    )
 
 
 def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() -> None:
-    text = markdown(costs(Result(RunStore.open("data/reference/quick-keepalive")).told))
+    text = render_markdown(costs_page(RunResult(RunStore.open("data/reference/quick-keepalive")).told))
     keepalive = next(line for line in text.splitlines() if "keepalive " in line and "CPU/req" in line)
     assert " ×" in keepalive and "[" in keepalive
-    assert "direct" not in text and costs([]) == []
+    assert "direct" not in text and costs_page([]) == []
 
 
 def test_what_is_not_in_the_file_stands_in_brackets_and_a_narrow_terminal_has_two_lines_for_each() -> None:
-    found = plan("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
-    text = "\n".join(line.plain for line in terminal(walked(found)))
+    found = plan_migration("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
+    text = "\n".join(line.plain for line in render_terminal(traps_page(found)))
     assert all(each in text for each in ("(proxy-connect-timeout)", " keep-alive", "traefik#13123"))
-    found = plan("mine", b"keep-alive: 300\n", to=["caddy"])
+    found = plan_migration("mine", b"keep-alive: 300\n", to=["caddy"])
     parts = page(found.place, found.given, found.unknown, found.notes, found.migrations)
     assert sum(isinstance(part, Grid) for part in parts) == 3
-    assert len(terminal(parts, 100)) > len(terminal(parts))
+    assert len(render_terminal(parts, 100)) > len(render_terminal(parts))

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.aggregate.cells import counted_samples
+from lab.analysis.aggregate.cells import select_counted_samples
 from lab.analysis.explain import run as verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.effects import Asked, Effect
-from lab.analysis.judge.rows import Row
+from lab.analysis.judge.effects import Effect, RunQuestions
+from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.judge.rulings import LIMITED
 from lab.analysis.summary import Summary, summarise, summarise_run
 from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.report.tables.run import page
 from lab.stats import paired as stats
 from lab.stats import power, units
@@ -40,10 +40,10 @@ Change = Callable[[Slot, Sample], Sample | None]
 
 def summary_of(run: Plan, primary: Mapping[str, str | None] = PRIMARY, **made: Any) -> Summary:
     samples, histograms = make_run(run, **made)
-    return summarise(run, samples, lambda sample: histograms.get(sample.id), Asked(primary))
+    return summarise(run, samples, lambda sample: histograms.get(sample.id), RunQuestions(primary))
 
 
-def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> Row:
+def row_of(summary: Summary, arm: str, point: str = "rate-1000") -> SummaryRow:
     return next(row for row in summary.rows if (row.arm.name, row.point.name) == (arm, point))
 
 
@@ -66,7 +66,7 @@ def typical() -> Summary:
     [
         ("wide.txt", lambda: printed(typical())),
         ("columns-80.txt", lambda: printed(typical(), 80)),
-        ("table.md", lambda: markdown(page(typical()))),
+        ("table.md", lambda: render_markdown(page(typical()))),
         ("baseline-alone.txt", lambda: printed(summary_of(make_plan([("baseline", None)])))),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
     summary = summarise_run(run.record, run.samples(), run.histogram)
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.claimed and effect.primary and effect.better and summary.complete
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert (verdict.kind, verdict.snippet) == ("apply", "data:\n  keep-alive-requests: '10000'\n")
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
     assert verdict.text.endswith(": apply:")
@@ -99,7 +99,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     def lost(reason: Reason) -> verdicts.Verdict:
         change = lose(lambda slot: slot.arm.role == "variant" and slot.block > 6, reason)
         summary = summary_of(make_plan(blocks=10), effects={"keepalive": 0.8}, change=change)
-        return verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))[0]
+        return verdicts.make_verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))[0]
 
     dying = lost(Reason.PROXY_DIED)
     assert (dying.kind, dying.snippet) == ("mixed", "data: {a: b}")
@@ -125,7 +125,7 @@ def test_what_is_no_gain_of_a_setting_is_not_applied(
     mine = variants["keepalive"].model_copy(update={"only_to_measure_by": purpose})
     record = run.record.model_copy(update={"variants": variants | {"keepalive": mine}})
     summary = summarise_run(record, run.samples(), run.histogram)
-    (verdict,) = verdicts.verdicts(replace(summary, systems=frozenset(systems)))
+    (verdict,) = verdicts.make_verdicts(replace(summary, systems=frozenset(systems)))
     assert (verdict.kind, verdict.snippet) == (kind, "") and verdict.text.endswith(ending)
 
 
@@ -142,22 +142,22 @@ def test_what_no_knob_tells_apart_is_a_system(own: tuple[str, ...], theirs: tupl
 def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
-    assert effect.decision is Decision.CANNOT_TELL and verdicts.effect_text(effect).startswith("? p99 ")
-    (verdict,) = verdicts.verdicts(summary)
+    assert effect.decision is Decision.CANNOT_TELL and verdicts.format_effect(effect).startswith("? p99 ")
+    (verdict,) = verdicts.make_verdicts(summary)
     assert effect.estimate is not None and effect.estimate.interval is not None
     bound = 100 * expm1(max(map(abs, effect.estimate.interval)))
     assert verdict.kind == "unresolved" and f"don't bother unless {bound:.1f} % matters to you" in verdict.text
-    (named,) = verdicts.verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
+    (named,) = verdicts.make_verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
     assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
     change = alter(lambda slot: (slot.arm.name, slot.point.name) == ("keepalive", "ceiling"), costing(2))
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
     summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
-    (verdict,) = verdicts.verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))
+    (verdict,) = verdicts.make_verdicts(replace(summary, snippets={"keepalive": "data: {a: b}"}))
     assert (verdict.kind, verdict.snippet) == ("mixed", "data: {a: b}")
     where = "in CPU per request at {} (k6 for wrk2)"
     both = f": better {where.format('rate-1000')}, worse {where.format('ceiling')}"
     assert verdict.text.endswith(f"{both}: apply only if the first matters more to you:")
-    (other,) = verdicts.verdicts(replace(summary, systems=frozenset({"keepalive"})))
+    (other,) = verdicts.make_verdicts(replace(summary, systems=frozenset({"keepalive"})))
     assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
 
 
@@ -166,9 +166,9 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int, count: str) -> None
     summary = summary_of(make_plan(blocks=blocks), effects={"keepalive": 0.5})
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.NO_INTERVAL
-    assert verdicts.effect_text(effect) == f"p99 no interval ({count})"
+    assert verdicts.format_effect(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
-    assert verdicts.noise_line(summary).endswith(f"not known yet: {count} with both baselines, 6 are needed")
+    assert verdicts.describe_noise(summary).endswith(f"not known yet: {count} with both baselines, 6 are needed")
     row = next(row for row in RESULT.plain(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
@@ -178,8 +178,8 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
-    assert verdicts.verdicts(summary)[0].kind == "apply"
-    assert verdicts.noise_line(summary).startswith("the noise here is not known yet: 5 blocks")
+    assert verdicts.make_verdicts(summary)[0].kind == "apply"
+    assert verdicts.describe_noise(summary).startswith("the noise here is not known yet: 5 blocks")
 
 
 def small(factor: float = 0.99) -> Summary:
@@ -190,34 +190,34 @@ def small(factor: float = 0.99) -> Summary:
 def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
     effect = effect_of(small(), "keepalive", "p99")
     assert effect.decision is Decision.SAME and effect.holm_p is not None and effect.holm_p < 0.05
-    assert not effect.claimed and verdicts.effect_text(effect).startswith("same: p99 −1.1 % [")
+    assert not effect.claimed and verdicts.format_effect(effect).startswith("same: p99 −1.1 % [")
     unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, beside=effect.estimate)
-    assert verdicts.effect_text(unled).startswith("p99 – (as a pair −1.1 % [")
-    assert verdicts.effect_text(replace(unled, beside=None)) == "p99 –"
-    (verdict,) = verdicts.verdicts(small())
+    assert verdicts.format_effect(unled).startswith("p99 – (as a pair −1.1 % [")
+    assert verdicts.format_effect(replace(unled, beside=None)) == "p99 –"
+    (verdict,) = verdicts.make_verdicts(small())
     assert (verdict.kind, verdict.snippet) == ("same", "")
     said = "keepalive: don't bother: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
     assert verdict.text.startswith(said)
     assert verdict.text.endswith("smaller than the 2.0 % that are worth knowing)")
-    (none,) = verdicts.verdicts(small(1.0))
+    (none,) = verdicts.make_verdicts(small(1.0))
     assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
 
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
-    """As `power.blocks_for` has it of this run's own scatter; what a thousand would not do is said, too."""
+    """As `power.count_blocks_for_effect` has it of this run's own scatter; what a thousand would not do is said, too."""
     summary = summary_of(make_plan(BOTH), noise=0.03)
     effect = effect_of(summary, "keepalive", "p99")
     assert effect.decision is Decision.CANNOT_TELL and effect.estimate is not None
-    blocks = power.blocks_for(effect.estimate.sd or 0, 6, 0.02)
-    assert verdicts.more_text(effect, 1) == f"--blocks {blocks} would tell 2.0 %"
+    blocks = power.count_blocks_for_effect(effect.estimate.sd or 0, 6, 0.02)
+    assert verdicts.suggest_blocks(effect, 1) == f"--blocks {blocks} would tell 2.0 %"
     family = sum(one.decision.judged for row in summary.rows for one in row.shown)
-    more = power.blocks_for(effect.estimate.sd or 0, 6, 0.02, 0.05 / family)
+    more = power.count_blocks_for_effect(effect.estimate.sd or 0, 6, 0.02, 0.05 / family)
     assert family > 1 and more and blocks and more > blocks, "the first step of Holm's method asks for more"
-    assert verdicts.verdicts(summary)[0].text.endswith(f"; --blocks {more} would tell 2.0 %")
+    assert verdicts.make_verdicts(summary)[0].text.endswith(f"; --blocks {more} would tell 2.0 %")
     wild = effect_of(summary_of(make_plan(), noise=1.0), "keepalive", "p99")
-    assert verdicts.more_text(wild, 1) == "not even 1000 blocks would tell 2.0 %"
+    assert verdicts.suggest_blocks(wild, 1) == "not even 1000 blocks would tell 2.0 %"
     few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
-    assert verdicts.more_text(few, 1) == ""
+    assert verdicts.suggest_blocks(few, 1) == ""
 
 
 def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
@@ -232,9 +232,9 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert (rate.decision, rate.primary, cpu.claimed, cpu.primary) == (Decision.NOT_JUDGED, False, True, True)
     assert LIMITED in row_of(summary, "keepalive", "ceiling").notes
     assert effect_of(summary, "keepalive", "p50", "ceiling").decision is Decision.NOT_JUDGED
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
-    assert "rate" not in verdicts.noise_line(summary).replace("generator", "")
+    assert "rate" not in verdicts.describe_noise(summary).replace("generator", "")
 
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
@@ -263,15 +263,15 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     assert row.cell.shown("p99") is not None and row.cell.shown("p99.9") is None
     assert effect_of(summary, "keepalive", "p99").decision is Decision.NOT_AVAILABLE
     assert "p99 needs 10 requests beyond it in every sample" in row.notes
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "not-measurable" and "p99 needs 10 requests" in verdict.text
     assert verdict.text.endswith(f": {OTHER_LOAD}")
-    (own,) = verdicts.verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
+    (own,) = verdicts.make_verdicts(replace(summary, elsewhere={"keepalive": "connect-burst"}, target="kind"))
     assert own.text.endswith("just bench keepalive --sweep connect-burst --target kind")
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, Asked(PRIMARY)))
+    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, RunQuestions(PRIMARY)))
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -280,9 +280,9 @@ def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
     old = make_sample(id="d", attempt=3, reason=Reason.BLOCK_INTERRUPTED)
     later = make_sample(id="e", attempt=1, generation=1)
     key = (1, "baseline", "rate-1000", "", 0, 0)
-    assert counted_samples([third, second, first, old])[key] is second
-    assert counted_samples([later, second])[key] is later
-    assert counted_samples([first, old]) == {}
+    assert select_counted_samples([third, second, first, old])[key] is second
+    assert select_counted_samples([later, second])[key] is later
+    assert select_counted_samples([first, old]) == {}
 
 
 def test_errors_are_summed_and_tls_is_told_once_where_it_is_the_same() -> None:
@@ -328,9 +328,9 @@ def test_what_can_have_no_ratio_is_left_out_and_errors_are_counted_not_compared(
     assert effect.decision is Decision.NOT_JUDGED and "not comparable" in effect.note
     summary = summary_of(make_plan(), {"keepalive": "errors"})
     said = f"keepalive: nothing to judge: errors are counted, not compared: {OTHER_LOAD}"
-    assert verdicts.verdicts(summary)[0].text == said
+    assert verdicts.make_verdicts(summary)[0].text == said
     summary = summary_of(make_plan(), {}, effects={"keepalive": 0.5})
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "not-measurable" and "lab/primary-metric in its overlay" in verdict.text
     assert effect_of(summary, "keepalive", "p99").marked
 
@@ -351,7 +351,7 @@ def test_what_does_not_belong_together_is_refused(fields: dict[str, Any], fault:
     last = next(sample for sample in reversed(samples) if sample.point.name == "rate-1000")
     changed = [sample.model_copy(update=fields) if sample is last else sample for sample in samples]
     with pytest.raises(MeasuringError, match=fault):
-        summarise(run, changed, lambda _: None, Asked(PRIMARY))
+        summarise(run, changed, lambda _: None, RunQuestions(PRIMARY))
 
 
 def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseline() -> None:
@@ -367,11 +367,11 @@ def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseli
     summary = summary_of(make_plan(), change=dead)
     cell = row_of(summary, "keepalive").cell
     assert cell.valid_blocks == 0 and {*map(cell.shown, ("rate", "cpu_per_request", "slowest_s"))} == {None}
-    (verdict,) = verdicts.verdicts(summary)
+    (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "not-measurable"
     assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
     assert "0/6" in printed(summary)
-    summary = summarise(make_plan(BOTH), [], lambda _: None, Asked(PRIMARY))
+    summary = summarise(make_plan(BOTH), [], lambda _: None, RunQuestions(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
     assert not summary.complete
     assert json.loads(json.dumps(RESULT.plain(summary), allow_nan=False))["target"] is None
@@ -418,5 +418,5 @@ def first_three(slot: Slot, sample: Sample) -> Sample | None:
 def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, advice: str) -> None:
     """Where an interruption left some out, that is to go on, unless even all would be too few; of a run that lost a block, more than were planned."""
     run = made(planned=make_plan(blocks=planned), change=change)
-    (verdict,) = verdicts.verdicts(summarise_run(run.record, run.samples(), run.histogram))
+    (verdict,) = verdicts.make_verdicts(summarise_run(run.record, run.samples(), run.histogram))
     assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")

@@ -18,13 +18,13 @@ from lab.analysis import evidence
 from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
 from lab.model.plan import Arm
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.records.sweep_files import load_sweep
 from lab.report.json.shape import dumps
-from lab.report.markdown import markdown
+from lab.report.markdown import render_markdown
 from lab.studies import claims, ledger
-from lab.studies.claims import Claim, Other, Rule, Test
-from lab.studies.claims.judging import Verdict, judged
+from lab.studies.claims import Claim, ClaimRule, ClaimTest, Other
+from lab.studies.claims.judging import ClaimVerdict, judge_claim
 from lab.studies.ledger import list_verdicts
 from lab.tests.support import disturbed
 from lab.tests.support.committed import RATE_RPS, Story, run_of
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.committed
 ROOT = Path(__file__).resolve().parents[4]
 CLAIM = Claim("ND-12", "nds", "stated", "about 30 s of outage", "30", "s", "")
 PAIRS = [("grace-period-30+host-port", "ingress-nginx+grace-period-30")]
-Judge = Callable[..., Verdict]
+Judge = Callable[..., ClaimVerdict]
 Bound = dict[str, Any]
 MOST_BYTES, MOST_BYTES_OF_A_FILE = 90_000_000, 5_000_000
 """Of data/reference."""
@@ -44,7 +44,7 @@ MOST_BYTES, MOST_BYTES_OF_A_FILE = 90_000_000, 5_000_000
 def gone(seconds: Callable[[str, int], float]) -> Story:
     """Every arm fails for `seconds(variant, block)`, and its A/A twin as its baseline."""
 
-    def story(arm: Arm, point: Point, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    def story(arm: Arm, point: LoadPoint, block: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         out = None if point.control else (5.0, 5.0 + seconds(arm.variant, block))
         log = disturbed.requests(RATE_RPS, point.duration_s, out=out)
         told = disturbed.events() if point.control else disturbed.killed(5.0, 1.0)
@@ -57,42 +57,42 @@ def gone(seconds: Callable[[str, int], float]) -> Story:
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Verdict of a rule on runs of kill-quick, each made by a story."""
 
-    def verdict(rule: Rule, *stories: Story, blocks: int = 6, target: str = "local") -> Verdict:
+    def verdict(rule: ClaimRule, *stories: Story, blocks: int = 6, target: str = "local") -> ClaimVerdict:
         for number, story in enumerate(stories):
             name = f"reference-kill-quick-{target}{f'-{number}' if number else ''}"
             run_of(tmp_path, monkeypatch, "kill-quick", PAIRS, story, blocks, name, target=target)
         monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-        runs, damaged = evidence.references()
-        return judged(CLAIM, [rule], runs, damaged)
+        runs, damaged = evidence.load_references()
+        return judge_claim(CLAIM, [rule], runs, damaged)
 
     return verdict
 
 
-def rule(*tests: Test, given: tuple[Test, ...] = ()) -> Rule:
-    return Rule(rule="r", sweeps=["kill-quick"], variant=PAIRS[0][0], tests=list(tests), given=list(given))
+def rule(*tests: ClaimTest, given: tuple[ClaimTest, ...] = ()) -> ClaimRule:
+    return ClaimRule(rule="r", sweeps=["kill-quick"], variant=PAIRS[0][0], tests=list(tests), given=list(given))
 
 
-ABOUT = Test(metric="failing_s", within=(15, 25))
-MANY_FAIL = Test(metric="failed", above=10_000)
+ABOUT = ClaimTest(metric="failing_s", within=(15, 25))
+MANY_FAIL = ClaimTest(metric="failed", above=10_000)
 COMMAND = "just bench grace-period-30+host-port --sweep kill-quick --blocks 10"
-LONGER = Test(metric="failing_s", minus=Other(variant="ingress-nginx+grace-period-30"), above=0)
+LONGER = ClaimTest(metric="failing_s", minus=Other(variant="ingress-nginx+grace-period-30"), above=0)
 
 
 @pytest.mark.parametrize(
     ("asked", "out_s", "more_s", "blocks", "answer", "why"),
     [
         (rule(ABOUT), 20, 0.1, 6, "reproduced", "rests on 6 blocks"),
-        (rule(ABOUT), 20, 0, claims.RESTS_ON, "reproduced", ""),
+        (rule(ABOUT), 20, 0, claims.SUGGESTED_BLOCKS, "reproduced", ""),
         (rule(ABOUT), 2, 0.1, 6, "contradicted", ".*"),
         (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
         (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
-        (rule(ABOUT, Test(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
+        (rule(ABOUT, ClaimTest(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
         (rule(ABOUT, given=(MANY_FAIL,)), 20, 0, 6, "not resolved", "the load was not what the claim .*failed req.*"),
     ],
     ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
 )
 def test_where_an_interval_lies_decides(
-    asked: Rule, out_s: float, more_s: float, blocks: int, answer: str, why: str, judge: Judge
+    asked: ClaimRule, out_s: float, more_s: float, blocks: int, answer: str, why: str, judge: Judge
 ) -> None:
     """All of it, of six blocks, of all tests, and of the load that was meant (`given`); the verdict has effect and run."""
     found = judge(asked, gone(lambda _, block: out_s + block * more_s), blocks=blocks)
@@ -109,7 +109,7 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
         out = gone(lambda _, block, middle=middle: middle + (block - 3.5) / 2)
         run_of(place, monkeypatch, "kill-quick", PAIRS, out, 6, "a")
         monkeypatch.setenv("LAB_REFERENCE", str(place))
-        found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+        found = judge_claim(CLAIM, [rule(ABOUT)], *evidence.load_references())
         needed += found.why.removeprefix("the interval leaves both open; ").split()[-4:-3]
     assert needed[0] == "1000" and int(needed[1]) > 2 * int(needed[2]) > 12
 
@@ -129,7 +129,7 @@ def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
     assert (found.answer, found.runs) == ("not resolved", names)
     assert found.why == f"runs disagree ({names[0]}: reproduced, {names[1]}: contradicted)"
     assert [part.partition(": ")[0] for part in found.effect.split("; ")] == [*names]
-    ledger.settled([found])
+    ledger.assert_settled([found])
 
 
 def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,12 +137,14 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     run_of(tmp_path, monkeypatch, "kill-held", PAIRS, gone(lambda _, block: 20), 1, "a")
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
     full = rule(ABOUT).model_copy(update={"sweeps": ["kill-held"]})
-    assert judged(CLAIM, [full, rule(ABOUT)], *evidence.references()).runs == ("a",)
+    assert judge_claim(CLAIM, [full, rule(ABOUT)], *evidence.load_references()).runs == ("a",)
     run_of(tmp_path, monkeypatch, "kill-quick", PAIRS, gone(lambda _, block: 20 + block / 10), 6, "b")
-    found = judged(CLAIM, [full, rule(ABOUT)], *evidence.references())
+    found = judge_claim(CLAIM, [full, rule(ABOUT)], *evidence.load_references())
     assert (found.answer, found.runs) == ("reproduced", ("b",))
-    both = rule(Test(metric="failing_s", within=(20.3, 40)))
-    found = judged(CLAIM, [both.model_copy(update={"sweeps": ["kill-held", "kill-quick"]})], *evidence.references())
+    both = rule(ClaimTest(metric="failing_s", within=(20.3, 40)))
+    found = judge_claim(
+        CLAIM, [both.model_copy(update={"sweeps": ["kill-held", "kill-quick"]})], *evidence.load_references()
+    )
     assert (found.answer, found.runs) == ("not resolved", ("b",)) and "[" in found.effect
 
 
@@ -161,7 +163,7 @@ def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
             return dict.fromkeys(own.blocks(arm, point), values.get(arm, 1.0))
 
         monkeypatch.setattr(Evidence, "values", same)
-        (found,) = (each for each in evidence.references()[0] if each.name == "route-scale-150m")
+        (found,) = (each for each in evidence.load_references()[0] if each.name == "route-scale-150m")
         counted = dict(found.counted)
         for key, sample in counted.items():
             counters = {"proxy/ListenOverflows": dropped.get(sample.arm, 0)}
@@ -172,10 +174,10 @@ def retold(monkeypatch: pytest.MonkeyPatch) -> Retold:
     return run
 
 
-def of_routes(metric: str, alone: bool = False, **bound: Any) -> Rule:
+def of_routes(metric: str, alone: bool = False, **bound: Any) -> ClaimRule:
     other = {} if alone else {"ratio_to": {"variant": ONE}}
-    asked = Test.model_validate({"metric": metric, "points": "keep-alive", **other, **bound})
-    return Rule(rule="r", sweeps=["route-scale"], variant=MANY, tests=[asked])
+    asked = ClaimTest.model_validate({"metric": metric, "points": "keep-alive", **other, **bound})
+    return ClaimRule(rule="r", sweeps=["route-scale"], variant=MANY, tests=[asked])
 
 
 @pytest.mark.parametrize(
@@ -198,13 +200,13 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
 ) -> None:
     """0.7 times the other side's, which could be more on a side whose limit was the generator; so is a latency, the other way."""
     run = retold({MANY: 700.0, ONE: 1000.0}, {MANY: mine, ONE: theirs})
-    found = judged(CLAIM, [of_routes("rate", **bound)], [run])
+    found = judge_claim(CLAIM, [of_routes("rate", **bound)], [run])
     assert found.answer == answer
     assert ("generator-limited: rate" in found.why) == ("generator" in (mine, theirs))
     assert ("a generator that is not the limit would tell" in found.why) == (answer == "not resolved")
     run = retold({MANY: 0.007, ONE: 0.01}, {MANY: theirs, ONE: mine})
-    assert judged(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
-    costs = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
+    assert judge_claim(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
+    costs = judge_claim(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
     assert costs.answer in ("reproduced", "contradicted"), "what a request costs is no matter of who was the limit"
 
 
@@ -222,7 +224,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
 def test_a_ratios_bound_moves_by_the_guard_as_a_factor(ratio: float, bound: Bound, answer: str, retold: Retold) -> None:
     """Two arms of the same are 1.25 times each other: so is every ratio in doubt, however far from 1."""
     run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
-    found = judged(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
+    found = judge_claim(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
     assert found.answer == answer
     assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
 
@@ -232,7 +234,7 @@ def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
     values, limits = {MANY: 0.1, ONE: 2.0}, dict.fromkeys(LIMITS, "generator")
     run = retold(values, limits, **{ONE: dropped})
-    assert judged(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
+    assert judge_claim(CLAIM, [of_routes("p99", below=0.5)], [run]).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -266,13 +268,13 @@ def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
         return dict.fromkeys(own.blocks(arm, point), float(value or 0.0))
 
     monkeypatch.setattr(Evidence, "values", same)
-    runs = [each for each in evidence.references()[0] if each.name == "digitalocean-claims"]
+    runs = [each for each in evidence.load_references()[0] if each.name == "digitalocean-claims"]
 
-    def found(metric: str) -> Verdict:
+    def found(metric: str) -> ClaimVerdict:
         other = {"ratio_to": {"points": "k6-c100"}} if compared else {}
-        asked = Test.model_validate({"metric": metric, "points": "k6-c1000", **other, **bound})
-        own = Rule(rule="r", sweeps=["digitalocean-claims"], variant="ingress-nginx", tests=[asked])
-        return judged(CLAIM, [own], runs)
+        asked = ClaimTest.model_validate({"metric": metric, "points": "k6-c1000", **other, **bound})
+        own = ClaimRule(rule="r", sweeps=["digitalocean-claims"], variant="ingress-nginx", tests=[asked])
+        return judge_claim(CLAIM, [own], runs)
 
     verdict = found("spread")
     assert verdict.answer == answer
@@ -301,13 +303,13 @@ def test_what_a_run_could_not_show_is_not_measurable_here(tmp_path: Path, monkey
     missing = {"variant": "grace-period-30+host-port", "what": "cores", "why": "it wants 4 and there are 2"}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"not_measurable": [missing]}))
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+    found = judge_claim(CLAIM, [rule(ABOUT)], *evidence.load_references())
     why = "grace-period-30+host-port: cores: it wants 4 and there are 2"
     assert (found.answer, found.why) == ("not measurable here", why)
     assert (found.runs, found.findings, found.rule) == (("a",), (), "r")
-    ledger.settled([found])
+    ledger.assert_settled([found])
     run_of(tmp_path, monkeypatch, "kill-quick", PAIRS, gone(lambda _, block: 20), name="b")
-    found = judged(CLAIM, [rule(ABOUT)], *evidence.references())
+    found = judge_claim(CLAIM, [rule(ABOUT)], *evidence.load_references())
     assert (found.answer, found.runs) == ("reproduced", ("b",))
 
 
@@ -327,7 +329,7 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
     else:
         damaged(path)
     found = judge(rule(ABOUT))
-    ledger.settled([found], [found])  # no notebook ends there
+    ledger.assert_settled([found], [found])  # no notebook ends there
     said = f"is damaged: {path.parent if lost else path}: "
     remedy = "restore data/reference/reference-kill-quick-local from a copy"
     assert found.answer == "not resolved" and all(each in found.why for each in (said, remedy, file))
@@ -342,25 +344,30 @@ def test_a_damaged_run_is_told_in_every_form_and_hides_no_other(
     for name in ("outage", "kind-qinng"):
         unpacked(ROOT / "data" / "reference" / name, tmp_path / name)
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    before, known_before = ledger.ledger(), ledger.checks()
+    before, known_before = ledger.judge_claims(), ledger.judge_checks()
     path = next((tmp_path / "outage" / "samples").glob("*-b02-baseline-outage")) / "sample.json"
     damaged(path)
-    verdicts, known = ledger.ledger(), ledger.checks()
+    verdicts, known = ledger.judge_claims(), ledger.judge_checks()
     assert verdicts == before
     changed = [now for now, was in zip(known, known_before, strict=True) if now != was]
     assert [verdict.claim.id for verdict in changed] == ["outage"]
-    ledger.settled(verdicts, known)
+    ledger.assert_settled(verdicts, known)
     console = Console(width=10_000, record=True, file=io.StringIO())
-    ledger.show(console, verdicts, known=known)
-    forms = console.export_text(), markdown(ledger.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
+    ledger.print_verdicts(console, verdicts, known=known)
+    forms = console.export_text(), render_markdown(ledger.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
     assert all(f"outage is damaged: {path}: " in form for form in forms)
 
 
 def test_the_committed_runs_are_whole() -> None:
     """Damage would be a gap in the ledger, and end nothing: it is found here. A repository carries all of them for ever, but for a cache of histograms."""
-    runs, broken = evidence.references()
+    runs, broken = evidence.load_references()
     assert runs and broken == []
-    assert not [found.why for each in (*ledger.ledger(), *ledger.checks()) for found in each.findings if found.damaged]
+    assert not [
+        found.why
+        for each in (*ledger.judge_claims(), *ledger.judge_checks())
+        for found in each.findings
+        if found.damaged
+    ]
     folder = ROOT / "data" / "reference"
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "hist.parquet"}
     assert max(sizes.values()) <= MOST_BYTES_OF_A_FILE, max(sizes, key=lambda path: sizes[path])
@@ -370,9 +377,9 @@ def test_the_committed_runs_are_whole() -> None:
 def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds about the published ratio, computed from claims.csv when the rules are read; a check's as a claim's."""
     ((test,),) = [rule.tests for rule in claims.rules()["OK-03"]]
-    published = {claim.id: float(claim.published) for claim in claims.claims() if claim.id in ("OK-01", "OK-03")}
+    published = {claim.id: float(claim.published) for claim in claims.read_claims() if claim.id in ("OK-01", "OK-03")}
     ratio = published["OK-03"] / published["OK-01"]
-    assert test.within == pytest.approx((ratio / claims.NEAR, ratio * claims.NEAR)) and test.met(ratio)
+    assert test.within == pytest.approx((ratio / claims.NEAR_FACTOR, ratio * claims.NEAR_FACTOR)) and test.met(ratio)
     compared = "metric='rate',ratio_to={variant='okd'},like=['OK-03','OK-01']"
     form = f"rule='r'\nsweeps=['okd']\nvariant='okd-edge'\ntests=[{{{compared}}}]\n"
     (tmp_path / "okd.toml").write_text(f"[edge]\ntext='t'\n[[edge.rules]]\n{form}")
@@ -383,16 +390,16 @@ def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatc
 
 def test_every_claim_is_in_the_ledger() -> None:
     """All, in their order, each judged, here and by its own data. A check is none, and judged alike. No line of Markdown's table is broken."""
-    verdicts = ledger.ledger()
-    counted = ledger.counts(verdicts)
-    assert [verdict.claim.id for verdict in verdicts] == [claim.id for claim in claims.claims()]
+    verdicts = ledger.judge_claims()
+    counted = ledger.count_answers(verdicts)
+    assert [verdict.claim.id for verdict in verdicts] == [claim.id for claim in claims.read_claims()]
     assert len(verdicts) == len({verdict.claim.id for verdict in verdicts}) > 102
     assert {verdict.claim.id for verdict in verdicts} == set(claims.rules())
     assert {verdict.claim.kind for verdict in verdicts} == set(claims.KINDS)
-    found = {verdict.claim.id: verdict for verdict in ledger.checks("nds")}
+    found = {verdict.claim.id: verdict for verdict in ledger.judge_checks("nds")}
     assert {"outage", "too-large"} <= set(found) and not found.keys() & claims.rules().keys()
-    assert "- check outage, **" in markdown(ledger.page(ledger.ledger("nds"), list(found.values())))
-    linked = markdown(ledger.page(verdicts, linked=True))  # also a run that could not show what it was asked for
+    assert "- check outage, **" in render_markdown(ledger.page(ledger.judge_claims("nds"), list(found.values())))
+    linked = render_markdown(ledger.page(verdicts, linked=True))  # also a run that could not show what it was asked for
     assert any(verdict.unable for verdict in verdicts)
     assert not [line for line in linked.splitlines() if line.startswith("| [") and line.endswith("` |")]
     for verdict in verdicts:
@@ -402,8 +409,8 @@ def test_every_claim_is_in_the_ledger() -> None:
     assert counted.startswith(f"{len(verdicts)} claims: ")
     assert sum(int(part.split()[0]) for part in counted.partition(": ")[2].split(", ")) == len(verdicts)
     console = Console(width=120, record=True, file=io.StringIO())
-    ledger.show(console, verdicts, rules_too=True)
-    plain, text, told = console.export_text(), markdown(ledger.page(verdicts)), dumps(list_verdicts(verdicts))
+    ledger.print_verdicts(console, verdicts, rules_too=True)
+    plain, text, told = console.export_text(), render_markdown(ledger.page(verdicts)), dumps(list_verdicts(verdicts))
     assert all(f"| {name} | " in text and name in plain for name in claims.rules())
     assert counted in plain and counted in text and json.loads(told)["counts"] == counted
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
@@ -416,30 +423,34 @@ RULES = [
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES, ids=[f"{name}-{rule.sweeps[0]}" for name, rule in RULES])
-def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: Rule) -> None:
+def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: ClaimRule) -> None:
     """Else a run of that sweep would leave the claim open for ever."""
     for sweep in rule.sweeps:
         points = load_sweep(sweep)[1].expanded()
         for test in (*rule.given, *rule.tests, *rule.told):
             own = [point for point in points if point.control is test.control]
-            meant = [point for point in own if claims.fits(test.points, point.name)]
+            meant = [point for point in own if claims.matches_pattern(test.points, point.name)]
             assert meant
             logged = all(point.disturbance is not None for point in meant)
             assert logged or test.metric != "answered_while_failing", f"{name}: no request of {sweep} is logged"
             for other in (test.minus, test.ratio_to):
                 if other is not None and other.points is not None:
-                    found = [point for point in points if claims.fits(other.points, point.name) and not point.control]
+                    found = [
+                        point
+                        for point in points
+                        if claims.matches_pattern(other.points, point.name) and not point.control
+                    ]
                     assert len(found) == 1, f"{name}: {other.points} in {sweep}"
 
 
 def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge) -> None:
     """A point that is not there is a gap; what the interval leaves open is none."""
-    ledger.settled([judge(rule(ABOUT), gone(lambda _, block: 12 + block))])
+    ledger.assert_settled([judge(rule(ABOUT), gone(lambda _, block: 12 + block))])
     for where in ({"points": "held"}, {"minus": Other(points="held")}):
-        asked = Test.model_validate({"metric": "failing_s", "above": 0, **where})
+        asked = ClaimTest.model_validate({"metric": "failing_s", "above": 0, **where})
         with pytest.raises(AssertionError, match="does not have what its rule asks for"):
-            ledger.settled([judge(rule(asked))])
-    ledger.settled([judge(Rule(rule="r", sweeps=["reload"], variant="okd", tests=[ABOUT]))])
+            ledger.assert_settled([judge(rule(asked))])
+    ledger.assert_settled([judge(ClaimRule(rule="r", sweeps=["reload"], variant="okd", tests=[ABOUT]))])
 
 
 RULE = "[ND-11]\nrule='r'\nsweeps=['kill']\nvariant='grace-period-30+host-port'\n"

@@ -10,18 +10,18 @@ import pytest
 from lab.base.errors import UsageError
 from lab.studies import claims
 from lab.studies.claims import publications
-from lab.studies.claims.publications import Number, Own, OwnRule, OwnTest, own, owned, taken
+from lab.studies.claims.publications import Number, OwnJudgement, OwnRule, OwnTest, judge_by_own_data, own, take_number
 
 CLAIM = claims.Claim("DO-24", "digitalocean", "figure", "c", "200-250", "ms", "")
 
 
 @pytest.fixture(scope="module")
-def every() -> dict[str, Own]:
-    return owned()
+def every() -> dict[str, OwnJudgement]:
+    return judge_by_own_data()
 
 
-def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None:
-    assert every.keys() == {claim.id for claim in claims.claims()}
+def test_every_claim_is_held_against_its_own_data(every: dict[str, OwnJudgement]) -> None:
+    assert every.keys() == {claim.id for claim in claims.read_claims()}
     for name, found in every.items():
         assert found.answer in publications.OWN_ANSWERS and found.sentence, name
         assert bool(found.rule) == (found.answer != "no data"), name
@@ -45,7 +45,7 @@ def test_every_claim_is_held_against_its_own_data(every: dict[str, Own]) -> None
         ("NG-07", "not borne out", "1.13 × (routing POST method) to 1.16 × (routing path), 0 of 5 from 1 to 1.1"),
     ],
 )
-def test_what_the_publications_own_data_say(every: dict[str, Own], name: str, answer: str, said: str) -> None:
+def test_what_the_publications_own_data_say(every: dict[str, OwnJudgement], name: str, answer: str, said: str) -> None:
     assert every[name].answer == answer, every[name].sentence
     assert said in every[name].sentence
 
@@ -80,23 +80,23 @@ CURVE = [
 
 def test_a_number_is_taken_of_several_rows_or_of_a_percentile_curve() -> None:
     """∫ of the polyline, straight in log10(1/(1-p)): halfway from 0 % to 90 % is 68.4 %. Of several rows uncertainties add up."""
-    found = taken(CURVE, "ms", "mean_over_percentiles")
+    found = take_number(CURVE, "ms", "mean_over_percentiles")
     assert found.value == pytest.approx(0.5 * 5 + 0.4 * 15 + 0.1 * 20)
     assert found.low == pytest.approx(0.4 * 8 + 0.1 * 18)
     assert found.high == pytest.approx(0.5 * 12 + 0.4 * 22 + 0.1 * 22)
-    assert taken(CURVE[:2], "ms", "mean_over_percentiles").high == inf, "the curve goes on, nobody knows where to"
-    found = taken([CURVE[0], CURVE[2]], "ms", "at_percentile", 100 * (1 - 10**-0.5))
+    assert take_number(CURVE[:2], "ms", "mean_over_percentiles").high == inf, "the curve goes on, nobody knows where to"
+    found = take_number([CURVE[0], CURVE[2]], "ms", "at_percentile", 100 * (1 - 10**-0.5))
     assert found.value == pytest.approx(10)
     assert (found.low, found.high) == (0, 22)
-    assert taken(CURVE, "ms", "at_percentile", 50) == Number(10, 8, 12)
+    assert take_number(CURVE, "ms", "at_percentile", 50) == Number(10, 8, 12)
     with pytest.raises(ValueError, match="no 99 %"):
-        taken(CURVE, "ms", "at_percentile", 99)
-    told = {take: taken(CURVE, "ms", take) for take in ("count", "sum", "min", "max")}
+        take_number(CURVE, "ms", "at_percentile", 99)
+    told = {take: take_number(CURVE, "ms", take) for take in ("count", "sum", "min", "max")}
     expected = {"count": (3, 3, 3), "sum": (30, 26, 34), "min": (0, 0, 0), "max": (20, 18, 22)}
     assert told == {take: Number(*numbers) for take, numbers in expected.items()}
-    assert taken(CURVE, "ms", "mean").value == taken(CURVE, "ms", "median").value == 10
+    assert take_number(CURVE, "ms", "mean").value == take_number(CURVE, "ms", "median").value == 10
     sizes = [{"n": size, "rate": 3.0 * size**0.5} for size in (1, 4, 16)]
-    assert taken(sizes, "rate", "exponent", over="n").value == pytest.approx(0.5)
+    assert take_number(sizes, "rate", "exponent", over="n").value == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -122,5 +122,5 @@ def test_a_faulty_rule_is_told(text: str, said: str, tmp_path: Path, monkeypatch
     (tmp_path / "digitalocean.toml").write_text(text)
     monkeypatch.setattr(publications, "FOLDER", tmp_path)
     with pytest.raises(UsageError) as caught:
-        owned()
+        judge_by_own_data()
     assert said in str(caught.value)

@@ -25,16 +25,23 @@ from lab.records.store import RunStore
 from lab.report.html import rendering as markdown
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies.exhibits import exhibits, exploring, ladder
-from lab.studies.exhibits.exhibits import Run
-from lab.studies.exhibits.ladder import BESIDE, LEFT, Elsewhere, Remainder, level, remainder
-from lab.studies.exhibits.reproduction import told_gains
+from lab.studies.exhibits.exhibits import RunOrMissing
+from lab.studies.exhibits.ladder import (
+    LEFT,
+    OTHER_PROCESSES_LABEL,
+    OtherTarget,
+    Remainder,
+    compute_level,
+    compute_remainder,
+)
+from lab.studies.exhibits.reproduction import list_gains
 from lab.tests.support.committed import nds_story, run_of
 from lab.tests.support.factories import alter, costing, make_plan, make_point
 from lab.tests.support.golden import drawn
 from lab.tests.support.made_runs import MadeStore, evidence_of, made
 
 VARIANT = "grace-period-30+host-port"
-MADE: dict[str, Callable[[Run], go.Figure]] = {
+MADE: dict[str, Callable[[RunOrMissing], go.Figure]] = {
     "timeline": lambda run: exhibits.timeline(run, "T", VARIANT, "held"),
     "intervals": lambda run: exhibits.intervals(run, "T", "gap_s"),
     "scaling": lambda run: exhibits.scaling(run, "T", "gap_s"),
@@ -68,7 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
         pairs = [(VARIANT, "ingress-nginx+grace-period-30")]
         run_of(folder, monkeypatch, "kill", pairs, nds_story, 1, "r-1", points=["held"])
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
-        ((found,), _) = evidence.references()
+        ((found,), _) = evidence.load_references()
     return found
 
 
@@ -113,7 +120,7 @@ def disturbed(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     run_of(folder, monkeypatch, "kill", pairs, nds_story, 1, name, points=["held"])
 
 
-def named(run: exhibits.Run) -> str:
+def named(run: exhibits.RunOrMissing) -> str:
     return run.name if isinstance(run, Evidence) else run.said
 
 
@@ -124,24 +131,24 @@ def test_the_newest_of_ones_own_comes_first(own: Path, monkeypatch: pytest.Monke
     disturbed(own, monkeypatch, "20260102-b")
     for path in (own / "20260102-b" / "samples").glob("*/sample.json"):
         path.write_text(path.read_text().replace('"verdict": "valid"', '"verdict": "invalid"'))
-    newest = exploring.picked()
+    newest = exploring.pick_run()
     assert named(newest) == "20260102-b"
     assert " samples invalid" in exploring.overview(newest)
     assert exhibits.table(newest, exploring.metrics(newest)).startswith("*nothing to show: ")
     (own / "20260103-c").mkdir()
     (own / "20260103-c" / "run.json").write_text("{")
-    assert exploring.overview(exploring.picked()).startswith("*no run: 20260103-c: damaged: ")
-    assert named(exploring.picked("20260101-a")) == "20260101-a"
-    assert named(exploring.picked(str(own / "20260101-a"))) == "20260101-a"
+    assert exploring.overview(exploring.pick_run()).startswith("*no run: 20260103-c: damaged: ")
+    assert named(exploring.pick_run("20260101-a")) == "20260101-a"
+    assert named(exploring.pick_run(str(own / "20260101-a"))) == "20260101-a"
 
 
 @pytest.mark.committed
 def test_without_any_a_committed_one_that_has_intervals() -> None:
     """And something to compare. Of a run by name percentiles are drawn; there is no timeline, and why is said."""
-    picked = exploring.picked()
+    picked = exploring.pick_run()
     assert isinstance(picked, Evidence) and picked.run.record.blocks >= MIN_BLOCKS
     assert any(arm.role == "variant" for arm in picked.run.record.arms)
-    run = exploring.picked(STEADY)
+    run = exploring.pick_run(STEADY)
     assert named(run) == STEADY
     assert len(drawn(exhibits.tails(run, "T", "ceiling", ["keepalive"]))["data"]) == 1
     assert "steady loads alone" in str(drawn(exhibits.timeline(run, "T", "keepalive")))
@@ -151,40 +158,40 @@ def test_without_any_a_committed_one_that_has_intervals() -> None:
 
 def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_REFERENCE", str(own))
-    run = exploring.picked()
-    for text in (exploring.overview(run), exploring.compared(run), exhibits.table(run, exploring.metrics(run))):
+    run = exploring.pick_run()
+    for text in (exploring.overview(run), exploring.compare_variants(run), exhibits.table(run, exploring.metrics(run))):
         assert text.startswith("*no run: nothing in data/reference of any sweep")
     assert isinstance(run, Missing) and exploring.variants(run)
     monkeypatch.setenv("LAB_RUNS", str(own / "none"))
     (own / "broken").mkdir()
     (own / "broken" / "run.json").write_text("{")
-    assert "; broken is damaged: " in named(exploring.picked())
-    assert "unknown run" in named(exploring.picked("none"))
+    assert "; broken is damaged: " in named(exploring.pick_run())
+    assert "unknown run" in named(exploring.pick_run("none"))
 
 
 @pytest.mark.committed
 def test_the_overview_has_arms_loads_machine_and_the_runs_metrics(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = exploring.picked(STEADY)
+    run = exploring.pick_run(STEADY)
     text = exploring.overview(run)
     assert "| keepalive | longer-lived client connections, shorter-lived upstream ones | ingress-nginx |" in text
     assert "| ceiling | 64 connections, closed loop, 5 s, 1kB.bin | wrk " in text and "| cpu | Intel" in text
     assert "cpu_per_request" in exploring.metrics(run)
     disturbed(own, monkeypatch, "20260101-a")
-    newest = exploring.picked()
+    newest = exploring.pick_run()
     assert "| held |" in exploring.overview(newest) and "gap_s" in exploring.metrics(newest)
 
 
 @pytest.mark.committed
 def test_variants_are_compared_with_their_baselines() -> None:
     """Only those points, metrics and variants that are asked for; a second run beside it. Looking at one row makes it no surer, and changes no advice."""
-    run = exploring.picked(STEADY)
-    text = exploring.compared(run, metrics=["rate"], point="ceil*")
+    run = exploring.pick_run(STEADY)
+    text = exploring.compare_variants(run, metrics=["rate"], point="ceil*")
     assert "| keepalive against ingress-nginx | rate (req/s) |" in text
     assert "**rate-1000**" not in text and "p99 (ms)" not in text
-    assert exploring.compared(run, only=["direct"]).startswith("*nothing to compare: ")
-    assert exploring.compared(run, other=STEADY).startswith("*nothing to compare: ")
-    assert exploring.compared(run, other="none").startswith("*no run: ")
-    whole, part = (exploring.compared(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
+    assert exploring.compare_variants(run, only=["direct"]).startswith("*nothing to compare: ")
+    assert exploring.compare_variants(run, other=STEADY).startswith("*nothing to compare: ")
+    assert exploring.compare_variants(run, other="none").startswith("*no run: ")
+    whole, part = (exploring.compare_variants(run, metrics=metrics).splitlines() for metrics in ((), ["p90"]))
     rows = [line for line in part if line.startswith("| keepalive")]
     same = [line.rpartition(" | ")[0] for line in whole if "| p90 (ms) |" in line]
     assert [row.rpartition(" | ")[0] for row in rows] == same and part[-1] == whole[-1]
@@ -253,13 +260,13 @@ def test_gains_are_shown_beside_what_was_claimed_and_what_cannot_be_measured_her
 def test_a_gain_of_a_pair_is_what_the_runs_table_says() -> None:
     """Not of the two blocks in which each was alone, which have no interval; the other way round nothing was a pair."""
     run = evidence_of(RunStore.open("data/reference/keepalive-pairs"), "keepalive-pairs")
-    (told,) = told_gains(run, "keepalive", "ingress-nginx", "cpu_per_request", "ceiling")
+    (told,) = list_gains(run, "keepalive", "ingress-nginx", "cpu_per_request", "ceiling")
     pair = run.as_pair("keepalive", "ingress-nginx", "ceiling", "cpu_per_request")
     assert pair is not None and pair.estimate is not None and pair.estimate.ratio_interval is not None
     low, high = pair.estimate.ratio_interval
     assert (told.value, told.low, told.high) == tuple(100 * (end - 1) for end in (pair.estimate.ratio, low, high))
     assert not told.blocks
-    (back,) = told_gains(run, "ingress-nginx", "keepalive", "cpu_per_request", "ceiling")
+    (back,) = list_gains(run, "ingress-nginx", "keepalive", "cpu_per_request", "ceiling")
     assert back.low is None and len(back.blocks) == 2
 
 
@@ -282,7 +289,7 @@ def test_a_damaged_run_is_a_gap_beside_what_was_published(monkeypatch: pytest.Mo
 
     run = closed_loop(WORKERS[:1])
     monkeypatch.setattr(Steered, "histogram", damaged)
-    assert len(markdown.gaps(exhibits.effects(run))) == len(markdown.gaps(exhibits.effects(NONE))) == 1
+    assert len(markdown.find_gaps(exhibits.effects(run))) == len(markdown.find_gaps(exhibits.effects(NONE))) == 1
     told = exhibits.shape(run, "qinng", WORKER_TABLE)
     assert "153,473" in told
     assert "*no run: made is damaged: data/reference/made/x: cannot be read: it is cut short*" in told
@@ -312,7 +319,7 @@ def dearer(by: Callable[[Slot], float]) -> Callable[[Slot, Sample], Sample]:
 
 def test_steps_hang_where_the_one_before_ends_and_one_beside_the_chain_hangs_from_its_own_baseline() -> None:
     """What is in front costs more. A pair on a dearer machine moves no level, and arms alone that differ by something else no step."""
-    rows, missing = ladder.rungs(taken_apart(), "real", STEPS, "ceiling")
+    rows, missing = ladder.make_rungs(taken_apart(), "real", STEPS, "ceiling")
     assert not missing
     assert [row.label for row in rows] == ["baseline, real", "metrics", "log", "rest", "nginx, real"]
     assert [row.whole for row in rows] == [True, False, False, False, True]
@@ -323,17 +330,17 @@ def test_steps_hang_where_the_one_before_ends_and_one_beside_the_chain_hangs_fro
         assert row.high - row.low < 1e-6
     assert rows[1].text.startswith(("−10.0 µs [", "−9.9 µs [")) and rows[1].text.endswith(" %")
     assert rows[0].text.endswith(" µs") and "[" not in rows[0].text
-    rows, missing = ladder.rungs(taken_apart(blocks=2), "real", STEPS, "ceiling")
+    rows, missing = ladder.make_rungs(taken_apart(blocks=2), "real", STEPS, "ceiling")
     assert not missing and "too few blocks" in rows[1].text and rows[1].low is None and not rows[1].whole
     chain = [("in-front", "baseline"), *CHAIN]
     steps = {"in front": ("in-front", "baseline"), **STEPS}
-    rows, _ = ladder.rungs(taken_apart(chain, {**COSTS, "in-front": 2.4}), "real", steps, "ceiling")
+    rows, _ = ladder.make_rungs(taken_apart(chain, {**COSTS, "in-front": 2.4}), "real", steps, "ceiling")
     ends = {row.label: (1e6 * row.start, 1e6 * row.end) for row in rows}
     assert ends["in front"] == pytest.approx((50, 60), rel=0.005)
     assert ends["metrics"] == pytest.approx((50, 40), rel=0.005)
     assert [row.label for row in rows].count("baseline, real") == 1
     change = dearer(lambda slot: 3.0 if slot.arm.variant == "no-metrics" else 1.0)
-    rows, _ = ladder.rungs(taken_apart(change=change), "real", STEPS, "ceiling")
+    rows, _ = ladder.make_rungs(taken_apart(change=change), "real", STEPS, "ceiling")
     assert [1e6 * row.end for row in rows] == pytest.approx([50, 40, 30, 20, 20], rel=0.005)
     # as the table: a quarter of what it cost alone
     assert rows[2].text.startswith(("−30.0 µs [", "−29.9 µs [", "−30.1 µs ["))
@@ -397,19 +404,19 @@ def kind(**record: Any) -> Evidence:
     return taken_apart(costs=THERE, sweep="ladder", target="kind", **record)
 
 
-def elsewhere(run: Evidence | Missing | None = None, variant: str = "no-metrics") -> Elsewhere:
-    return Elsewhere("bare", taken_apart(sweep="ladder", target="apiserver") if run is None else run, variant)
+def elsewhere(run: Evidence | Missing | None = None, variant: str = "no-metrics") -> OtherTarget:
+    return OtherTarget("bare", taken_apart(sweep="ladder", target="apiserver") if run is None else run, variant)
 
 
-def left(run: Evidence, there: Elsewhere) -> Remainder:
-    return remainder(run, "no-log", there, "ceiling")
+def left(run: Evidence, there: OtherTarget) -> Remainder:
+    return compute_remainder(run, "no-log", there, "ceiling")
 
 
 def ends_of(found: Remainder) -> dict[str, tuple[float, float]]:
     return {row.label: (1e6 * row.start, 1e6 * row.end) for row in found.rungs}
 
 
-def width(run: Evidence, there: Elsewhere) -> float:
+def width(run: Evidence, there: OtherTarget) -> float:
     row = next(row for row in left(run, there).rungs if row.label == LEFT)
     assert row.low is not None and row.high is not None and row.low < row.end < row.high
     return 1e6 * (row.high - row.low)
@@ -433,8 +440,8 @@ def test_what_is_left_is_the_levels_difference_and_who_is_uncounted_is_apart(use
     used("kind", four_fifths)
     used("apiserver", serving)
     found = ends_of(left(kind(), elsewhere()))
-    assert found[BESIDE] == (pytest.approx(60, rel=0.01), pytest.approx(48, rel=0.01))
-    assert found[LEFT] == (found[BESIDE][1], pytest.approx(40, rel=0.01))
+    assert found[OTHER_PROCESSES_LABEL] == (pytest.approx(60, rel=0.01), pytest.approx(48, rel=0.01))
+    assert found[LEFT] == (found[OTHER_PROCESSES_LABEL][1], pytest.approx(40, rel=0.01))
 
 
 @pytest.mark.usefixtures("used")
@@ -448,11 +455,11 @@ def test_an_interval_has_both_levels_and_every_step_and_pairs_carry_a_level_from
     assert quiet < 1 < there < here < both
     assert both**2 == pytest.approx(here**2 + there**2, rel=0.05)
     change = dearer(lambda slot: 1.0 if slot.arm.variant == "baseline" else 3.0)
-    found = level(kind(change=change), "no-log", "ceiling")
+    found = compute_level(kind(change=change), "no-log", "ceiling")
     assert found is not None and 1e6 * found.value == pytest.approx(60, rel=0.01)
-    root = level(kind(), "baseline", "ceiling")
+    root = compute_level(kind(), "baseline", "ceiling")
     assert root is not None and 1e6 * root.value == pytest.approx(100, rel=0.01)
-    assert level(kind(), "nobody", "ceiling") is None and level(kind(), "baseline", "nowhere") is None
+    assert compute_level(kind(), "nobody", "ceiling") is None and compute_level(kind(), "baseline", "nowhere") is None
 
 
 @pytest.mark.usefixtures("used")

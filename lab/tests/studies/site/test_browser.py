@@ -20,7 +20,7 @@ import websocket
 from lab.base.files import reference_folder
 from lab.records.store import RunStore
 from lab.report.html import run
-from lab.report.result import Result
+from lab.report.result import RunResult
 from lab.studies.site import site
 from lab.tests.support.waiting import until
 
@@ -112,12 +112,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).symlink_to(reference_folder() / name)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("LAB_REFERENCE", str(folder))
-        return site.build(folder / "report").path
+        return site.build_site(folder / "report").path
 
 
 @pytest.fixture(scope="module")
 def of_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run.write(Result(RunStore.open(f"{reference_folder()}/keepalive-pairs")), tmp_path_factory.mktemp("run"))
+    return run.write_page(
+        RunResult(RunStore.open(f"{reference_folder()}/keepalive-pairs")), tmp_path_factory.mktemp("run")
+    )
 
 
 def pages(browser: Browser) -> Iterator[str]:

@@ -18,9 +18,9 @@ from plotly.offline import get_plotlyjs
 
 from lab.base.errors import UsageError
 from lab.report.html import rendering as markdown
-from lab.studies.claims import claims
+from lab.studies.claims import read_claims
 from lab.studies.site import notebooks, site
-from lab.studies.site.notebooks import NotebookError, Part, execute_all, executed
+from lab.studies.site.notebooks import CellOutput, NotebookError, execute_all, execute_notebook
 from lab.tests.support.committed import nds_story, run_of
 
 pytestmark = pytest.mark.committed
@@ -83,10 +83,10 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return arranged(tmp_path, monkeypatch)
 
 
-def part(books: Path, last: str) -> Part:
+def part(books: Path, last: str) -> CellOutput:
     """What a cell shows whose last line this is."""
     told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import gap"
-    (found,) = executed(notebook(books, "okd", f"{told}\n{last}")).cells[1].parts
+    (found,) = execute_notebook(notebook(books, "okd", f"{told}\n{last}")).cells[1].parts
     return found
 
 
@@ -104,7 +104,7 @@ def test_a_figure_is_its_data_its_title_a_caption_and_without_a_trace_a_gap(book
     shown = json.loads(told.text)["layout"]
     assert (shown["height"], shown["margin"]) == (364, {"t": 48, "l": 80}) and not shown.keys() & {"title", "meta"}
     found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
-    assert found == Part("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
+    assert found == CellOutput("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
     needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
     table, (one, two, three) = "| a |\n| --- |\n\n", (f"*{need}*\n\n" for need in needs)
     found = part(books, f"Markdown({one + table + two + three!r})")
@@ -112,7 +112,7 @@ def test_a_figure_is_its_data_its_title_a_caption_and_without_a_trace_a_gap(book
 
 
 def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
-    found = markdown.html("# T\n\n<script>x</script> `r-1` `r-2`\n\n| a |\n| --- |\n| b |\n", ["r-1"])
+    found = markdown.render_html("# T\n\n<script>x</script> `r-1` `r-2`\n\n| a |\n| --- |\n| b |\n", ["r-1"])
     assert "<h2>T</h2>" in found and "<script>" not in found
     assert '<a href="#run/r-1"><code>r-1</code></a> <code>r-2</code>' in found
     assert re.search(r'<div class="scroll"[^>]*><table>', found) and found.count("</table></div>") == 1
@@ -121,7 +121,7 @@ def test_markdown_sinks_headings_links_runs_and_obeys_no_html() -> None:
 def test_a_cell_that_raises_is_named(books: Path) -> None:
     path = notebook(books, "okd", "1 + 1", "assert 1 == 2, 'it is\\nnot'", "3")
     said = r"notebooks/okd.ipynb: cell okd-02: AssertionError: it is not\n"
-    for run in (lambda: executed(path), lambda: list(execute_all([path]))):
+    for run in (lambda: execute_notebook(path), lambda: list(execute_all([path]))):
         with pytest.raises(NotebookError, match=said) as raised:
             run()
         assert raised.value.exit_status == 1
@@ -133,13 +133,13 @@ def test_a_cell_shows_what_it_printed_and_its_last_line_and_no_run_of_ones_own_i
     """Text, claims by their ids; nothing for a line that is no expression, and names go on from cell to cell."""
     told = "from lab.studies.exhibits import exhibits\nname = 'x'"
     path = notebook(books, "okd", told, "print(name)\nname + 'y'", "exhibits.claims([], known=[])")
-    _, texts, claimed = executed(path).cells
-    assert texts.parts == (Part("text", "x"), Part("text", "xy")) and texts.source.startswith(told)
-    assert claimed.parts == (Part("claims", ""),)
+    _, texts, claimed = execute_notebook(path).cells
+    assert texts.parts == (CellOutput("text", "x"), CellOutput("text", "xy")) and texts.source.startswith(told)
+    assert claimed.parts == (CellOutput("claims", ""),)
     (tmp_path / "own" / "mine").mkdir(parents=True)
     (tmp_path / "own" / "mine" / "run.json").write_text("{}")
     (found,) = execute_all([notebook(books, "okd", "from lab.records.store import run_names\nrun_names()")])
-    assert found.cells[1].parts == (Part("text", "[]"),)
+    assert found.cells[1].parts == (CellOutput("text", "[]"),)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
         (reference / "broken" / "run.json").write_text("{")
         claimed = "from lab.studies import ledger\nexhibits.claims(ledger.ledger('nds'), 'ND-12')"
         notebook(books, "nds", SHELF, TIMELINE, DRAIN, claimed, PLOTS)
-        found = site.build(place / "out")
+        found = site.build_site(place / "out")
         text = found.path.read_text()
         (held,) = re.findall(r'<script type="text/plain" id="plotly">(.*?)</script>', text)
         assert gzip.decompress(base64.b64decode(held, validate=True)).decode() == get_plotlyjs()
@@ -164,7 +164,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
 
 @pytest.mark.long
 def test_two_builds_are_the_same_byte_for_byte(built: tuple[site.Site, str], tmp_path: Path) -> None:
-    again = site.build(tmp_path / "again")
+    again = site.build_site(tmp_path / "again")
     assert again.path.read_bytes() == built[0].path.read_bytes()
 
 
@@ -188,7 +188,7 @@ def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_f
 ) -> None:
     """Its run and its code, with what earlier cells made of it without showing anything."""
     text = built[1]
-    assert all(f'id="claim/{claim.id}"' in text for claim in claims())
+    assert all(f'id="claim/{claim.id}"' in text for claim in read_claims())
     own, told = (text.partition(f'id="claim/{name}"')[2].partition("</tr>")[0] for name in ("ND-11", "ND-12"))
     assert "reproduced" in own and 'href="#run/r-kill"' in own and 'href="#nds/nds-04"' in told
     assert re.search(r'role="img" aria-label="[^"]+ s \[', own)
@@ -205,11 +205,11 @@ def test_every_claim_is_a_row_with_its_run_and_cell_and_what_a_figure_rests_on_f
 def test_nothing_is_written_when_a_cell_raises(books: Path, tmp_path: Path) -> None:
     notebook(books, "nds", "1 / 0")
     with pytest.raises(NotebookError, match="cell nds-01: ZeroDivisionError"):
-        site.build(tmp_path / "out")
+        site.build_site(tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
     (tmp_path / "file").touch()
     (tmp_path / "out" / "index.html").mkdir(parents=True)
     for folder in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "out", tmp_path / ("x" * 300)):
         with pytest.raises(UsageError, match="--output: ") as raised:
-            site.build(folder)
+            site.build_site(folder)
         assert "--resume" not in str(raised.value)

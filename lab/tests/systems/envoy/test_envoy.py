@@ -15,28 +15,28 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import Check
 from lab.systems import programs
-from lab.systems.checker import refusal
+from lab.systems.checker import find_refusal
 from lab.systems.envoy import system as envoy
 from lab.systems.envoy.system import BOOTSTRAP, CHECKED, PARTS, render
-from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
-from lab.systems.manifests.objects import Member
-from lab.systems.settings import read
+from lab.systems.manifests.gateway_api import ServicePort, list_served_ports, read_gateway, read_http_route
+from lab.systems.manifests.objects import Endpoint
+from lab.systems.settings import read_settings
 from lab.systems.system import Context
 from lab.targets.readback import read_back
 from lab.tests.support.contexts import context_of
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 
 MEMBERS = {
-    Backend("backend", 80): (Member("10.64.0.3", 8080, "backend-0"), Member("10.64.0.5", 8080, "backend-1")),
-    Backend("other", 8080): (),
+    ServicePort("backend", 80): (Endpoint("10.64.0.3", 8080, "backend-0"), Endpoint("10.64.0.5", 8080, "backend-1")),
+    ServicePort("other", 8080): (),
 }
 
 
 def rendered(
-    data: Mapping[str, str] | None = None, members: Mapping[Backend, Sequence[Member]] = MEMBERS
+    data: Mapping[str, str] | None = None, members: Mapping[ServicePort, Sequence[Endpoint]] = MEMBERS
 ) -> dict[str, str]:
-    ports = served([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
-    return render(ports, members, {"certificate": CERTIFICATE}, read("ConfigMap/envoy", data or {}, PARTS))
+    ports = list_served_ports([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
+    return render(ports, members, {"certificate": CERTIFICATE}, read_settings("ConfigMap/envoy", data or {}, PARTS))
 
 
 def resources(files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def test_a_route_is_written_whole_and_endpoints_into_a_file_of_their_own() -> No
     before = rendered()
     found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in resources(before, "eds")}
     assert [len(found[name]) for name in ("backend:80", "other:8080")] == [2, 0]
-    after = rendered(members=MEMBERS | {Backend("backend", 80): MEMBERS[Backend("backend", 80)][:1]})
+    after = rendered(members=MEMBERS | {ServicePort("backend", 80): MEMBERS[ServicePort("backend", 80)][:1]})
     assert {path for path in after if after[path] != before[path]} == {"/srv/envoy/eds.json", CHECKED}
 
 
@@ -85,10 +85,10 @@ def test_settings_are_laid_over_every_part_but_what_the_probes_come_to() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.36.4", "1.40.0"])
 def test_envoy_itself_takes_what_is_written_and_names_what_it_does_not_know(version: str) -> None:
-    program = programs.program("test", "envoy", version)
+    program = programs.provide_wheel_program("test", "envoy", version)
     command = [program.inside, "--mode", "validate", "-l", "critical", "-c", CHECKED]
-    assert refusal(command, rendered(), programs={program.inside: program.file}) == ""
-    said = refusal(command, rendered({"cluster.lb_polcy": "RANDOM"}), programs={program.inside: program.file})
+    assert find_refusal(command, rendered(), programs={program.inside: program.file}) == ""
+    said = find_refusal(command, rendered({"cluster.lb_polcy": "RANDOM"}), programs={program.inside: program.file})
     assert "lb_polcy" in said and not said.startswith("[")
 
 
@@ -102,7 +102,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "proxies" / "envoy-1.40.0" / "envoy"
     program.parent.mkdir(parents=True)
     program.write_bytes(b"\x7fELF")
-    monkeypatch.setattr(programs, "BROUGHT", tmp_path / "proxies")
+    monkeypatch.setattr(programs, "WHEELS", tmp_path / "proxies")
     return tmp_path
 
 
@@ -219,7 +219,7 @@ def test_the_interfaces_of_an_envoy_that_a_control_plane_tells_are_not_the_load_
         "Routes": {"static_route_configs": routed("envoy-admin"), "dynamic_route_configs": routed("load")},
     }
     dump = {"configs": [{"@type": f"x.{kind}ConfigDump", **config} for kind, config in configs.items()]}
-    parts = envoy.parts(json.dumps(dump))
+    parts = envoy.list_parts(json.dumps(dump))
     assert [each["route"]["cluster"] for each in parts["route"]] == ["load"]
     assert [each["name"] for each in parts["cluster"]] == ["load"]
     assert [each["stat_prefix"] for each in parts["http_connection_manager"]] == ["ingress_http"]

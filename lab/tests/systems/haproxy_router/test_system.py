@@ -42,7 +42,7 @@ def find(items: Manifests, kind: str, name: str) -> dict[str, Any]:
 def read(items: Manifests) -> Objects:
     """At most three routes, as more would say the same."""
     routes = [item for item in items if item["kind"] == "Route"]
-    return objects.read([item for item in items if item not in routes[3:]])
+    return objects.read_objects([item for item in items if item not in routes[3:]])
 
 
 def started(wanted: Objects, open_files: int = 20_000, env: Mapping[str, str | None] | None = None) -> Realisation:
@@ -218,7 +218,7 @@ def test_a_secret_has_what_it_holds_and_a_hosts_file_that_cannot_be_covered_says
     items = manifests()
     secret = find(items, "Secret", "router-certificate")
     secret["data"] = {"note": "aGVsbG8=", "tls.crt": "", "tls.key": ""}
-    made = objects.read(items).secrets["router-certificate"]
+    made = objects.read_objects(items).secrets["router-certificate"]
     assert made.keys == {"note", "tls.crt", "tls.key", "ca.crt"} == set(made.files())
     assert made.files()["note"] == "hello" and certificates.subject(made.files()["tls.crt"]) == "*.apps.lab.test"
     for data, fault in (
@@ -227,9 +227,9 @@ def test_a_secret_has_what_it_holds_and_a_hosts_file_that_cannot_be_covered_says
     ):
         secret |= {"type": "kubernetes.io/tls", "data": data}
         with pytest.raises(UsageError, match=f"Secret/router-certificate: {fault}"):
-            objects.read(items)
+            objects.read_objects(items)
     with pytest.raises(MeasuringError, match="cannot be read"):
-        network.resolving({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
+        network.make_hosts_command({"a": "10.0.0.1"}, tmp_path, tmp_path / "none")
 
 
 def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them() -> None:
@@ -244,8 +244,10 @@ def test_requests_and_handshakes_are_summed_over_the_frontends_that_count_them()
     assert haproxy.parse_counts("# pxname,svname,req_tot,mode,\npublic,FRONTEND,5,http,\n") == {"requests": 5}
     assert haproxy.parse_counts("# pxname,svname,\npublic,FRONTEND,\n") == haproxy.parse_counts("") == {}
     page = "Active connections: 1 \nserver accepts handled requests\n 12 12 34 \nReading: 0 Writing: 1 Waiting: 0 \n"
-    assert nginx.counted(page) == {"requests": 34}
-    assert nginx.counted("") == nginx.counted("# pxname,svname,\n12,12,34\n") == nginx.counted("404") == {}
+    assert nginx.parse_counts(page) == {"requests": 34}
+    assert (
+        nginx.parse_counts("") == nginx.parse_counts("# pxname,svname,\n12,12,34\n") == nginx.parse_counts("404") == {}
+    )
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not on PATH")

@@ -16,12 +16,12 @@ import pytest
 from lab.base.errors import UsageError
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.configmap import KEYS, decoded, items, look_up, settings
-from lab.systems.ingress_nginx.counterparts import F5, counterparts, f5_text, hint, is_f5
+from lab.systems.ingress_nginx.configmap import KEYS, decode, decode_settings, look_up, split_list
+from lab.systems.ingress_nginx.counterparts import F5, counterparts, explain_name, f5_text, is_f5
 from lab.systems.ingress_nginx.system import render
-from lab.systems.nginx.readback import directives
+from lab.systems.nginx.readback import list_directives
 from lab.systems.system import Context
-from lab.targets.apiserver.registry import stamp
+from lab.targets.apiserver.registry import parse_stamp
 from lab.tests.support.contexts import context_of
 
 DECODING = """\
@@ -65,9 +65,9 @@ def test_its_log_tells_reloads_and_what_it_refuses_once_in_its_own_words() -> No
     ends = 'I1125 14:26:41.551980      27 controller.go:213] "Backend successfully reloaded"'
     lines = (begins, ends, '10.64.0.2 - - [25/Nov/2026] "GET /1kB.bin HTTP/1.1" 200')
     assert [ingress_nginx.CONTROLLER.event_of(line) for line in lines] == ["Reload", "Reloaded", None]
-    began, ended = stamp(begins), stamp(ends)
+    began, ended = parse_stamp(begins), parse_stamp(ends)
     assert began is not None and ended is not None and abs(ended - began - 0.185472) < 1e-6
-    assert stamp("10.64.0.2 - -") is None
+    assert parse_stamp("10.64.0.2 - -") is None
 
 
 PLACE = "ConfigMap/ingress-nginx-controller"
@@ -78,9 +78,9 @@ def config(
     data: Mapping[str, str], version: tuple[int, ...] = OLD, around: Context | None = None
 ) -> dict[str, list[str]]:
     """`context/directive` → its arguments, joined, for each time it stands there."""
-    text = render(settings(PLACE, data), around or context_of("baseline"), version)
+    text = render(decode_settings(PLACE, data), around or context_of("baseline"), version)
     found: dict[str, list[str]] = {}
-    for each in directives({"/x": text}):
+    for each in list_directives({"/x": text}):
         found.setdefault(f"{each.context}/{each.name}".lstrip("/"), []).append(" ".join(each.arguments))
     return found
 
@@ -142,7 +142,9 @@ def test_nginxs_version_the_pods_limits_and_its_cpus_decide() -> None:
     off = {"upstream-keepalive-connections": "0"}
     assert "http/upstream/keepalive" not in config(off, OLD) and config(off, NEW)["http/upstream/keepalive"] == ["0"]
     assert "http/upstream/keepalive_time" not in config(off, NEW)
-    text = {on: render(settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))}
+    text = {
+        on: render(decode_settings(PLACE, data), context_of("baseline"), OLD) for on, data in ((True, {}), (False, off))
+    }
     assert "'' '';" in text[True] and "'' 'close';" in text[False]
     assert "http/server/http2" not in config({}, OLD)
     assert set(config({}, NEW)["http/server/http2"]) == {"on"}
@@ -191,22 +193,24 @@ def test_routes_become_servers_and_whole_path_elements_with_tls_where_there_is_a
 )  # fmt: skip
 def test_what_the_controller_would_ignore_is_refused(data: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        settings(PLACE, data)
+        decode_settings(PLACE, data)
     assert str(raised.value).startswith(f"{PLACE}: data.{next(iter(data))}: ") and message in str(raised.value)
 
 
 def test_all_that_is_refused_is_named_at_once_and_what_nginx_refuses_is_for_nginx_to_say() -> None:
     with pytest.raises(UsageError) as raised:
-        settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
+        decode_settings(PLACE, {"a": "1", "use-gzip": "yes", "load-balance": "ewma"})
     assert [name in str(raised.value) for name in ("data.a:", "data.use-gzip:", "data.load-balance:")] == [True] * 3
     assert config({"proxy-buffering": "true"})["http/server/location/proxy_buffering"] == ["true"]
     assert "http/server/location/client_max_body_size" not in config({"proxy-body-size": "10 GB"})
-    assert settings(PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}) == settings(PLACE, {})
+    assert decode_settings(
+        PLACE, {"hsts": "true", "enable-brotli": "false", "disable-ipv6": "true"}
+    ) == decode_settings(PLACE, {})
 
 
 def test_the_controllers_own_locations_may_have_other_values() -> None:
     """It is told of backends through one that takes bodies of 21M whatever the file says."""
-    found = keys.checks({}, {"keep-alive": "33", "proxy-body-size": "10m"})
+    found = keys.derive_checks({}, {"keep-alive": "33", "proxy-body-size": "10m"})
     kept, limit = sorted(found, key=lambda check: check.among is True)
     assert (limit.name, limit.value, limit.among) == ("client_max_body_size", "10m", True)
     assert (kept.name, kept.among) == ("keepalive_timeout", None)
@@ -218,7 +222,7 @@ def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind(
     assert not [row.name for row in counterparts() if row.dialect != F5 and row.name in KEYS]
     named = [(row.dialect, row.name) for row in counterparts()]
     assert len(named) == len(set(named))
-    assert all(not decoded(key.kind, key.default, "?").kept for key in KEYS.values())
+    assert all(not decode(key.kind, key.default, "?").kept for key in KEYS.values())
     assert len(KEYS) == 197
 
 
@@ -243,7 +247,7 @@ def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind(
     ],
 )
 def test_a_name_leads_to_the_key_that_does_it_or_to_the_nearest_three(name: str, told: str) -> None:
-    assert told in hint(name)
+    assert told in explain_name(name)
 
 
 def test_f5s_configmap_and_nginxs_own_configuration_are_known_by_what_they_hold() -> None:
@@ -252,10 +256,10 @@ def test_f5s_configmap_and_nginxs_own_configuration_are_known_by_what_they_hold(
     assert is_f5(theirs)
     assert not is_f5([*theirs, "keep-alive"]) and not is_f5(["worker-processes", "ssl-protocols"])
     assert f5_text("log-format-escaping") == "log-format-escaping → log-format-escape-json and log-format-escape-none"
-    told = hint("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
+    told = explain_name("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
     assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
     for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
-        assert "the nearest" in hint("nginx.conf", text), text
+        assert "the nearest" in explain_name("nginx.conf", text), text
 
 
 ANSWERED = [
@@ -266,22 +270,22 @@ ANSWERED = [
 @pytest.mark.parametrize(("name", "text", "held"), ANSWERED)
 def test_a_value_is_decoded_as_by_the_controller(name: str, text: str, held: str) -> None:
     key, found = look_up(name, text)
-    assert (",".join(items(found.value)) if key.kind == "list" else found.value) == held
+    assert (",".join(split_list(found.value)) if key.kind == "list" else found.value) == held
 
 
 def test_what_keeps_the_default_is_told_as_that() -> None:
     """So is what becomes another number or leaves a directive out; more digits than Python reads at once are no number."""
-    assert decoded("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
-    assert decoded("bool", "yes", "true").kept
-    assert decoded("int", "0o74", "60").told == "'0o74' is read as 60"
-    assert decoded("int", "-1", "60").told and decoded("int", "", "60").told and not decoded("int", "60", "60").told
-    assert decoded("codes", "404,abc", "").told.endswith("codes from 300 to 599")
+    assert decode("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
+    assert decode("bool", "yes", "true").kept
+    assert decode("int", "0o74", "60").told == "'0o74' is read as 60"
+    assert decode("int", "-1", "60").told and decode("int", "", "60").told and not decode("int", "60", "60").told
+    assert decode("codes", "404,abc", "").told.endswith("codes from 300 to 599")
     for text, value in (("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")):
-        found = decoded("offset", text, "1m")
+        found = decode("offset", text, "1m")
         assert found.value == value and bool(found.told) == (value != text)
     for kind, kept in (("int", "75"), ("redirect", "75"), ("codes", "")):
-        found = decoded(kind, "9" * 5000, "75")
+        found = decode(kind, "9" * 5000, "75")
         assert found.value == kept and len(found.told) < 200
-    assert decoded("int", "0" * 5000 + "7", "75").value == "7"
-    assert decoded("redirect", "0" * 5000 + "301", "308").value == "301"
-    assert decoded("codes", "0" * 5000 + "404,-404", "").value == "404"
+    assert decode("int", "0" * 5000 + "7", "75").value == "7"
+    assert decode("redirect", "0" * 5000 + "301", "308").value == "301"
+    assert decode("codes", "0" * 5000 + "404,-404", "").value == "404"

@@ -20,22 +20,22 @@ from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router import system as haproxy_router
 from lab.systems.haproxy_router.control import CONF
 from lab.systems.ingress_nginx import system as ingress_nginx
-from lab.systems.ingress_nginx.configmap import settings
+from lab.systems.ingress_nginx.configmap import decode_settings
 from lab.systems.ingress_nginx.system import render
 from lab.systems.manifests import certificates, objects
-from lab.systems.manifests.certificates import Request, described, issue, requested, subject
+from lab.systems.manifests.certificates import CertificateRequest, describe_certificate, issue, read_request, subject
 from lab.systems.manifests.gateway_api import (
-    Backend,
     HttpRoute,
     Match,
-    Rule,
-    check,
+    RouteRule,
+    ServicePort,
+    check_references,
+    list_rules,
+    list_served_ports,
     read_gateway,
     read_http_route,
-    rules_of,
-    served,
 )
-from lab.systems.manifests.objects import Member, Objects, applied
+from lab.systems.manifests.objects import Endpoint, Objects, apply_change
 from lab.tests.support.changing_objects import META, SERVICE, endpoint_slice, ingress, route
 from lab.tests.support.contexts import context_of
 from lab.tests.support.gateway import GATEWAY, ROUTE
@@ -58,32 +58,32 @@ def test_a_route_is_read_whole_and_each_port_serves_it_in_the_order_of_the_api()
     route = _read()
     assert (route.parents, route.hosts) == ((("proxy", ""),), ("bench.lab.test", "shop.example"))
     plain, full = route.rules
-    assert plain == Rule("HTTPRoute/bench: spec.rules[0]", (Match(),), Backend("backend", 80))
+    assert plain == RouteRule("HTTPRoute/bench: spec.rules[0]", (Match(),), ServicePort("backend", 80))
     matches = (Match("Exact", "/a"), Match(path="/a"))
-    assert full == Rule("HTTPRoute/bench: spec.rules[1]", matches, Backend("other", 8080), {"A": "b"}, 90.0)
+    assert full == RouteRule("HTTPRoute/bench: spec.rules[1]", matches, ServicePort("other", 8080), {"A": "b"}, 90.0)
     gateway = read_gateway("Gateway/proxy", _gateway())
-    plain, encrypted = served([gateway], [_read()])
+    plain, encrypted = list_served_ports([gateway], [_read()])
     assert (plain.port, plain.secrets, plain.hosts) == (80, (), encrypted.hosts)
     assert (encrypted.port, encrypted.secrets) == (443, ("certificate",))
     assert [*plain.hosts] == ["bench.lab.test", "shop.example"]
     paths = [(entry.match.path_kind, entry.match.path) for entry in plain.hosts["bench.lab.test"]]
     assert paths == [("Exact", "/a"), ("PathPrefix", "/a"), ("PathPrefix", "/")]
-    backends = {rule.backend for rule in rules_of([plain, encrypted]).values()}
-    assert backends == {Backend("backend", 80), Backend("other", 8080)}
+    backends = {rule.backend for rule in list_rules([plain, encrypted]).values()}
+    assert backends == {ServicePort("backend", 80), ServicePort("other", 8080)}
     for given, found in (([], ["*"]), (["*.test", "a.test", "*.lab.test"], ["a.test", "*.lab.test", "*.test"])):
-        assert served([gateway], [_read(hostnames=given)])[0].ordered == found
+        assert list_served_ports([gateway], [_read(hostnames=given)])[0].ordered == found
 
 
 def test_a_section_names_the_listener_by_which_tls_ends_or_not() -> None:
     """Its own namespace may be named. TLS ends in the proxy where a listener that hosts are attached to has TLS."""
     route = _read(parentRefs=[{"name": "proxy", "sectionName": "https"}])
-    ports = served([read_gateway("Gateway/proxy", _gateway())], [route])
+    ports = list_served_ports([read_gateway("Gateway/proxy", _gateway())], [route])
     assert [list(port.hosts) for port in ports] == [[], ["bench.lab.test", "shop.example"]]
     named = [{"name": "proxy", "namespace": _route()["metadata"].get("namespace", "default")}]
     assert _read(parentRefs=named).parents == (("proxy", ""),)
-    assert hosts.routed([_gateway(), _route()]) == {"bench.lab.test": "edge", "shop.example": "edge"}
+    assert hosts.find_hosts([_gateway(), _route()]) == {"bench.lab.test": "edge", "shop.example": "edge"}
     plain = _route(parentRefs=[{"name": "proxy", "sectionName": "http"}])
-    assert hosts.routed([plain, _gateway()]) == {"bench.lab.test": "none", "shop.example": "none"}
+    assert hosts.find_hosts([plain, _gateway()]) == {"bench.lab.test": "none", "shop.example": "none"}
 
 
 def matched(**path: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_listeners_that_cannot_be_served_are_refused(other: dict[str, Any], faul
         read_gateway("Gateway/proxy", _gateway(listeners=[one, other]))
     another = read_gateway("Gateway/other", _gateway(listeners=[one]))
     with pytest.raises(UsageError, match="port 80 is another listener's, too"):
-        served([read_gateway("Gateway/proxy", _gateway()), another], [])
+        list_served_ports([read_gateway("Gateway/proxy", _gateway()), another], [])
 
 
 def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
@@ -157,17 +157,17 @@ def test_what_a_proxy_cannot_be_told_is_refused_with_the_rule() -> None:
 def test_a_route_to_nobody_is_refused() -> None:
     gateway = read_gateway("Gateway/proxy", _gateway())
     with pytest.raises(UsageError, match="no GatewayClass is called 'lab'"):
-        check([gateway], [], [])
+        check_references([gateway], [], [])
     lost = _read(parentRefs=[{"name": "porxy"}])
     with pytest.raises(UsageError, match="there is no Gateway 'porxy'") as error:
-        check([gateway], [lost], ["lab"])
+        check_references([gateway], [lost], ["lab"])
     assert "proxy" in error.value.remedy
     other = _read(parentRefs=[{"name": "proxy", "sectionName": "htp"}])
     with pytest.raises(UsageError, match="Gateway proxy has no listener 'htp'"):
-        check([gateway], [other], ["lab"])
+        check_references([gateway], [other], ["lab"])
     gateway_class = {"kind": "GatewayClass", "metadata": {"name": "lab"}, "spec": {"controllerName": "lab.test/one"}}
     with pytest.raises(UsageError, match="there is no such Service"):
-        objects.read([gateway_class, _gateway(), _route()])
+        objects.read_objects([gateway_class, _gateway(), _route()])
 
 
 SLICE = endpoint_slice(9007, ("10.64.0.9", True), ("10.64.0.8", False), ("10.64.0.7", None))
@@ -176,14 +176,14 @@ INGRESS = ingress("changing.lab.test", "/7")
 
 
 def wanted(variant: str, *changes: Mapping[str, Any]) -> Objects:
-    found = objects.read(load_variant(variant).manifests)
+    found = objects.read_objects(load_variant(variant).manifests)
     for change in changes:
-        found = applied(found, change)
+        found = apply_change(found, change)
     return found
 
 
 def nginx(found: Objects) -> str:
-    return render(settings("ConfigMap", {}), context_of(found), (1, 22, 1))
+    return render(decode_settings("ConfigMap", {}), context_of(found), (1, 22, 1))
 
 
 def haproxy(found: Objects) -> Mapping[str, str]:
@@ -192,19 +192,19 @@ def haproxy(found: Objects) -> Mapping[str, str]:
 
 def test_pods_and_a_services_slices_are_endpoints_while_they_are_ready_and_what_is_applied_again_is_changed() -> None:
     found = wanted("okd-routes-10", SERVICE, SLICE)
-    members = (Member("10.64.0.9", 9007), Member("10.64.0.7", 9007))
+    members = (Endpoint("10.64.0.9", 9007), Endpoint("10.64.0.7", 9007))
     assert found.members("changing", "http", {}) == found.members("changing", 80, {}) == members
     assert found.members("changing", "https", {}) == found.members("nowhere", 80, {}) == ()
     (pod,) = found.role("backend")
     assert not found.services["changing"].selects(pod)
     found = wanted("baseline")
     (pod,) = found.role("backend")
-    assert found.members("backend", "http", {pod.name: "10.64.0.3"}) == (Member("10.64.0.3", 8080, pod.name),)
+    assert found.members("backend", "http", {pod.name: "10.64.0.3"}) == (Endpoint("10.64.0.3", 8080, pod.name),)
     assert replace(found, ready=()).members("backend", "http", {}) == ()
     ready = replace(found, ready=(replace(pod, name="backend-1"),))
-    assert ready.members("backend", "http", {"backend-1": "10.64.0.9"}) == (Member("10.64.0.9", 8080, "backend-1"),)
+    assert ready.members("backend", "http", {"backend-1": "10.64.0.9"}) == (Endpoint("10.64.0.9", 8080, "backend-1"),)
     after = wanted("okd-routes-10", SERVICE, SLICE, CHANGING)
-    again = applied(after, {**CHANGING, "spec": {**CHANGING["spec"], "host": "other.apps.lab.test"}})
+    again = apply_change(after, {**CHANGING, "spec": {**CHANGING["spec"], "host": "other.apps.lab.test"}})
     assert [route.host for route in again.host_routes if route.name == "changing"] == ["other.apps.lab.test"]
     assert len(again.host_routes) == len(after.host_routes)
     assert again.services == after.services and again.slices == after.slices
@@ -279,7 +279,7 @@ def test_a_sync_rate_must_be_one(rate: str) -> None:
 
 @pytest.mark.parametrize(("key", "shown"), [("rsa-2048", "RSA 2048"), ("ecdsa-256", "ECDSA 256")])
 def test_a_client_that_trusts_the_authority_believes_the_certificate(key: str, shown: str, tmp_path: Path) -> None:
-    made = issue(Request(("*.apps.lab.test", "other.lab.test"), key))
+    made = issue(CertificateRequest(("*.apps.lab.test", "other.lab.test"), key))
     for name, text in made.items():
         (tmp_path / name).write_text(text)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -292,7 +292,11 @@ def test_a_client_that_trusts_the_authority_believes_the_certificate(key: str, s
         try:
             with client.wrap_socket(ends[1], server_hostname=host) as connection:
                 der = connection.getpeercert(binary_form=True)
-                assert good and der is not None and described(der) == {"key": shown, "subject": "*.apps.lab.test"}
+                assert (
+                    good
+                    and der is not None
+                    and describe_certificate(der) == {"key": shown, "subject": "*.apps.lab.test"}
+                )
         except ssl.SSLCertVerificationError:
             assert not good
         thread.join(5)
@@ -308,17 +312,17 @@ def _accept(context: ssl.SSLContext, end: socket.socket) -> None:
 
 
 def test_the_same_request_has_the_same_certificate_and_one_that_cannot_be_met_says_so() -> None:
-    first, second = Request(("a",), "ecdsa-256"), Request(("b",), "ecdsa-256")
+    first, second = CertificateRequest(("a",), "ecdsa-256"), CertificateRequest(("b",), "ecdsa-256")
     assert issue(first) is issue(first)
     assert issue(first)["tls.key"] != issue(second)["tls.key"] and issue(first)["ca.crt"] == issue(second)["ca.crt"]
     authority = x509.load_pem_x509_certificate(issue(first)["ca.crt"].encode())
     assert authority.subject.rfc4514_string() == "CN=ingress tuning lab"
-    assert requested("Secret/a", {}) is None
-    assert requested("Secret/a", {certificates.NAMES: "*.a, b"}) == Request(("*.a", "b"), "rsa-2048")
+    assert read_request("Secret/a", {}) is None
+    assert read_request("Secret/a", {certificates.NAMES: "*.a, b"}) == CertificateRequest(("*.a", "b"), "rsa-2048")
     for asked, said in (
         ({"lab/certificate": " , "}, "lab/certificate: is empty"),
         ({"lab/certificate": "a", "lab/key": "rsa-512"}, "lab/key: expected rsa-2048.*got 'rsa-512'"),
         ({"lab/certificate": "a", "lab/key": "ed25519"}, "lab/key: .*got 'ed25519'"),
     ):
         with pytest.raises(UsageError, match=f"Secret/a: metadata.annotations: {said}"):
-            requested("Secret/a", asked)
+            read_request("Secret/a", asked)

@@ -10,7 +10,7 @@ import pytest
 
 from lab.model.endpoint import Endpoint, Response
 from lab.model.variants.variants import Check
-from lab.systems.nginx.readback import fault as fault_of
+from lab.systems.nginx.readback import find_effect_fault as fault_of
 from lab.systems.reading import UnreadableError
 
 LOG = "/var/log/lab/access.log"

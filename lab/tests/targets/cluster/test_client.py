@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import LostError, MeasuringError
-from lab.generators import generator
+from lab.generators import get_generator
 from lab.targets.cluster import client as module
 from lab.targets.cluster import entrypoint
-from lab.targets.cluster.client import ClientPod, described, seconds
+from lab.targets.cluster.client import ClientPod, describe_ephemeral_container, parse_times_seconds
 from lab.tests.support.pods_here import ApiHere
 
 
@@ -34,16 +34,16 @@ def pod(api: ApiHere) -> Iterator[ClientPod]:
 
 
 def test_a_generator_is_found_where_the_pod_has_it(pod: ClientPod, tmp_path: Path, monkeypatch: Any) -> None:
-    found = pod.installed(generator("k6"))
+    found = pod.installed(get_generator("k6"))
     assert found is not None and found.path.endswith("/k6") and found.version[0].isdigit()
     pod.close()
-    assert pod.installed(generator("k6")) is found
+    assert pod.installed(get_generator("k6")) is found
     impostor = tmp_path / "wrk"
     impostor.write_text("#!/bin/sh\necho 'wrk 4.1.0 [epoll] Copyright (C) 2012 Will Glozer'\n")
     impostor.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert pod.installed(generator("wrk2")) is None
-    found = pod.installed(generator("wrk"))
+    assert pod.installed(get_generator("wrk2")) is None
+    found = pod.installed(get_generator("wrk"))
     assert found is not None and found.path == str(impostor)
 
 
@@ -87,9 +87,9 @@ def test_what_a_generator_used_is_its_own(pod: ClientPod, tmp_path: Path, monkey
 
 def test_times_as_a_shell_tells_them() -> None:
     told = {"0m0.000000s": 0.0, "1m2.340000s": 62.34, "0m0,12s": 0.12}
-    assert {text: seconds(text) for text in told} == pytest.approx(told)
+    assert {text: parse_times_seconds(text) for text in told} == pytest.approx(told)
     with pytest.raises(ValueError, match="12.5"):
-        seconds("12.5")
+        parse_times_seconds("12.5")
 
 
 def test_another_pod_of_the_same_name_is_not_the_same_place(api: ApiHere, pod: ClientPod) -> None:
@@ -104,10 +104,10 @@ def test_tools_may_what_their_container_may() -> None:
     context = {"runAsUser": 101, "capabilities": {"drop": ["ALL"]}}
     log = {"name": "log", "mountPath": "/var/log/lab"}
     target = {"name": "proxy", "securityContext": context, "volumeMounts": [log, {**log, "subPath": "x"}]}
-    made = described("lab-tools-proxy", "lab/loadgen:1", target)
+    made = describe_ephemeral_container("lab-tools-proxy", "lab/loadgen:1", target)
     assert made["securityContext"] == context and made["volumeMounts"] == [log]
     assert made["targetContainerName"] == "proxy" and made["image"] == "lab/loadgen:1"
-    assert described("t", "i", {"name": "proxy"})["securityContext"] == {}
+    assert describe_ephemeral_container("t", "i", {"name": "proxy"})["securityContext"] == {}
 
 
 @pytest.mark.parametrize(

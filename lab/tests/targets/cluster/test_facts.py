@@ -12,10 +12,10 @@ import pytest
 from lab.base.errors import LostError
 from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.facts import NOT_VISIBLE, nodes_in_words, pods_record
-from lab.targets.cluster.facts import facts as facts_of
+from lab.targets.cluster.facts import NOT_VISIBLE, build_pod_records, describe_nodes
+from lab.targets.cluster.facts import collect_facts as facts_of
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.others import Elsewhere, Figure, Kubelets, figures, host_watch, together
+from lab.targets.cluster.others import Kubelets, OtherUsage, PodCpuFigure, parse_figures, sum_sources, watch_host
 from lab.targets.common.sampler import TICK_S
 from lab.tests.support.cluster_fakes import FakeApi, Object
 
@@ -73,9 +73,9 @@ def test_facts_of_a_cluster() -> None:
     assert found["image_loadgen"] == "lab/loadgen:x"
     same = [node("a"), node("b", memory="24615504Ki")]
     one = "2 CPUs, 23.5 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4"
-    assert nodes_in_words(same) == f"2 × {one}"
+    assert describe_nodes(same) == f"2 × {one}"
     cloud = node("c", "1", "2Gi", **{"node.kubernetes.io/instance-type": "s-1vcpu-2gb"})
-    assert nodes_in_words([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
+    assert describe_nodes([cloud, *same]).startswith(f"2 × {one}; 1 × s-1vcpu-2gb, 1 CPU, 2.0 GiB")
 
 
 def test_the_mode_of_kube_proxy() -> None:
@@ -104,7 +104,7 @@ def test_the_record_of_a_pod() -> None:
         },
     }
     waiting = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "x", "image": "y"}]}}
-    record, other = pods_record([pod, waiting])
+    record, other = build_pod_records([pod, waiting])
     assert record == {
         "role": "proxy",
         "name": "proxy-1",
@@ -166,13 +166,13 @@ SHOP = ("shop", "web-0")
 
 
 def test_a_kubelets_figures() -> None:
-    assert figures(METRICS) == {
-        ("h3-test", "backend"): Figure(1795285866.013, 1.284404679),
-        ("kube-system", "etcd-dev-control-plane"): Figure(1795285860.884, 20.593826257),
+    assert parse_figures(METRICS) == {
+        ("h3-test", "backend"): PodCpuFigure(1795285866.013, 1.284404679),
+        ("kube-system", "etcd-dev-control-plane"): PodCpuFigure(1795285860.884, 20.593826257),
     }
-    assert figures("") == {}
+    assert parse_figures("") == {}
     with pytest.raises(ValueError, match="expected a pod's CPU"):
-        figures('pod_cpu_usage_seconds_total{namespace="a",pod="b"} 1.5')
+        parse_figures('pod_cpu_usage_seconds_total{namespace="a",pod="b"} 1.5')
 
 
 def test_other_peoples_pods_count_and_nobody_elses() -> None:
@@ -244,21 +244,21 @@ def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.
         process(tmp_path, 700, 1, "firefox", ticks, "/user.slice")
 
     work(0)
-    watch = host_watch([NODE])
+    watch = watch_host([NODE])
     end = watch(["kind-control-plane"])
     work(50)
     assert end().cores == pytest.approx(50 * TICK_S / 2)
-    assert host_watch(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
+    assert watch_host(["another"])(["n"])().cores is None, "an engine whose processes are elsewhere"
     monkeypatch.undo()
-    assert host_watch([""])(["n"])().cores is not None, "the real /proc, where every process counts as a node's"
+    assert watch_host([""])(["n"])().cores is not None, "the real /proc, where every process counts as a node's"
 
 
 def test_what_several_see_is_added() -> None:
-    def sees(cores: float | None, **counters: int) -> others.Others:
-        return lambda nodes: lambda: Elsewhere(cores, counters)
+    def sees(cores: float | None, **counters: int) -> others.OtherUsageSource:
+        return lambda nodes: lambda: OtherUsage(cores, counters)
 
-    seen = together(sees(0.1, a=1), sees(0.2, b=2))(["n"])()
+    seen = sum_sources(sees(0.1, a=1), sees(0.2, b=2))(["n"])()
     assert (seen.cores, seen.counters) == (pytest.approx(0.3), {"a": 1, "b": 2})
-    assert together(sees(0.3), sees(None))(["n"])().cores == pytest.approx(0.3)
-    assert together(sees(0.01), sees(None))(["n"])().cores is None
-    assert together(sees(None))(["n"])().cores is None
+    assert sum_sources(sees(0.3), sees(None))(["n"])().cores == pytest.approx(0.3)
+    assert sum_sources(sees(0.01), sees(None))(["n"])().cores is None
+    assert sum_sources(sees(None))(["n"])().cores is None

@@ -14,7 +14,7 @@ import yaml
 from lab.base.errors import UsageError
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.labels import ROLE_LABEL
-from lab.model.variants.variants import chain, covering_names, load_variant
+from lab.model.variants.variants import covering_names, load_chain, load_variant
 from lab.targets.cluster import docker, images, kind
 from lab.targets.cluster.images import Images
 
@@ -31,7 +31,7 @@ def lab_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_without_a_setting_everything_is_as_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAB_IMAGES", raising=False)
-    loaded = images.load()
+    loaded = images.load_images()
     assert set(loaded.chosen) == {"loadgen"}
     assert loaded.named("nginx") == loaded.pinned["nginx"]
     assert loaded.named("loadgen") == f"docker.io/lab/loadgen:{images.loadgen_tag(loaded.pinned['debian'])}"
@@ -48,7 +48,7 @@ def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> 
     rendered by no other variant. On the local target images are only names.
     """
     lab_images.write_text("{}")
-    pinned, wanted = images.load().pinned, images.of_variants()
+    pinned, wanted = images.load_images().pinned, images.list_variant_images()
     users: dict[str, set[str]] = {}
     for name in covering_names():
         variant = load_variant(name)
@@ -56,12 +56,12 @@ def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> 
             spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
             for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
                 image = container["image"]
-                known = {images.split(one)[0] for one in pinned.values()}
-                unknown = images.split(image)[0] not in known and variant.only_on != ("local",)
+                known = {images.split_reference(one)[0] for one in pinned.values()}
+                unknown = images.split_reference(image)[0] not in known and variant.only_on != ("local",)
                 if image in pinned.values() or unknown:
                     users.setdefault(image, set()).add(name)
     assert {pinned[short] for short in wanted} == set(users)
-    few = {short: {chain(name)[0].name for name in users[pinned[short]]} for short, only in wanted.items() if only}
+    few = {short: {load_chain(name)[0].name for name in users[pinned[short]]} for short, only in wanted.items() if only}
     assert few["haproxy-router"] == {"okd", "okd-150m"} and few["traefik"] >= {"traefik"}
 
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_wrong_is_named_with_its_fault(lab_images: Path) -> None:
         if content is not None:
             lab_images.write_text(content)
         with pytest.raises(UsageError) as caught:
-            images.load()
+            images.load_images()
         assert str(caught.value).startswith(f"LAB_IMAGES={lab_images}: ")
         assert said in str(caught.value)
 
@@ -103,8 +103,8 @@ class Nodes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, here: dict[str, str], there: list[dict[str, Any]]) -> None:
         self.calls: list[tuple[str, ...]] = []
         self.there = there
-        monkeypatch.setattr(docker, "held", here.get)
-        monkeypatch.setattr(docker, "run", self._run)
+        monkeypatch.setattr(docker, "find_image_id", here.get)
+        monkeypatch.setattr(docker, "run_program", self._run)
 
     def _run(self, argv: list[str], *_: object) -> CompletedProcess[str]:
         if "images" in argv:
@@ -118,19 +118,19 @@ def test_a_tag_held_here_is_loaded_and_a_digest_is_pulled_where_it_is_lacking(mo
     """What has a digest is pulled even when the engine has it: loaded under a tag it would have no digest there."""
     listed = [{"id": "sha256:1", "repoTags": ["docker.io/lab/nginx:1"], "repoDigests": []}]
     nodes = Nodes(monkeypatch, {"lab/nginx:1": "sha256:1"}, listed)
-    assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
+    assert docker.ensure_image("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "there"
     assert nodes.calls == []
     Nodes(monkeypatch, {"lab/nginx:1": "sha256:2"}, listed)
-    assert docker.ensure("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "loaded"
+    assert docker.ensure_image("c", ["n1", "n2"], "nginx", "lab/nginx:1") == "loaded"
     reference = f"docker.io/library/nginx:1@{DIGEST}"
     nodes = Nodes(monkeypatch, {reference: "sha256:1"}, [])
-    assert docker.ensure("c", ["n1"], "nginx", reference) == "pulled"
+    assert docker.ensure_image("c", ["n1"], "nginx", reference) == "pulled"
     assert nodes.calls == [("docker", "exec", "n1", "crictl", "pull", reference)]
     Nodes(monkeypatch, {}, [{"id": "i", "repoTags": [], "repoDigests": [f"docker.io/library/nginx@{DIGEST}"]}])
-    assert docker.ensure("c", ["n1"], "nginx", reference) == "there"
+    assert docker.ensure_image("c", ["n1"], "nginx", reference) == "there"
     said = r"image nginx: lab/nginx:gone: pulling image: not found\n  LAB_IMAGES=<file> with a line `nginx: …`"
     with pytest.raises(UsageError, match=said):
-        docker.ensure("c", ["n1"], "nginx", "lab/nginx:gone")
+        docker.ensure_image("c", ["n1"], "nginx", "lab/nginx:gone")
 
 
 def test_references_are_compared_as_containerd_lists_them() -> None:
@@ -142,7 +142,7 @@ def test_references_are_compared_as_containerd_lists_them() -> None:
         (f"mirror.test:5000/a/nginx:1@{DIGEST}", f"mirror.test:5000/a/nginx@{DIGEST}"),
         (f"nginx:1@{DIGEST}", f"docker.io/library/nginx@{DIGEST}"),
     ):
-        assert docker.full(reference) == listed
+        assert docker.expand_reference(reference) == listed
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def chosen() -> Images:
 
 def test_the_cluster_is_as_its_file_says_and_knows_it(chosen: Images, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_KIND_NAME", "mine")
-    made = kind.config(chosen, 0)
+    made = kind.build_config(chosen, 0)
     assert made["name"] == "mine"
     assert made["networking"]["kubeProxyMode"] == "iptables"
     kubelet = yaml.safe_load(made["kubeadmConfigPatches"][0])
@@ -161,7 +161,7 @@ def test_the_cluster_is_as_its_file_says_and_knows_it(chosen: Images, monkeypatc
     assert node["image"] == "kindest/node:v1" and set(node["labels"]) == {kind.MADE_FROM}
 
     def labels(workers: int = 0, images: Mapping[str, str] | None = None) -> dict[str, str]:
-        return kind.config(Images(chosen.pinned, images or {}), workers)["nodes"][0]["labels"]
+        return kind.build_config(Images(chosen.pinned, images or {}), workers)["nodes"][0]["labels"]
 
     monkeypatch.setenv("LAB_KIND_NAME", "another")
     assert labels() == node["labels"]
@@ -176,7 +176,7 @@ def test_from_two_workers_on_every_role_has_a_node_of_its_own(chosen: Images) ->
         (3, (None, False), ["generator", "proxy", "backend"]),
         (4, (None, False), ["generator", "proxy", "backend", None]),
     ):
-        plane, *others = kind.config(chosen, workers)["nodes"]
+        plane, *others = kind.build_config(chosen, workers)["nodes"]
         assert (plane["labels"].get(ROLE_LABEL), "kubeadmConfigPatches" in plane) == control
         assert [node["labels"].get(ROLE_LABEL) for node in others] == added
         patched = [yaml.safe_load(node["kubeadmConfigPatches"][0]) for node in others if "kubeadmConfigPatches" in node]

@@ -89,7 +89,7 @@ def test_what_one_side_brings_up_prunes_nothing_of_the_other() -> None:
     right = Inventory(cast("Api", fake), "run-1", "right")
     left.apply(prepared("baseline"))
     mine = set(fake.objects)
-    other = objects.on_side(load_variant("baseline").manifests, "right")
+    other = objects.rename_for_side(load_variant("baseline").manifests, "right")
     right.apply(objects.prepare(other, IMAGES, "run-1", "stamp-2"))
     assert mine <= set(fake.objects)
     right.remove()

@@ -15,9 +15,9 @@ from lab.model.variants.variants import load_variant
 from lab.systems.manifests.certificates import subject
 from lab.targets.cluster import objects
 from lab.targets.cluster.api import BROUGHT_UP, RUN_LABEL
-from lab.targets.cluster.entrypoint import Entrypoint, each_pod, entrypoint
-from lab.targets.cluster.objects import NO_BALANCER, Reference, pending_s
-from lab.targets.cluster.target import ClusterTarget, placed
+from lab.targets.cluster.entrypoint import Entrypoint, find_entrypoint, list_pod_addresses
+from lab.targets.cluster.objects import NO_BALANCER, Reference, compute_pending_s
+from lab.targets.cluster.target import ClusterTarget, prepare_for_side
 
 
 class Images:
@@ -48,10 +48,10 @@ def prepared(name: str) -> list[dict[str, Any]]:
 def test_a_role_is_that_of_the_pods_whatever_makes_them(kind: str) -> None:
     template = {"metadata": {"labels": {"lab/role": "proxy"}}, "spec": {"containers": []}}
     obj = {"kind": kind, "metadata": {"name": "x", "labels": {"lab/role": "backend"}}, "spec": {"template": template}}
-    assert objects.role(obj) == "proxy"
-    assert objects.role({"kind": "Pod", **template}) == "proxy"
-    assert objects.role({"kind": "Service", "metadata": {"name": "x"}, "spec": {}}) is None
-    assert objects.role(obj | {"spec": {"template": {"metadata": {}, "spec": {}}}}) is None
+    assert objects.find_role(obj) == "proxy"
+    assert objects.find_role({"kind": "Pod", **template}) == "proxy"
+    assert objects.find_role({"kind": "Service", "metadata": {"name": "x"}, "spec": {}}) is None
+    assert objects.find_role(obj | {"spec": {"template": {"metadata": {}, "spec": {}}}}) is None
 
 
 def one(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_a_secret_gets_the_certificate_that_it_asks_for_and_another_key_is_refus
     secret["data"]["tls.cr"] = secret["data"].pop("tls.crt")
     said = "Secret ingress-lab/ingress-certificate: data: 'tls.cr' is empty.*\n.*'tls.crt'"
     with pytest.raises(UsageError, match=said):
-        objects.certify(secret)
+        objects.fill_certificate(secret)
 
 
 def test_no_balancer_is_bought_and_pods_prefer_another_node_than_the_generators() -> None:
@@ -117,12 +117,12 @@ def test_an_unknown_kind_and_a_patch_that_fits_nothing_are_refused_before_anythi
     manifests = [copy.deepcopy(obj) for obj in load_variant("direct").manifests]
     manifests[-1]["metadata"]["annotations"] = {objects.ON_CLUSTERS: "envoy-gateway"}
     with pytest.raises(UsageError, match="lab/on-clusters: envoy-gateway: kustomize: "):
-        objects.on_cluster(manifests)
+        objects.lay_over_for_cluster(manifests)
 
 
 def test_the_right_side_shares_no_name_with_the_left() -> None:
     manifests = load_variant("baseline").manifests
-    left, right = objects.on_side(manifests, "left"), objects.on_side(manifests, "right")
+    left, right = objects.rename_for_side(manifests, "left"), objects.rename_for_side(manifests, "right")
     assert left == list(manifests)
 
     def named(found: list[Any]) -> set[tuple[str, str, str]]:
@@ -135,7 +135,7 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
     (ingress,) = [obj for obj in right if obj["kind"] == "Ingress"]
     assert ingress["spec"]["ingressClassName"] == "ingress-lab-right"
     assert ingress["spec"]["rules"][0]["host"] == "bench.lab.test"
-    right = placed(objects.on_cluster(load_variant("envoy-gateway").manifests), "right")
+    right = prepare_for_side(objects.lay_over_for_cluster(load_variant("envoy-gateway").manifests), "right")
     own = one([dict(obj) for obj in right], "GatewayClass", "ingress-lab-right")["spec"]["controllerName"]
     settings = one([dict(obj) for obj in right], "ConfigMap", "envoy-gateway")["data"]["envoy-gateway.yaml"]
     assert own.endswith("/ingress-lab-right") and own in settings and "[ingress-lab-right]" in settings
@@ -143,11 +143,11 @@ def test_the_right_side_shares_no_name_with_the_left() -> None:
 
 
 def test_a_name_that_tls_needs_is_the_sides_own_and_as_long() -> None:
-    left, right = (placed(load_variant("tls").manifests, side) for side in ("left", "right"))
-    assert list(hosts.routed(left)) == ["bench.lab.test"] and list(hosts.routed(right)) == ["bench.rab.test"]
+    left, right = (prepare_for_side(load_variant("tls").manifests, side) for side in ("left", "right"))
+    assert list(hosts.find_hosts(left)) == ["bench.lab.test"] and list(hosts.find_hosts(right)) == ["bench.rab.test"]
     (secret,) = [obj for obj in right if obj["kind"] == "Secret"]
     assert "bench.rab.test" in str(secret["metadata"]["annotations"])
-    assert list(hosts.routed(placed(load_variant("baseline").manifests, "right"))) == ["bench.lab.test"]
+    assert list(hosts.find_hosts(prepare_for_side(load_variant("baseline").manifests, "right"))) == ["bench.lab.test"]
 
 
 def test_what_one_node_has_once_bears_no_pair() -> None:
@@ -168,23 +168,25 @@ def test_what_one_node_has_once_bears_no_pair() -> None:
 def test_a_sides_pods_go_where_the_others_are() -> None:
     """On one node; where the others are spread, so are these."""
     manifests = prepared("baseline")
-    objects.beside(manifests, {"proxy": {"worker"}, "backend": {"worker", "worker2"}})
-    selectors = {objects.role(obj): objects.pod_spec(obj).get("nodeSelector") for obj in manifests if objects.role(obj)}
+    objects.bind_to_nodes(manifests, {"proxy": {"worker"}, "backend": {"worker", "worker2"}})
+    selectors = {
+        objects.find_role(obj): objects.pod_spec(obj).get("nodeSelector") for obj in manifests if objects.find_role(obj)
+    }
     assert selectors["proxy"] == {"kubernetes.io/os": "linux", "kubernetes.io/hostname": "worker"}
     assert "kubernetes.io/hostname" not in (selectors["backend"] or {})
 
 
 def on_clusters(name: str) -> list[dict[str, Any]]:
-    return objects.prepare(objects.on_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
+    return objects.prepare(objects.lay_over_for_cluster(load_variant(name).manifests), IMAGES, "run-1", "stamp-1")
 
 
 def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None:
     found = on_clusters("envoy-gateway-1-cpu")
     proxy, controller = one(found, "EnvoyProxy", "proxy"), one(found, "Deployment", "envoy-gateway")
-    assert [objects.role(obj) for obj in (proxy, controller)] == ["proxy", None]
-    assert objects.made(proxy) == Reference("apps/v1", "Deployment", "ingress-lab", "proxy")
-    assert objects.made(controller) == Reference.of(controller)
-    assert not [obj for obj in found if Reference.of(obj) == objects.made(proxy)]
+    assert [objects.find_role(obj) for obj in (proxy, controller)] == ["proxy", None]
+    assert objects.find_workload(proxy) == Reference("apps/v1", "Deployment", "ingress-lab", "proxy")
+    assert objects.find_workload(controller) == Reference.of(controller)
+    assert not [obj for obj in found if Reference.of(obj) == objects.find_workload(proxy)]
     template = objects.pod_template(proxy)
     assert template is not None and template["metadata"]["labels"] == {"lab/role": "proxy", RUN_LABEL: "run-1"}
     assert template["metadata"]["annotations"] == {BROUGHT_UP: "stamp-1"}
@@ -195,7 +197,7 @@ def test_envoy_gateway_makes_on_a_cluster_what_its_pods_are_said_to_be() -> None
     assert manager["image"] == controller["spec"]["template"]["spec"]["containers"][0]["image"]
     assert proxy["spec"]["provider"]["type"] == "Kubernetes" and "host" not in proxy["spec"]["provider"]
     manifests = load_variant("traefik-ingress").manifests
-    assert objects.on_cluster(manifests) is manifests, "a variant that says nothing of clusters"
+    assert objects.lay_over_for_cluster(manifests) is manifests, "a variant that says nothing of clusters"
 
 
 def pod(name: str = "proxy-a", node: str = "172.18.0.2", ready: str = "True", **metadata: str) -> Object:
@@ -220,7 +222,7 @@ class Shown:
 
 
 def way(api: Any, objects: list[Object], role: Any, port: str = "http") -> Entrypoint:
-    return entrypoint(api, objects, role, port)
+    return find_entrypoint(api, objects, role, port)
 
 
 def manifests(variant: str) -> list[Object]:
@@ -259,8 +261,8 @@ def test_every_ready_pod_is_a_place_of_its_own() -> None:
     for number, one in enumerate(pods):
         one["status"]["podIP"] = f"10.244.0.{number}"
     api: Any = shown(objects, *pods)
-    assert each_pod(api, objects, "proxy") == [("10.244.0.0", 80), ("10.244.0.1", 80)]
-    assert each_pod(api, objects, "proxy", "https") == [("10.244.0.0", 443), ("10.244.0.1", 443)]
+    assert list_pod_addresses(api, objects, "proxy") == [("10.244.0.0", 80), ("10.244.0.1", 80)]
+    assert list_pod_addresses(api, objects, "proxy", "https") == [("10.244.0.0", 443), ("10.244.0.1", 443)]
 
 
 def test_a_cluster_ip_is_the_way_to_any_other_service_and_a_headless_one_leads_to_the_pod() -> None:
@@ -279,10 +281,10 @@ def test_pod_and_host_are_entered_past_the_services_address_which_a_disturbance_
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
     assert way(api, objects, "backend").host.startswith("10.96.0.")
     with pytest.raises(UsageError, match="Service/proxy: is headless"):
-        entrypoint(api, objects, "proxy", lasting=True)
+        find_entrypoint(api, objects, "proxy", lasting=True)
     objects = manifests("okd-edge-hostnetwork")
     api = shown(objects)
-    found = entrypoint(api, objects, "proxy", "https", lasting=True)
+    found = find_entrypoint(api, objects, "proxy", "https", lasting=True)
     assert found.host.startswith("10.96.0.")
     assert found.words.endswith("(kube-proxy's NAT on the client's node), not by the host port that its pods have")
     objects = manifests("okd-edge-hostnetwork")
@@ -314,6 +316,6 @@ def test_what_the_variant_or_the_cluster_does_not_show_is_told() -> None:
 
 def test_a_router_may_reload_until_its_interval_is_over() -> None:
     for variant, seconds in {"okd": 6, "reload-120s": 121, "okd-edge-hostnetwork": 6, "nginx": 0, "direct": 0}.items():
-        assert pending_s(load_variant(variant).manifests) == seconds
+        assert compute_pending_s(load_variant(variant).manifests) == seconds
     daemons = [{**obj, "kind": "DaemonSet"} if obj["kind"] == "Deployment" else obj for obj in manifests("okd")]
-    assert pending_s(daemons) == 6 and way(shown(daemons), daemons, "proxy").port == 30000
+    assert compute_pending_s(daemons) == 6 and way(shown(daemons), daemons, "proxy").port == 30000

@@ -14,7 +14,7 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.targets.cluster import recorder as module
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.recorder import ClusterRecorder, Followed, Watched
+from lab.targets.cluster.recorder import ClusterRecorder, FollowedLog, KindWatch
 
 NS = "ingress-lab"
 Object = dict[str, Any]
@@ -175,12 +175,12 @@ class Server:
         return ""
 
 
-def watched(server: Server, told: list[tuple[str, str]]) -> Watched:
+def watched(server: Server, told: list[tuple[str, str]]) -> KindWatch:
     def tell(at_s: float, change: str, obj: Object) -> None:
         told.append((change, obj["metadata"]["resourceVersion"]))
 
     api: Any = server
-    made = Watched(api, "v1", "Pod", NS, tell)
+    made = KindWatch(api, "v1", "Pod", NS, tell)
     made.start()
     return made
 
@@ -254,7 +254,7 @@ LOG = [
 ]
 
 
-def follow(stream: Lines, *newest: bytes, whole: bool = True) -> Followed:
+def follow(stream: Lines, *newest: bytes, whole: bool = True) -> FollowedLog:
     """`newest`: what the last line is, before following began and now."""
     left = list(newest)
 
@@ -263,7 +263,7 @@ def follow(stream: Lines, *newest: bytes, whole: bool = True) -> Followed:
         return left.pop(0).decode()
 
     api: Any = SimpleNamespace(follow=lambda *_: stream, log=log)
-    return Followed(api, NS, "proxy-1", "proxy", "c", "n", whole)
+    return FollowedLog(api, NS, "proxy-1", "proxy", "c", "n", whole)
 
 
 def test_a_log_is_followed_until_it_ends_and_a_new_containers_first_load_is_no_reload() -> None:

@@ -55,7 +55,7 @@ def fails(*there: Object, limit_s: float = 120.0, fake: FakeApi | None = None) -
     applied = [obj for obj in (DEPLOYMENT, ROUTE) if any(obj["kind"] == item["kind"] for item in there)]
     started = time.monotonic()
     with pytest.raises(MeasuringError) as raised:
-        rollout.wait(cast("Api", fake), applied, started + limit_s)
+        rollout.wait_until_ready(cast("Api", fake), applied, started + limit_s)
     assert time.monotonic() - started < 30.0
     return raised.value
 
@@ -85,11 +85,11 @@ def test_a_container_may_crash_twice_and_a_pod_that_is_being_deleted_does_not_co
     """It may only have been faster than what it needs, or the container runtime too busy to start it."""
     for reason in ("CrashLoopBackOff", "RunContainerError"):
         for restarts, final in ((0, False), (1, False), (2, True)):
-            fault = rollout.pod_fault(pod(waiting(reason, restartCount=restarts)))
+            fault = rollout.find_pod_fault(pod(waiting(reason, restartCount=restarts)))
             assert fault is not None and fault.final is final
     ending = pod(waiting("ImagePullBackOff"))
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert rollout.pod_fault(ending) is None
+    assert rollout.find_pod_fault(ending) is None
 
 
 def test_a_fault_is_told_of_whose_it_is() -> None:
@@ -108,7 +108,7 @@ def test_a_fault_is_told_of_whose_it_is() -> None:
     assert error.fault == "not in time: not ready: init container sysctl: exited with 1 (Error)"
     for obj, place in ((DEPLOYMENT, "deployment n/proxy"), (ROUTE, "route n/a")):
         with pytest.raises(MeasuringError, match=f"{place}: is gone"):
-            rollout.wait(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
+            rollout.wait_until_ready(cast("Api", FakeApi()), [obj], time.monotonic() + 5)
 
 
 def test_a_failing_probe_is_said_at_the_deadline_with_its_events_and_the_log() -> None:
@@ -137,7 +137,7 @@ def route(name: str = "a", **condition: Any) -> Object:
 def test_routes_are_waited_for_until_they_are_admitted() -> None:
     fake = FakeApi()
     fake.put(route(status="True"))
-    rollout.wait(cast("Api", fake), [ROUTE], time.monotonic() + 1)
+    rollout.wait_until_ready(cast("Api", fake), [ROUTE], time.monotonic() + 1)
     error = fails(route(), limit_s=0.05)
     assert error.place.endswith("route n/a") and "not admitted yet: no router has said anything" in error.fault
     error = fails(route(status="False", reason="HostAlreadyClaimed", message="by n/b"))
@@ -158,16 +158,16 @@ def test_what_a_controller_makes_is_waited_for_or_refused_in_its_gateways_words(
 ) -> None:
     fake = FakeApi()
     with pytest.raises(MeasuringError, match="deployment n/proxy: not in time: its controller has not made it"):
-        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 0.1)
+        rollout.wait_until_ready(cast("Api", fake), [ENVOY], time.monotonic() + 0.1)
     fake.put(deployment(2, 2))
-    rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 1)
+    rollout.wait_until_ready(cast("Api", fake), [ENVOY], time.monotonic() + 1)
     monkeypatch.setattr(rollout, "MAKING_S", 0.1)
     fake = FakeApi()
     refused = {"type": "Accepted", "status": "False", "reason": "InvalidParameters", "message": "no such field"}
     gateway = {"apiVersion": "g/v1", "kind": "Gateway", "metadata": {"name": "proxy", "namespace": "n"}}
     fake.put({**gateway, "status": {"conditions": [refused]}})
     with pytest.raises(StartError, match="has not made it; InvalidParameters: no such field"):
-        rollout.wait(cast("Api", fake), [ENVOY], time.monotonic() + 5)
+        rollout.wait_until_ready(cast("Api", fake), [ENVOY], time.monotonic() + 5)
 
 
 def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_a_controller_has_its_time_from_when_it_is_up(monkeypatch: pytest.Monkey
 
     fake = Slow()
     fake.put(controller)
-    rollout.wait(cast("Api", fake), [ENVOY, controller], began + 60)
+    rollout.wait_until_ready(cast("Api", fake), [ENVOY, controller], began + 60)
     assert time.monotonic() - began > 0.6
 
 

@@ -18,25 +18,25 @@ import pytest
 from pydantic import ValidationError
 
 from lab.base.errors import LostError
-from lab.generators import generator
-from lab.generators.k6 import environment, merged
-from lab.model.endpoint import Ran
-from lab.model.load import Load, OutputError
-from lab.model.sweeps import Point, Sweep
+from lab.generators import get_generator
+from lab.generators.k6 import make_environment, merge_results
+from lab.model.endpoint import GeneratorsOutput
+from lab.model.load import GeneratorLoad, OutputError
+from lab.model.sweeps import LoadPoint, Sweep
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.schemas import KUBERNETES
 from lab.stats.histogram import Histogram
 from lab.targets.cluster import runners
 from lab.targets.cluster.api import RUN_LABEL
-from lab.targets.cluster.runners import CONTAINER, KIND, Runners
-from lab.targets.cluster.sampling import Place
+from lab.targets.cluster.runners import CONTAINER, KIND, RunnerLoad
+from lab.targets.cluster.sampling import WatchedContainer
 from lab.targets.cluster.shell import Shell
 from lab.tests.support.cluster_fakes import FakeApi, Object
 from lab.tests.support.summaries import summary
 
-K6 = generator("k6")
-LOAD = Load("http://10.96.0.7/1kB.bin", "web.lab.test", 10, 0.02, rate_rps=200.0, generators=2)
+K6 = get_generator("k6")
+LOAD = GeneratorLoad("http://10.96.0.7/1kB.bin", "web.lab.test", 10, 0.02, rate_rps=200.0, generators=2)
 IMAGE = "docker.io/lab/loadgen:dev"
 RUNNING = 7
 """Of k6's ExecutionStatus."""
@@ -72,7 +72,7 @@ class Cluster(FakeApi):
         made = super().create(obj)
         if obj["kind"] == KIND and not self.stage:
             for number in range(1, obj["spec"]["parallelism"] + 1):
-                self._run(runners.runner(dict(obj), number))
+                self._run(runners.build_runner(dict(obj), number))
         if obj["kind"] == "Pod":
             self._run(dict(obj))
         return made
@@ -159,16 +159,16 @@ class Watch:
     cluster: Cluster
 
     @contextmanager
-    def beginning_anew(self, places: Sequence[Place]) -> Iterator[None]:
+    def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
         assert {place.role for place in places} == {"generator"}
         self.cluster.told.append("looking")
         yield
         self.cluster.told.append("looked at " + " ".join(place.node for place in places))
 
 
-def generate(cluster: Any) -> Ran:
+def generate(cluster: Any) -> GeneratorsOutput:
     watch: Any = Watch(cluster)
-    made = Runners(cluster, cluster, lambda api, namespace, pod, container: cast("Shell", Inside(cluster, pod)))
+    made = RunnerLoad(cluster, cluster, lambda api, namespace, pod, container: cast("Shell", Inside(cluster, pod)))
     return made.generate(IMAGE, "r1", LOAD, K6.files(LOAD), {}, watch)
 
 
@@ -205,18 +205,18 @@ def test_where_a_node_is_marked_for_generators_every_runner_is_there_whoever_mak
 
 def test_a_lab_that_ends_leaves_no_runner_and_what_one_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
-    config, run = runners.shared("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
+    config, run = runners.build_testrun("load-0", "r0", IMAGE, LOAD, K6.files(LOAD), {}, marked=False)
     cluster.create(config)
-    cluster.create(runners.runner(run, 1))
+    cluster.create(runners.build_runner(run, 1))
     cluster.put({"kind": "ConfigMap", "metadata": {"name": "inventory", "namespace": runners.CLIENT_NAMESPACE}})
     generate(cluster)
     assert [name for _, _, name in cluster.objects] == ["inventory"]
     cluster = Cluster()
 
-    def gone(self: Runners, wanted: Object) -> list[str]:
+    def gone(self: RunnerLoad, wanted: Object) -> list[str]:
         raise LostError("context test", "the lease is another's", "")
 
-    monkeypatch.setattr(Runners, "_let_go", gone)
+    monkeypatch.setattr(RunnerLoad, "_let_go", gone)
     with pytest.raises(LostError, match="another's"):
         generate(cluster)
     assert cluster.objects == {}
@@ -253,10 +253,10 @@ SHARED = replace(LOAD, duration_s=5.0, rate_rps=201.0)
 
 def made(generators: int = 2, marked: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     load = replace(SHARED, connections=30, generators=generators)
-    return runners.shared("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
+    return runners.build_testrun("load-1", "r1", IMAGE, load, K6.files(load), {"web.lab.test": "10.96.0.7"}, marked)
 
 
-def point(**changed: Any) -> Point:
+def point(**changed: Any) -> LoadPoint:
     table = {"name": "many", "generator": "k6", "connections": 10, "rate_rps": 100.0, "duration_s": 5, **changed}
     return Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [table]}).expanded()[0]
 
@@ -280,9 +280,9 @@ def test_histograms_add_exactly_bucket_by_bucket(many: int) -> None:
     one = K6.parse(summary(990, 1.0), "", 0, replace(SHARED, generators=1))
     values = [np.geomspace(1e-4 * (1 + number), 0.2 * (1 + number), 100 + number) for number in range(many)]
     parts = [replace(one, latency=Histogram.of_values(each), requests=each.size) for each in values]
-    both, whole = merged(parts).latency, Histogram.of_values(np.concatenate(values))
+    both, whole = merge_results(parts).latency, Histogram.of_values(np.concatenate(values))
     assert (both.counts == sum(part.latency.counts for part in parts)).all()
-    assert (both.counts == whole.counts).all() and both.total == whole.total == merged(parts).requests
+    assert (both.counts == whole.counts).all() and both.total == whole.total == merge_results(parts).requests
     assert both.maximum_s == whole.maximum_s == max(part.latency.maximum_s or 0 for part in parts)
 
 
@@ -291,7 +291,7 @@ def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
     assert "shared evenly by 3 generators" in (K6.refusal(replace(SHARED, generators=3)) or "")
     hosts = ("a.lab.test", "b.lab.test")
     assert "with 2 hosts" in (K6.refusal(replace(SHARED, hosts=hosts, connections=6, generators=2)) or "")
-    assert "only k6" in (generator("wrk").refusal(replace(SHARED, rate_rps=None)) or "")
+    assert "only k6" in (get_generator("wrk").refusal(replace(SHARED, rate_rps=None)) or "")
 
     assert (point().generators, point(generators=4).generators) == (1, 4)
     with pytest.raises(ValidationError, match="only k6 is run as several at once, not wrk"):
@@ -300,7 +300,7 @@ def test_only_loads_that_can_be_shared_evenly_are_made_by_many() -> None:
 
 @pytest.mark.parametrize("of", [2, 3, 4, 7, 100])
 def test_the_parts_are_the_whole_and_nothing_twice(of: int) -> None:
-    spelled = [runners.segments(number, of) for number in range(1, of + 1)]
+    spelled = [runners.build_segments(number, of) for number in range(1, of + 1)]
     assert len({sequence for _, sequence in spelled}) == 1
     bounds = [Fraction(each) for each in spelled[0][1].removeprefix("--execution-segment-sequence=").split(",")]
     assert (bounds[0], bounds[-1]) == (0, 1) and bounds == sorted(set(bounds))
@@ -318,20 +318,20 @@ def test_the_test_run_shares_our_script_among_pods_of_our_image_and_the_schemas_
     assert {spec[part]["image"] for part in ("runner", "initializer", "starter")} == {IMAGE}
     assert spec["runner"]["metadata"]["labels"] == {RUN_LABEL: "r1", ROLE_LABEL: "generator"}
     env = {each["name"]: each["value"] for each in spec["runner"]["env"]}
-    assert env == environment(replace(SHARED, connections=30)), "as k6 runs elsewhere"
+    assert env == make_environment(replace(SHARED, connections=30)), "as k6 runs elsewhere"
     assert "--address" not in spec["arguments"] and "cleanup" not in spec
     assert run["metadata"]["labels"] == {RUN_LABEL: "r1"}
     assert config["metadata"]["labels"] == {RUN_LABEL: "r1", runners.MEMBER: "load-1"}
     config, run = made()
     jsonschema.validate(run, json.loads((MANIFESTS / "schemas" / "testrun-k6-v1alpha1.json").read_text()))
-    for obj in (config, runners.runner(run, 1), runners.runner(run, 2)):
+    for obj in (config, runners.build_runner(run, 1), runners.build_runner(run, 2)):
         kubernetes_validate.validate(obj, KUBERNETES, strict=True)
 
 
 def test_a_runner_is_started_as_the_operator_starts_it() -> None:
     """Its `NewRunnerJob` (pkg/resources/jobs/runner.go of v1.6.0), word for word and in its order."""
     _, run = made(3)
-    pod = runners.runner(run, 2)
+    pod = runners.build_runner(run, 2)
     (container,) = pod["spec"]["containers"]
     assert " ".join(container["command"]) == (
         "k6 run --quiet --execution-segment=1/3:2/3 --execution-segment-sequence=0,1/3,2/3,1"

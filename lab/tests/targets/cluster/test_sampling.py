@@ -20,19 +20,19 @@ from lab.model.samples import Reason, Sample
 from lab.model.usage import USAGE_SCHEMA, Observation
 from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
-from lab.targets.cluster.others import Elsewhere, Others
+from lab.targets.cluster.others import OtherUsage, OtherUsageSource
 from lab.targets.cluster.sampling import (
     CONTROL,
     MACHINE_STRIDE,
     POD_STRIDE,
     ClusterWatch,
     ContainerSampler,
-    Place,
+    WatchedContainer,
     busiest_thread,
-    samplers,
+    make_samplers,
 )
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.snapshot import When, about, question, snapshot
+from lab.targets.cluster.snapshot import Moment, build_script, read_container_info, take_snapshot
 from lab.targets.common.sampler import cpu_list
 from lab.tests.support.fakes import FakeSystem, FakeTarget, bench, point
 from lab.tests.support.pods_here import ApiHere
@@ -139,20 +139,20 @@ class FakeShell:
         return "".join(f"@{name}\n{text}\n" for name, text in sections.items())
 
 
-def nobody(nodes: Sequence[str]) -> Callable[[], Elsewhere]:
-    return lambda: Elsewhere(0.0)
+def nobody(nodes: Sequence[str]) -> Callable[[], OtherUsage]:
+    return lambda: OtherUsage(0.0)
 
 
-def others(cores: float | None, **counters: int) -> Others:
-    return lambda nodes: lambda: Elsewhere(cores, counters)
+def others(cores: float | None, **counters: int) -> OtherUsageSource:
+    return lambda nodes: lambda: OtherUsage(cores, counters)
 
 
-def places(asked: Sequence[tuple[str, FakeShell]]) -> list[Place]:
+def places(asked: Sequence[tuple[str, FakeShell]]) -> list[WatchedContainer]:
     return [place(role, shell, n) for n, (role, shell) in enumerate(asked)]
 
 
-def place(role: str, shell: Any, number: int = 0) -> Place:
-    return Place(role, "ns", f"pod{number}", f"node{number}", shell)
+def place(role: str, shell: Any, number: int = 0) -> WatchedContainer:
+    return WatchedContainer(role, "ns", f"pod{number}", f"node{number}", shell)
 
 
 def used(*usage_ns: int, **more: Any) -> FakeShell:
@@ -160,7 +160,7 @@ def used(*usage_ns: int, **more: Any) -> FakeShell:
     return FakeShell([Said(v1(each)) for each in usage_ns], **more)
 
 
-def watched(*asked: tuple[str, FakeShell], others: Others = nobody, **more: Any) -> Observation:
+def watched(*asked: tuple[str, FakeShell], others: OtherUsageSource = nobody, **more: Any) -> Observation:
     """What a watch sees of these at both ends."""
     with ClusterWatch(places(asked), more.pop("counters", dict[str, int]), others, interval_s=60.0, **more) as watch:
         pass
@@ -170,8 +170,8 @@ def watched(*asked: tuple[str, FakeShell], others: Others = nobody, **more: Any)
 def looked(*asked: tuple[str, FakeShell], meanwhile: int) -> list[ContainerSampler]:
     """What is seen at both ends and at so many seconds between."""
     there = places(asked)
-    found = samplers(there, [about(place.shell) for place in there])
-    moments: list[When] = ["opening", *["meanwhile" for _ in range(meanwhile)], "closing"]
+    found = make_samplers(there, [read_container_info(place.shell) for place in there])
+    moments: list[Moment] = ["opening", *["meanwhile" for _ in range(meanwhile)], "closing"]
     for when in moments:
         for sampler in found:
             sampler.look(when)
@@ -386,14 +386,14 @@ def test_real_shells_understand_what_they_are_asked(program: str) -> None:
     api: Any = ApiHere(program)
     shell = Shell(api, "ns", "generator", "c")
     try:
-        container = about(shell)
+        container = read_container_info(shell)
     except MeasuringError as error:
         pytest.skip(f"this machine's own cgroups are not mounted: {error.fault}")
     assert container.page_bytes in (4096, 16384, 65536)
     assert container.network.startswith("net:[")
     for when in ("opening", "meanwhile", "closing"):
-        script = question(when, container, threads=True, cpus=True, network=True, clock=True)
-        seen = snapshot(shell, container, script)
+        script = build_script(when, container, threads=True, cpus=True, network=True, clock=True)
+        seen = take_snapshot(shell, container, script)
         assert 1 in seen.processes and shell.pid not in seen.processes, when
         assert seen.uptime_s > 0
         if when != "meanwhile":
@@ -423,7 +423,7 @@ def test_a_look_into_the_container_after_a_restart_is_no_look_at_the_one_before(
     shell = FakeShell(
         [Said(v1(10**9), old), Said(v1(2 * 10**9), [stat(1, ticks=540), stat(7, ticks=110)]), Said(v1(0), new)]
     )
-    (sampler,) = samplers(places([("proxy", shell)]), [about(shell)])  # pyright: ignore[reportArgumentType]
+    (sampler,) = make_samplers(places([("proxy", shell)]), [read_container_info(shell)])  # pyright: ignore[reportArgumentType]
     for when, sure in (("opening", True), ("meanwhile", True), ("meanwhile", False)):
         sampler.look(when)  # pyright: ignore[reportArgumentType]
         if sure:

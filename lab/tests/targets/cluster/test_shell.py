@@ -19,7 +19,7 @@ from lab.systems.renewing import Running
 from lab.targets.cluster import shell as module
 from lab.targets.cluster.api import Api
 from lab.targets.cluster.shell import Shell
-from lab.targets.cluster.system import processes_of
+from lab.targets.cluster.system import list_processes
 from lab.tests.support.pods_here import ApiHere
 from lab.tests.support.waiting import until
 
@@ -66,7 +66,7 @@ def test_a_containers_processes_are_those_that_do_not_end_by_themselves(asked: S
     loader, worker = (subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 60"]) for title in titles)
     try:
         until(lambda: all(psutil.Process(one.pid).name() == "sleep" for one in (loader, worker)))
-        found = processes_of(asked)
+        found = list_processes(asked)
         assert found[worker.pid] == Running(os.getpid(), "sleep") and loader.pid not in found and asked.pid not in found
     finally:
         for one in (loader, worker):

@@ -19,7 +19,7 @@ from lab.__main__ import main
 from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
 from lab.disturbances.outage import Outage
 from lab.model.endpoint import Endpoint
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.variants.variants import Check, load_variant
 from lab.targets.cluster import system as cluster_system
 from lab.targets.cluster import target as module
@@ -27,7 +27,7 @@ from lab.targets.cluster.api import Api, DeniedError
 from lab.targets.cluster.system import ClusterSystem
 from lab.targets.cluster.target import ClusterTarget, largest_cpus
 from lab.targets.clusters import KIND
-from lab.targets.common.leftovers import SCRIPT, Ordinary
+from lab.targets.common.leftovers import SCRIPT, OrdinaryProcessCount
 from lab.tests.support.cluster_fakes import FakeApi
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
@@ -61,7 +61,7 @@ def test_what_the_nodes_do_not_have_is_not_measurable() -> None:
         (Check(kind="nginx", name="worker_rlimit_nofile", value="1000000"), None, ""),
     ):
         with pytest.raises(NotMeasurableError) if what else nullcontext() as raised:
-            module.vet(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
+            module.vet_checks(fake_variant("v", readback=[check]), cpus=2, open_files=open_files)
         assert raised is None or raised.value.what == what
     for nodes, cpus in (
         ([node("4", allocatable="3920m")], 4),
@@ -358,7 +358,7 @@ def test_no_load_is_made_and_no_sample_good_without_the_lease(tmp_path: Path, mo
         made.popen(["wrk"], tmp_path, out, out)
     assert inside.started == []
     with pytest.raises(LostError):
-        made.generate(Load("http://10.0.0.1/1kB.bin", "h", 10, 5.0, generators=2), {})
+        made.generate(GeneratorLoad("http://10.0.0.1/1kB.bin", "h", 10, 5.0, generators=2), {})
     with pytest.raises(LostError):
         made.counters()
     mute = Inside(lambda _: (1, "", "Connection refused"))
@@ -378,8 +378,8 @@ class Leaving(FakeTarget):
 
 def test_what_cannot_be_given_back_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     leaving = Leaving()
-    monkeypatch.setattr(targets, "chosen", lambda name, context: leaving)
-    monkeypatch.setattr(targets, "close", leaving.close)
+    monkeypatch.setattr(targets, "choose_target", lambda name, context: leaving)
+    monkeypatch.setattr(targets, "close_targets", leaving.close)
     assert main(["bench", "keepalive"]) == 1
     said = capsys.readouterr().err
     assert said.index("is not there") < said.index("just down")
@@ -388,7 +388,7 @@ def test_what_cannot_be_given_back_is_told(monkeypatch: pytest.MonkeyPatch, caps
 def came_up(**said: str | LabError | Sequence[str | LabError]) -> ClusterSystem:
     """One that came up with these pods, `proxy…` and `backend…`, and does not change; their shells say one thing after the other."""
     made: Any = ClusterSystem.__new__(ClusterSystem)
-    made._changing, made._ordinary = False, Ordinary()
+    made._changing, made._ordinary = False, OrdinaryProcessCount()
     lasting = {name: [each] if isinstance(each, (str, Exception)) else list(each) for name, each in said.items()}
     shells = {name: Inside(lambda _, name=name: lasting[name].pop(0), pid=1) for name in said}
     pods = {name: {"metadata": {"namespace": "ns", "name": name}} for name in said}

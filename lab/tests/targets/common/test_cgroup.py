@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from lab.base.quantities import quantity
+from lab.base.quantities import parse_quantity
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import Controller, Place
+from lab.targets.common.cgroup import CgroupController, CgroupPlace
 
 V1_MOUNTS = """\
 31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
@@ -18,41 +18,41 @@ V1_MOUNTS = """\
 """
 V1_OWN = "4:memory:/user/x\n1:cpu,cpuacct:/\n0::/user\n"
 V2_MOUNTS = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-CPU: Controller = "cpu"
-MEMORY: Controller = "memory"
+CPU: CgroupController = "cpu"
+MEMORY: CgroupController = "memory"
 IN_DOCKER = "32 31 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"
 
 
 def test_a_quantity_is_read_as_kubernetes_reads_it() -> None:
     """Decimal and binary suffixes, exponents and fractions, without rounding. What the API server refuses is no number here either."""
     read = {"200m": "1/5", ".5": "1/2", "64Mi": 2**26, "64M": 64_000_000, "1e3": 1000, "1E": 10**18, "100n": "1e-7"}
-    assert {text: quantity(text) for text in read} == {text: Fraction(value) for text, value in read.items()}
+    assert {text: parse_quantity(text) for text in read} == {text: Fraction(value) for text, value in read.items()}
     for text in ("", "m", "64MB", "1.5.0", "200 m", "1_000", "0x10"):
         with pytest.raises(ValueError, match="expected a quantity"):
-            quantity(text)
+            parse_quantity(text)
     for text in ("0", "-1", "many"):
         with pytest.raises(ValueError, match="expected a quantity"):
-            cgroup.wanted("cpu", text)
+            cgroup.parse_requested_limit("cpu", text)
 
 
 def test_a_group_is_found_where_it_is_mounted() -> None:
-    places: tuple[tuple[Controller, str, str, Place], ...] = (
-        (CPU, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
-        (MEMORY, V1_OWN, V1_MOUNTS, Place(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
-        (CPU, "0::/user/x\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
-        (CPU, "0::/\n", V2_MOUNTS, Place(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
-        (CPU, "1:cpu:/docker/abc\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
-        (CPU, "1:cpu:/docker/abc/y\n", IN_DOCKER, Place(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
+    places: tuple[tuple[CgroupController, str, str, CgroupPlace], ...] = (
+        (CPU, V1_OWN, V1_MOUNTS, CgroupPlace(1, "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct")),
+        (MEMORY, V1_OWN, V1_MOUNTS, CgroupPlace(1, "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/user/x")),
+        (CPU, "0::/user/x\n", V2_MOUNTS, CgroupPlace(2, "/sys/fs/cgroup", "/sys/fs/cgroup/user/x")),
+        (CPU, "0::/\n", V2_MOUNTS, CgroupPlace(2, "/sys/fs/cgroup", "/sys/fs/cgroup")),
+        (CPU, "1:cpu:/docker/abc\n", IN_DOCKER, CgroupPlace(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu")),
+        (CPU, "1:cpu:/docker/abc/y\n", IN_DOCKER, CgroupPlace(1, "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu/y")),
     )
     for controller, own, mounts, found in places:
-        assert cgroup.place(controller, own, mounts) == found
+        assert cgroup.find_group(controller, own, mounts) == found
     for own, mounts in (("0::/x\n", ""), ("", V2_MOUNTS), ("1:cpu:/other\n", IN_DOCKER), ("0::/../x\n", V2_MOUNTS)):
         with pytest.raises(LookupError):
-            cgroup.place(CPU, own, mounts)
+            cgroup.find_group(CPU, own, mounts)
 
 
 def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
-    written_by: tuple[tuple[int, Controller, str, list[tuple[str, str]]], ...] = (
+    written_by: tuple[tuple[int, CgroupController, str, list[tuple[str, str]]], ...] = (
         (1, CPU, "200m", [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "20000")]),
         (2, CPU, "200m", [("cpu.max", "20000 100000")]),
         (2, CPU, "2", [("cpu.max", "200000 100000")]),
@@ -62,11 +62,11 @@ def test_a_limit_is_written_as_a_kubelet_writes_it() -> None:
         (2, MEMORY, "64Mi", [("memory.max", "67108864"), ("memory.swap.max", "0"), ("memory.oom.group", "1")]),
     )
     for version, controller, asked, written in written_by:
-        assert cgroup.settings(version, controller, cgroup.wanted(controller, asked)) == written
+        assert cgroup.list_limit_writes(version, controller, cgroup.parse_requested_limit(controller, asked)) == written
 
 
 def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_it() -> None:
-    spellings: tuple[tuple[Controller, str, str], ...] = (
+    spellings: tuple[tuple[CgroupController, str, str], ...] = (
         (CPU, "20000 100000", "200m"),
         (CPU, "-1 100000", "unlimited"),
         (CPU, "max 100000", "unlimited"),
@@ -76,12 +76,12 @@ def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_i
         (MEMORY, "1000", "1000"),
     )
     for controller, text, spelled in spellings:
-        assert cgroup.spelled(controller, cgroup.limit(controller, text)) == spelled
-    assert cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(999_424))
-    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(2_000_000))
-    assert not cgroup.holds(MEMORY, Fraction(1_000_000), Fraction(900_000))
-    assert not cgroup.holds(CPU, Fraction(1, 5), Fraction(1, 4))
-    assert not cgroup.holds(CPU, Fraction(1, 5), None)
+        assert cgroup.format_limit(controller, cgroup.parse_actual_limit(controller, text)) == spelled
+    assert cgroup.is_same_limit(MEMORY, Fraction(1_000_000), Fraction(999_424))
+    assert not cgroup.is_same_limit(MEMORY, Fraction(1_000_000), Fraction(2_000_000))
+    assert not cgroup.is_same_limit(MEMORY, Fraction(1_000_000), Fraction(900_000))
+    assert not cgroup.is_same_limit(CPU, Fraction(1, 5), Fraction(1, 4))
+    assert not cgroup.is_same_limit(CPU, Fraction(1, 5), None)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,6 @@ def test_a_limit_is_spelled_as_kubernetes_does_and_holds_when_the_kernel_keeps_i
     ],
 )  # fmt: skip
 def test_versions_are_alike(
-    version: int, controller: Controller, files: dict[str, str], counts: dict[str, int]
+    version: int, controller: CgroupController, files: dict[str, str], counts: dict[str, int]
 ) -> None:
-    assert cgroup.counted(version, controller, lambda name: files.get(name, "")) == counts
+    assert cgroup.read_counts(version, controller, lambda name: files.get(name, "")) == counts

@@ -46,7 +46,7 @@ def test_an_answer_is_told_as_it_came() -> None:
     assert b"Accept-Encoding: gzip\r\n" in asked[0] and b"Connection: close\r\n" in asked[0]
     assert connection.fileno() == -1
     places = {"http://10.0.0.1": ("10.0.0.1", 80), "https://a.b": ("a.b", 443), "http://a.b:81": ("a.b", 81)}
-    assert {url: fetching.place(Endpoint(url, "h")) for url in places} == places
+    assert {url: fetching.split_address(Endpoint(url, "h")) for url in places} == places
 
 
 def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
@@ -57,7 +57,9 @@ def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
         (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "secp384r1", "P-384"),
         (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256", "prime256v1", "P-256"),
     ):
-        request = certificates.requested("here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"})
+        request = certificates.read_request(
+            "here", {certificates.NAMES: "bench.lab.test", certificates.KEY: "ecdsa-256"}
+        )
         assert request is not None
         issued = certificates.issue(request)
         (tmp_path / "crt").write_text(issued["tls.crt"])
@@ -75,8 +77,8 @@ def test_tls_is_recorded_and_not_judged(tmp_path: Path) -> None:
         assert (got.status, got.body) == (404, b"no\n")
         assert got.tls == {"version": spoken, "cipher": cipher, "group": group, **certificate}
     hello = bytes.fromhex("16030300310200002d0303") + bytes(32) + bytes.fromhex("00009c0000050023000000")
-    assert fetching.group(hello, "AES128-GCM-SHA256") is None
-    assert fetching.group(b"", "") is None
+    assert fetching.find_key_exchange_group(hello, "AES128-GCM-SHA256") is None
+    assert fetching.find_key_exchange_group(b"", "") is None
 
 
 @pytest.mark.parametrize("endpoint", [PLAIN, ENCRYPTED])

@@ -13,15 +13,15 @@ import pytest
 from lab.targets.common import leftovers
 from lab.targets.common.leftovers import (
     ANYWHERE,
-    LOOK_CLOSER,
-    Ordinary,
-    listening,
-    look,
+    DETAIL_FROM,
+    OrdinaryProcessCount,
+    count_time_wait,
+    list_accept_queues,
     parse_container,
     parse_counts,
     parse_listeners,
     parse_range,
-    waiting_by_destination,
+    read_sockets,
 )
 
 SOCKSTAT = """\
@@ -58,9 +58,9 @@ def test_the_kernels_tables_are_read() -> None:
     assert parse_counts(SOCKSTAT) == (7, 12_985)
     assert parse_counts(SOCKSTAT.replace("TCP6: inuse 2\n", "")) == (5, 12_985)
     rows = ROWS.splitlines()
-    assert waiting_by_destination(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 2}
-    assert waiting_by_destination(rows, (1_024, 65_535)) == {"10.64.0.3:8080": 3}
-    both = waiting_by_destination([MAPPED, SIX, *rows], (32_768, 60_999))
+    assert count_time_wait(rows, (32_768, 60_999)) == {"10.64.0.3:8080": 2}
+    assert count_time_wait(rows, (1_024, 65_535)) == {"10.64.0.3:8080": 3}
+    both = count_time_wait([MAPPED, SIX, *rows], (32_768, 60_999))
     assert both == {"10.64.0.3:8080": 3, "[fe80::2]:443": 1}
     assert parse_listeners(rows) == [11]
     assert parse_range("32768\t60999\n") == (32_768, 60_999)
@@ -86,7 +86,7 @@ def test_other_text_is_no_count_and_half_an_answer_none() -> None:
 
 
 def test_old_workers_are_those_beyond_the_first_count_and_those_that_say_so() -> None:
-    ordinary = Ordinary()
+    ordinary = OrdinaryProcessCount()
     assert [ordinary.beyond(3, 0), ordinary.beyond(5, 0), ordinary.beyond(2, 0), ordinary.beyond(3, 1)] == [0, 2, 0, 1]
     ordinary.forget()
     assert [ordinary.beyond(7, 2), ordinary.beyond(5, 0), ordinary.beyond(6, 0)] == [2, 0, 1]
@@ -100,12 +100,12 @@ def listener() -> Iterator[socket.socket]:
 
 def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
     address = listener.getsockname()
-    before = look()
+    before = read_sockets()
     clients = [socket.create_connection(address) for _ in range(3)]
     try:
-        during = look()
+        during = read_sockets()
         assert during.queued - before.queued >= 3 and during.connections - before.connections >= 3
-        assert sorted(listening()).count(3) == sorted(parse_listeners(leftovers._read_rows())).count(3)  # pyright: ignore[reportPrivateUsage]
+        assert sorted(list_accept_queues()).count(3) == sorted(parse_listeners(leftovers._read_rows())).count(3)  # pyright: ignore[reportPrivateUsage]
     finally:
         for client in clients:
             client.close()
@@ -114,14 +114,14 @@ def test_this_machines_own_kernel_is_read(listener: socket.socket) -> None:
 
 def test_sockets_that_wait_are_told_apart_by_destination(listener: socket.socket) -> None:
     host, port = listener.getsockname()
-    for _ in range(LOOK_CLOSER + 20):
+    for _ in range(DETAIL_FROM + 20):
         with socket.create_connection((host, port)):
             accepted, _ = listener.accept()
         accepted.close()
-    assert look().time_wait[f"{host}:{port}"] >= LOOK_CLOSER
+    assert read_sockets().time_wait[f"{host}:{port}"] >= DETAIL_FROM
     for shell in filter(shutil.which, ("sh", "bash", "busybox")):
         argv = [shell, *(["sh"] if shell == "busybox" else []), "-c", f"SHELL_PID=$$\n{leftovers.SCRIPT}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
         told = parse_container(done.stdout)
-        assert told.sockets.time_wait[f"{host}:{port}"] >= LOOK_CLOSER, done.stderr
+        assert told.sockets.time_wait[f"{host}:{port}"] >= DETAIL_FROM, done.stderr
         assert told.memory_bytes > 1_000_000 and told.processes >= 1 and str(os.getpid()) not in done.stderr

@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from lab.base.files import StoreError
-from lab.model.load import Load
+from lab.model.load import GeneratorLoad
 from lab.model.variants.variants import Check
 from lab.targets.common import process
-from lab.targets.common.process import Ended, Job, held, run_generator
+from lab.targets.common.process import GeneratorJob, GeneratorOutcome, prepare_generators, run_generator
 from lab.targets.readback import read_back
 from lab.tests.support.fakes import FakeGenerator, FakeSystem
 
-LOAD = Load(url="http://x/", host="h", connections=1, duration_s=5.0)
+LOAD = GeneratorLoad(url="http://x/", host="h", connections=1, duration_s=5.0)
 
 
 class FullSystem(FakeSystem):
@@ -42,10 +42,10 @@ class FullSystem(FakeSystem):
 def limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 MiB instead of 128, 1 kB of which is kept."""
     monkeypatch.setattr(process, "OUTPUT_LIMIT_BYTES", 2**20)
-    monkeypatch.setattr(process, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(process, "CUT_OUTPUT_BYTES", 1000)
 
 
-def ended(tmp_path: Path, script: str) -> Ended:
+def ended(tmp_path: Path, script: str) -> GeneratorOutcome:
     return run_generator(FakeSystem(), FakeGenerator(script), FakeGenerator.binary, LOAD, tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
     began = tmp_path / "began"
     generator = FakeGenerator(f"open({str(began)!r}, 'w')")
     with ExitStack() as lasting:
-        run = held([Job(FakeSystem(), generator, FakeGenerator.binary, LOAD, tmp_path)], lasting)
+        run = prepare_generators([GeneratorJob(FakeSystem(), generator, FakeGenerator.binary, LOAD, tmp_path)], lasting)
         assert not began.exists()
         (done,) = run()
     assert began.exists() and done.exit_status == 0

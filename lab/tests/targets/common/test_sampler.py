@@ -56,7 +56,7 @@ def test_our_own_children_are_not_other_people(code: str, monkeypatch: pytest.Mo
 
     def of_this_test(proc: str) -> dict[int, sampler.HostProcess]:  # what ends elsewhere takes its CPU time with it
         found = every(proc)
-        return {pid: each for pid, each in found.items() if sampler.descends(pid, (os.getpid(),), found)}
+        return {pid: each for pid, each in found.items() if sampler.is_descendant(pid, (os.getpid(),), found)}
 
     monkeypatch.setattr(sampler, "host_processes", of_this_test)
     monkeypatch.setenv(sampler.HOST_PROC, str(os.open("/proc", os.O_RDONLY)))
@@ -95,7 +95,7 @@ def test_a_connection_is_counted_where_it_is_opened_and_where_it_is_accepted() -
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         server.accept()[0].close()
         after = sampler.network_counters(os.getpid())
-    more = {name: after[name] - before[name] for _, name in sampler.COUNTED}
+    more = {name: after[name] - before[name] for _, name in sampler.COUNTERS}
     assert more["ActiveOpens"] >= 1 and more["PassiveOpens"] >= 1 and min(more["InSegs"], more["OutSegs"]) >= 3
 
 
@@ -105,7 +105,7 @@ def test_a_share_is_at_most_all_though_the_kernel_takes_waiting_back() -> None:
         sampler.parse_cpus([f"cpu0 {user} 0 0 {idle} {iowait} 0 0 0 0 0"])
         for user, idle, iowait in ((100, 200, 50), (110, 202, 40))
     )
-    (span,) = sampler.spans(start, end).values()
+    (span,) = sampler.subtract_cpu_times(start, end).values()
     assert span.total_s == span.busy_s == pytest.approx(10 * sampler.TICK_S)
 
 
@@ -121,10 +121,10 @@ def test_the_busiest_are_named_and_the_labs_own_are_not(monkeypatch: pytest.Monk
         }
 
     looks = iter([seen({4: 1.0, 7: 0.0}), seen({3: 9.0, 4: 1.25, 5: 0.25, 6: 0.1, 7: 5.0, 11: 9.0}, start_of_7=2)])
-    monkeypatch.setattr(sampler, "host_proc", lambda: ("/x", 10))
+    monkeypatch.setattr(sampler, "find_host_proc", lambda: ("/x", 10))
     monkeypatch.setattr(sampler, "host_processes", lambda _: next(looks))
     monkeypatch.setattr(sampler.time, "sleep", lambda _: None)
-    found = sampler.busiest(0.5)
+    found = sampler.find_busiest(0.5)
     assert list(found)[:2] == ["java", "idle"]
     assert found["java"] == pytest.approx(1.0) and found["idle"] == pytest.approx(0.2)
     assert "nginx" not in found and "kworker" not in found and "new" not in found

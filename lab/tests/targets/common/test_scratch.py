@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.files import StoreError
-from lab.targets.common.scratch import scratch, sweep
+from lab.targets.common.scratch import make_scratch_folder, sweep
 
 HOLDING = "from lab.targets.common.scratch import scratch\nwith scratch() as folder: print(folder, flush=True); input()"
 
@@ -24,13 +24,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scratch_is_where_tmpdir_says_and_goes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with suppress(KeyError), scratch() as folder:
+    with suppress(KeyError), make_scratch_folder() as folder:
         assert folder.parent == place
         (folder / "file").write_text("x")
         raise KeyError
     assert list(place.iterdir()) == []
     monkeypatch.setenv("TMPDIR", str(place / "none"))
-    with pytest.raises(StoreError, match="none.*cannot be written: No such file"), scratch():
+    with pytest.raises(StoreError, match="none.*cannot be written: No such file"), make_scratch_folder():
         pass
 
 
@@ -43,7 +43,7 @@ def test_what_a_killed_one_left_goes_with_the_next_and_what_another_holds_stays(
         (killed / "stdout").write_text("what a generator said")
         holders[0].send_signal(signal.SIGKILL)
         holders[0].wait()
-        with scratch() as own:
+        with make_scratch_folder() as own:
             assert {each.name for each in place.iterdir()} == {"lab-of-somebody", living.name, own.name}
     finally:
         holders[1].communicate("\n", timeout=60)

@@ -13,9 +13,9 @@ from typing import Literal
 import pytest
 
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CONTROLLERS, Place
+from lab.targets.common.cgroup import CONTROLLERS, CgroupPlace
 from lab.targets.local.sandbox import cgroups
-from lab.targets.local.sandbox.cgroups import Group, Groups
+from lab.targets.local.sandbox.cgroups import ContainerGroup, Groups
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A hierarchy of version 2 in which we are in user/scope; root gives its children both controllers."""
     (tmp_path / "user/scope").mkdir(parents=True)
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids")
-    own = Place(2, str(tmp_path), str(tmp_path / "user/scope"))
+    own = CgroupPlace(2, str(tmp_path), str(tmp_path / "user/scope"))
     monkeypatch.setattr(cgroups, "_find_places", lambda: dict.fromkeys(CONTROLLERS, own))
     return tmp_path
 
@@ -47,7 +47,7 @@ def sleeper() -> Iterator[int]:
 def test_a_folder_is_made_in_the_nearest_group_that_gives_its_children_the_controllers(tree: Path) -> None:
     group = Groups().make("backend", "backend-0-backend", "Deployment/backend", {"cpu": "200m", "memory": "64Mi"})
     (folder,) = {folder for _, folder in group.folders.values()}
-    assert folder == tree / (cgroups.label() + "backend-0-backend") and group.unapplied == ()
+    assert folder == tree / (cgroups.make_label() + "backend-0-backend") and group.unapplied == ()
     assert (folder / "cpu.max").read_text() == "20000 100000"
     assert (folder / "memory.max").read_text() == "67108864"
     assert group.join() == f"echo 0 >{folder}/cgroup.procs\n"
@@ -80,12 +80,12 @@ def test_what_is_no_quantity_or_the_kernel_keeps_otherwise_is_not_applied(
 
 
 def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) -> None:
-    device = cgroups.label().split("-")[1]
+    device = cgroups.make_label().split("-")[1]
     state = cgroups.process_state("/proc", sleeper)
     assert state is not None
     left, reused = f"lab-{device}-{dead}-1-proxy-0-proxy", f"lab-{device}-{sleeper}-{state[1] - 1}-leaf"
     live, elsewhere = f"lab-{device}-{sleeper}-{state[1]}-b", f"lab-{int(device) + 1}-{dead}-1-b"
-    others = {live, elsewhere, "lab-x", cgroups.label() + "ours"}
+    others = {live, elsewhere, "lab-x", cgroups.make_label() + "ours"}
     for name in (left, reused, *others):
         (tree / "user/scope" / name).mkdir()
     assert {folder.name for folder in cgroups.sweep()} == {left, reused}
@@ -116,17 +116,19 @@ def test_a_group_that_was_not_delegated_or_has_strangers_is_left_alone(
 
 def test_a_container_can_be_squeezed_or_why_not(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     removed: list[Path] = []
-    monkeypatch.setattr(cgroups.Group, "remove", lambda group: removed.extend({at for _, at in group.folders.values()}))
-    assert "cannot join" in cgroups.unheld({}, squeezed=True), (
+    monkeypatch.setattr(
+        cgroups.ContainerGroup, "remove", lambda group: removed.extend({at for _, at in group.folders.values()})
+    )
+    assert "cannot join" in cgroups.find_limit_fault({}, squeezed=True), (
         "a file of this name is no cgroup, and no process is in it"
     )
     (folder,) = removed
     assert folder.parent == tree and (folder / "cpu.max").read_text() == "10000 100000"
     monkeypatch.setattr(cgroups, "_try_to_join", lambda _: "")
     shutil.rmtree(folder)
-    assert cgroups.unheld({"cpu": "2"}, squeezed=True) == ""
+    assert cgroups.find_limit_fault({"cpu": "2"}, squeezed=True) == ""
     (tree / "cgroup.subtree_control").write_text("cpu")
-    why = cgroups.unheld({"memory": "64Mi"}, squeezed=True)
+    why = cgroups.find_limit_fault({"memory": "64Mi"}, squeezed=True)
     assert "gives cpu and memory to its children: start the lab by `systemd-run --user --scope -p Delegate=yes`" in why
 
 
@@ -145,16 +147,18 @@ COUNTED: Mapping[int, Mapping[str, str]] = {
 def layout(request: pytest.FixtureRequest, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Literal[1, 2]:
     """A tree in which we are in user/scope of one hierarchy, or of one for each controller."""
     if request.param == 1:
-        own = {name: Place(1, str(tree / name), str(tree / name / "user/scope")) for name in CONTROLLERS}
+        own = {name: CgroupPlace(1, str(tree / name), str(tree / name / "user/scope")) for name in CONTROLLERS}
         for place in own.values():
             Path(place.folder).mkdir(parents=True)
         monkeypatch.setattr(cgroups, "_find_places", lambda: own)
     return request.param
 
 
-def kept(group: Group) -> dict[str, Fraction | None]:
+def kept(group: ContainerGroup) -> dict[str, Fraction | None]:
     return {
-        key: cgroup.limit(key, " ".join((folder / name).read_text() for name in cgroup.LIMIT_FILES[version, key]))
+        key: cgroup.parse_actual_limit(
+            key, " ".join((folder / name).read_text() for name in cgroup.LIMIT_FILES[version, key])
+        )
         for key, (version, folder) in group.folders.items()
     }
 

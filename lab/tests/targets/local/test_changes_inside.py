@@ -140,7 +140,7 @@ def test_the_backend_is_scaled_and_rolled_and_the_proxy_follows(target: LocalTar
 
 def test_a_proxy_without_cpu_is_throttled_and_let_go_again(target: LocalTarget) -> None:
     with target.up(changed(replicas(1)), changing=True) as system:
-        if (tried := cgroups.trial()) and not tried[0]:
+        if (tried := cgroups.try_limits()) and not tried[0]:
             with pytest.raises(MeasuringError, match="CPU limit of proxy-0-proxy"):
                 system.squeeze("proxy", "10m")
             pytest.skip(f"no CPU limit can be set here, and that is said: {tried[1]}")

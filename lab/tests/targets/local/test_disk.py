@@ -12,7 +12,7 @@ from lab.base.errors import UsageError
 from lab.systems.manifests.pods import Volume
 from lab.targets.common import cgroup
 from lab.targets.local.sandbox import disk
-from lab.targets.local.sandbox.disk import Disk
+from lab.targets.local.sandbox.disk import DiskVolumes
 from lab.tests.support.waiting import until
 
 MOUNTS = (
@@ -23,16 +23,16 @@ MOUNTS = (
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "disk"
-    monkeypatch.setenv(disk.PLACE, str(folder))
+    monkeypatch.setenv(disk.PLACE_VARIABLE, str(folder))
     monkeypatch.setattr(disk, "filesystem", lambda path: "ext4")
     monkeypatch.setattr(disk, "NEEDED_BYTES", 0)
     return folder
 
 
 def test_a_folder_goes_with_its_bring_up_and_a_dead_labs_is_swept(place: Path) -> None:
-    Disk().remove()
+    DiskVolumes().remove()
     assert not place.exists()
-    one, other = Disk(), Disk()
+    one, other = DiskVolumes(), DiskVolumes()
     mine, theirs = one.folder("proxy-0", "log"), other.folder("proxy-0", "log")
     assert mine != theirs and mine.is_relative_to(place) and mine.stat().st_mode & 0o777 == 0o777
     (mine / "access.log").write_text("x")
@@ -54,7 +54,7 @@ def test_a_folder_goes_with_its_bring_up_and_a_dead_labs_is_swept(place: Path) -
 def test_a_log_that_grows_is_cut(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "CUT_EVERY_S", 0.01)
     monkeypatch.setattr(disk, "CUT_BYTES", 100)
-    disks = Disk()
+    disks = DiskVolumes()
     with (disks.folder("proxy-0", "log") / "access.log").open("ab") as log:
         log.write(b"x" * 101)
         log.flush()
@@ -75,7 +75,7 @@ def test_a_place_in_memory_or_without_space_or_right_is_refused(place: Path, mon
     monkeypatch.setattr(disk, "NEEDED_BYTES", 2**60)
     with pytest.raises(UsageError, match="GiB are free"):
         disk.check()
-    monkeypatch.setenv(disk.PLACE, "/proc/nowhere")
+    monkeypatch.setenv(disk.PLACE_VARIABLE, "/proc/nowhere")
     with pytest.raises(UsageError, match="cannot be made"):
         disk.check()
 
@@ -86,7 +86,7 @@ def test_an_empty_dir_is_on_disk_unless_it_asks_for_memory() -> None:
 
 
 def test_the_deepest_and_last_mount_holds_a_path() -> None:
-    found = list(cgroup.mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
-    assert cgroup.holding(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
-    assert cgroup.holding(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}
+    found = list(cgroup.parse_mounts(MOUNTS + "32 22 8:2 / /var/log/lab ro - xfs /dev/sdb rw,sync\n"))
+    assert cgroup.find_mount(found, "/var/log/lab/a") == found[2] and found[2].super_options == ("rw", "sync")
+    assert cgroup.find_mount(found, "/var/log/labels") == found[0] and found[0].options == {"rw", "relatime"}
     assert disk.filesystem(Path("/dev/shm")) == "tmpfs" and disk.filesystem(Path("/proc/self")) == "proc"

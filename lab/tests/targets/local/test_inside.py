@@ -33,8 +33,8 @@ from lab.tests.support.waiting import PATIENCE_S, until
 @pytest.mark.parametrize("name", [name for name in variant_names() if load_overlay(name).baseline is None])
 def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name: str) -> None:
     variant = load_variant(name)
-    if not cgroups.trial()[0] and any(
-        each.limits for pod in objects.read(variant.manifests).pods for each in pod.containers
+    if not cgroups.try_limits()[0] and any(
+        each.limits for pod in objects.read_objects(variant.manifests).pods for each in pod.containers
     ):
         with pytest.raises(NotMeasurableError, match="not measurable: limits"):
             target.check_variant(variant, [make_point()])
@@ -46,7 +46,7 @@ def test_every_root_comes_up_and_every_knob_reads_back(target: LocalTarget, name
     target.check_variant(variant, [make_point()])
     with target.up(variant) as system:
         unapplied = system.unapplied()
-        assert unapplied == [] or not cgroups.trial()[0]
+        assert unapplied == [] or not cgroups.try_limits()[0]
         checks = [check for check in variant.readback if check.kind != "quota" or not unapplied]
         assert [str(reading) for reading in read_back(system, checks) if not reading.ok] == []
         assert set(system.restarts().values()) == {0}
@@ -104,7 +104,7 @@ def test_an_interrupt_ends_the_wait_for_a_connect_that_hangs(
     over, main = threading.Event(), threading.main_thread().ident
     threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
-        network.call_in(network.Place("hanging", "192.0.2.1"), over.wait)
+        network.call_in(network.NetworkPlace("hanging", "192.0.2.1"), over.wait)
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "in-hanging")
     over.set()
 

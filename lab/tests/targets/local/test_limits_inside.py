@@ -17,7 +17,7 @@ from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed, pod_of
 from lab.tests.support.waiting import until
 
-LIMITS, WHY_NOT = cgroups.trial()
+LIMITS, WHY_NOT = cgroups.try_limits()
 limited = pytest.mark.skipif(not LIMITS, reason=f"no limits here: {WHY_NOT}")
 
 
@@ -40,7 +40,9 @@ def groups_of(pid: int) -> str:
 
 def folders() -> list[str]:
     """Every folder of limits that this lab has anywhere."""
-    return [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names if name.startswith(cgroups.label())]
+    return [
+        name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names if name.startswith(cgroups.make_label())
+    ]
 
 
 @limited

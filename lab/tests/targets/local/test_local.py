@@ -21,7 +21,7 @@ from lab.tests.support.inside import run_inside
 from lab.tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[4]
-LIMITS, WHY_NOT = cgroups.trial()
+LIMITS, WHY_NOT = cgroups.try_limits()
 CONTAINER, WORKER, LOAD = "unshare --mount --uts", "nginx: worker process", "wrk -t1"
 """What a command line says of how far a run has come."""
 

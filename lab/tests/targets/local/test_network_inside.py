@@ -12,11 +12,11 @@ import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.model.endpoint import Role
-from lab.model.leftovers import undrained
+from lab.model.leftovers import find_undrained_faults
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.sandbox.namespaces import real_root
+from lab.targets.local.sandbox.namespaces import is_real_root
 from lab.targets.local.system import PROBED_PAGE
 from lab.tests.support.inside import balanced
 from lab.tests.support.waiting import until
@@ -131,7 +131,7 @@ def network_of(system: LocalSystem, role: Role) -> os.stat_result:
 
 def test_packet_steering_takes_root_and_is_read_back_from_every_queue(target: LocalTarget) -> None:
     variant = load_variant("packet-steering")
-    if not real_root():
+    if not is_real_root():
         with pytest.raises(NotMeasurableError, match="refuses in a user namespace: not measurable: root"):
             target.check_variant(variant, [])
         return
@@ -151,7 +151,7 @@ def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: Loca
     for name, leaves in (("upstream-pool-1", True), ("baseline", False)):
         with target.up(load_variant(name)) as system:
             first = system.leftovers()
-            assert undrained(first, None) == [] and first.old_workers == 0 and not first.unseen
+            assert find_undrained_faults(first, None) == [] and first.old_workers == 0 and not first.unseen
             assert first.port_range == {"proxy": 28_232, "backend": 28_232}
             endpoint = system.entry()
             argv = ["wrk", "-c32", "-t1", "-d1s", "-H", f"Host: {endpoint.host}", f"{endpoint.base_url}/{PROBED_PAGE}"]

@@ -34,8 +34,8 @@ def vet(
     manifests = copy.deepcopy(list(load_variant(name).manifests))
     (found,) = [item for item in manifests if item["kind"] == kind and item["metadata"]["name"] == of]
     edit(found)
-    wanted = objects.read(manifests)
-    bringup.vet(wanted, pinned)
+    wanted = objects.read_objects(manifests)
+    bringup.check_objects(wanted, pinned)
     return wanted
 
 
@@ -58,9 +58,9 @@ def test_every_overlay_is_honoured_whole(name: str) -> None:
     changing = any(point.disturbance is not None for point in points)
     with suppress(NotMeasurableError):
         variant.refuse_on("local")
-        wanted = services.in_front(objects.read(variant.manifests), changing)
+        wanted = services.add_node_nat(objects.read_objects(variant.manifests), changing)
         assert wanted.role("backend")
-        bringup.vet(wanted, PINNED)
+        bringup.check_objects(wanted, PINNED)
 
 
 def test_a_pod_knows_its_name_and_namespace() -> None:
@@ -167,7 +167,7 @@ def test_more_workers_than_cpus_and_a_setting_of_the_machine_are_not_measurable(
         assert f"{place}: asks for 8 workers, the proxy has 1 CPU here: not measurable: cores" in str(raised.value)
         vet(edit, "ConfigMap", of, name, pinned=split(range(16)))
     with pytest.raises(NotMeasurableError, match="fs.file-max is the whole machine's.*asks for 1048576") as raised:
-        bringup.vet(objects.read(load_variant("baseline+file-max-1048576").manifests), PINNED)
+        bringup.check_objects(objects.read_objects(load_variant("baseline+file-max-1048576").manifests), PINNED)
     assert raised.value.what == "host-wide"
 
 

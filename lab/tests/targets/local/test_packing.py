@@ -26,9 +26,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def build(short: str, program: Path, reference: str, base: str) -> None:
         found[reference] = program.name
 
-    monkeypatch.setattr(programs, "packed", packed)
+    monkeypatch.setattr(programs, "provide_image_program", packed)
     monkeypatch.setattr(images, "build_program", build)
-    monkeypatch.setattr(docker, "held", found.get)
+    monkeypatch.setattr(docker, "find_image_id", found.get)
     return found
 
 

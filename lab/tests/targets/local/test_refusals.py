@@ -10,7 +10,7 @@ import pytest
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import load_variant
 from lab.targets.local import LocalTarget
 from lab.targets.local.sandbox import cgroups
@@ -29,7 +29,7 @@ SLOW = of("backends", what="slow", cpu="10m", for_s=5)
 ROLLED = of("backends", what="roll")
 
 
-def points(disturbance: Disturbance) -> list[Point]:
+def points(disturbance: Disturbance) -> list[LoadPoint]:
     point = make_point("disturbed", disturbance=disturbance)
     return [point, point.model_copy(update={"name": "control", "control": True})]
 
@@ -48,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
             tried.append(limits)
         return WHY if squeezed else ""
 
-    monkeypatch.setattr(cgroups, "unheld", unheld)
+    monkeypatch.setattr(cgroups, "find_limit_fault", unheld)
     return tried
 
 
@@ -81,7 +81,7 @@ def test_backends_that_move_are_measured_behind_a_proxy_that_hears_of_it(monkeyp
         (of("kill"), False),
         (of("outage"), False),
     ):
-        monkeypatch.setattr(cgroups, "unheld", lambda *_, **__: "")
+        monkeypatch.setattr(cgroups, "find_limit_fault", lambda *_, **__: "")
         for name in ("baseline", "okd", "direct"):
             check(name, disturbance)
         check("nginx", disturbance, only_control=True)

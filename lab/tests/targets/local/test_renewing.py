@@ -11,7 +11,7 @@ import pytest
 from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
 from lab.systems import renewing
-from lab.systems.renewing import Running, running
+from lab.systems.renewing import Running, list_running
 from lab.targets.local import LocalTarget
 from lab.tests.support.factories import make_point
 
@@ -30,9 +30,9 @@ def test_it_is_over_when_the_old_ones_are_gone_and_not_before() -> None:
     )
     asked: list[int] = []
     answers = chain([False], repeat(True))
-    found = renewing.renewed(lambda: asked.append(1), serving, lambda: next(answers), lambda: "")
+    found = renewing.wait_for_new_workers(lambda: asked.append(1), serving, lambda: next(answers), lambda: "")
     assert (found.began, found.ended, asked) == ((4, 5), (2, 3, 6), [1])
-    found = running([os.getpid(), 2**22 + 1])
+    found = list_running([os.getpid(), 2**22 + 1])
     assert list(found) == [os.getpid()] and found[os.getpid()].parent == os.getppid()
 
 
@@ -43,7 +43,7 @@ def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.
     def serving() -> dict[int, Running]:
         return {1: Running(80, "haproxy"), (2 if len(asked) < 2 else 3): Running(1, "haproxy")}
 
-    found = renewing.renewed(lambda: asked.append(1), serving, lambda: True, lambda: "")
+    found = renewing.wait_for_new_workers(lambda: asked.append(1), serving, lambda: True, lambda: "")
     assert (found.began, found.ended, len(asked)) == ((3,), (2,), 2)
 
 
@@ -55,7 +55,7 @@ def test_a_reload_of_which_nothing_comes_is_asked_for_again(monkeypatch: pytest.
 def test_a_reload_that_stays_out_is_a_fault(after: list[int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewing, "MOST_S", 0.1)
     with pytest.raises(MeasuringError, match=said):
-        renewing.renewed(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")
+        renewing.wait_for_new_workers(lambda: None, looks([1, 2], after), lambda: True, lambda: "its log")
 
 
 @pytest.mark.parametrize("name", ["envoy", "traefik", "caddy", "workers-4"])

@@ -28,7 +28,7 @@ def changing() -> list[str]:
 
 
 def _takes(name: str) -> bool:
-    found = objects.read(load_variant(name).manifests)
+    found = objects.read_objects(load_variant(name).manifests)
     controls = [system.control for system in _systems(name) if system is not None]
     return bool(found.http_routes) and any(control is not None for control in controls)
 
@@ -41,7 +41,7 @@ def telling() -> list[str]:
 
 
 def _systems(name: str) -> list[ProxySystem | None]:
-    pods = objects.read(load_variant(name).manifests).role("proxy")
+    pods = objects.read_objects(load_variant(name).manifests).role("proxy")
     return [table.find(item.repository) for pod in pods for item in pod.containers]
 
 
@@ -95,7 +95,7 @@ def test_it_counts_its_requests_and_workers(target: LocalTarget, name: str) -> N
 def test_as_many_workers_run_as_its_rule_makes_of_both(target: LocalTarget, name: str, limit: str | None) -> None:
     variant = load_variant(name)
     variant = variant.model_copy(update={"manifests": tuple(limited(variant, limit))})
-    count = workers.asked(variant.manifests, len(target.cpus()["proxy"]))
+    count = workers.count_configured(variant.manifests, len(target.cpus()["proxy"]))
     try:
         target.check_variant(variant, [make_point()])
     except NotMeasurableError:

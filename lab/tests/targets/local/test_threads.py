@@ -22,10 +22,10 @@ from lab.systems.manifests.pods import Pod
 from lab.systems.nginx.control import NginxControl
 from lab.systems.system import Loading
 from lab.targets.local.control_plane import routing
-from lab.targets.local.control_plane.routing import Follower, Routing
+from lab.targets.local.control_plane.routing import FileRouting, ProxyFollower
 from lab.targets.local.kubelet import bringup, containers
-from lab.targets.local.kubelet.containers import Process
-from lab.targets.local.kubelet.runner import Runner
+from lab.targets.local.kubelet.containers import LocalContainerProcess
+from lab.targets.local.kubelet.runner import ContainerRunner
 from lab.tests.support.inside import faulty
 from lab.tests.support.waiting import until
 
@@ -48,7 +48,7 @@ class Held:
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self.enter(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
-    end_entered = Process.end_entered
+    end_entered = LocalContainerProcess.end_entered
 
     def inside(self, path: str) -> Path:
         return self._folder / path.strip("/").replace("/", "-")
@@ -82,22 +82,22 @@ class Broken:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Routing, Pod, Process]:
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FileRouting, Pod, LocalContainerProcess]:
     """A proxy pod, its process and who is to follow it, by a broken control."""
-    wanted = objects.read(load_variant("baseline").manifests)
+    wanted = objects.read_objects(load_variant("baseline").manifests)
     (pod,) = wanted.role("proxy")
     monkeypatch.setattr(routing, "find", lambda _: SimpleNamespace(control=lambda _: Broken(), renew=None))
-    monkeypatch.setattr(bringup, "realisation", lambda *_: SimpleNamespace(files={}))
+    monkeypatch.setattr(bringup, "realise_now", lambda *_: SimpleNamespace(files={}))
     process = cast("Any", Held(tmp_path))
     process.setting.place, process.container = None, pod.containers[0]
-    return Routing(wanted, {}, {}, EventLog(), changing=True), pod, process
+    return FileRouting(wanted, {}, {}, EventLog(), changing=True), pod, process
 
 
 def followed() -> bool:
     return any(thread.name.startswith("reloads-") for thread in threading.enumerate())
 
 
-def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, Pod, Process]) -> None:
+def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[FileRouting, Pod, LocalContainerProcess]) -> None:
     routing, pod, process = proxy
     routing.follow(pod, process)
     try:
@@ -111,17 +111,17 @@ def test_the_fault_of_a_proxy_that_is_gone_is_told_still(proxy: tuple[Routing, P
 
 
 def test_a_pod_that_still_starts_when_all_are_stopped_is_not_followed(
-    proxy: tuple[Routing, Pod, Process], monkeypatch: pytest.MonkeyPatch
+    proxy: tuple[FileRouting, Pod, LocalContainerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     routing, pod, process = proxy
-    starting, go_on, start = threading.Event(), threading.Event(), Follower.start
+    starting, go_on, start = threading.Event(), threading.Event(), ProxyFollower.start
 
-    def slow(follower: Follower) -> None:
+    def slow(follower: ProxyFollower) -> None:
         starting.set()
         go_on.wait(10)
         start(follower)
 
-    monkeypatch.setattr(Follower, "start", slow)
+    monkeypatch.setattr(ProxyFollower, "start", slow)
     with ThreadPoolExecutor() as threads:
         following = threads.submit(routing.follow, pod, process)
         assert starting.wait(10)
@@ -150,23 +150,23 @@ def test_a_configuration_that_nobody_takes_is_not_waited_for_at_the_end(name: st
 
 
 def test_a_container_that_was_told_to_end_is_not_started(tmp_path: Path) -> None:
-    (pod,) = objects.read(load_variant("baseline").manifests).role("proxy")
+    (pod,) = objects.read_objects(load_variant("baseline").manifests).role("proxy")
     process = cast("Any", Held(tmp_path))
     process.release = process.kill = lambda: None
-    runner = Runner(pod, process, EventLog())
+    runner = ContainerRunner(pod, process, EventLog())
     runner.kill()
     runner.start()
     assert not process.started
 
 
 def test_probes_that_were_just_beginning_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (pod,) = objects.read(load_variant("okd-edge").manifests).role("proxy")
+    (pod,) = objects.read_objects(load_variant("okd-edge").manifests).role("proxy")
     ended, telling, told = threading.Event(), threading.Event(), threading.Event()
     process = cast("Any", Held(tmp_path))
     process.container = pod.containers[0]
     process.release, process.kill, process.linger = lambda: None, ended.set, lambda: None
     process.popen = SimpleNamespace(wait=ended.wait)
-    monkeypatch.setattr(Runner, "attempt", lambda *_: None)
+    monkeypatch.setattr(ContainerRunner, "attempt", lambda *_: None)
 
     class Late(EventLog):
         def add(self, source: str, kind: str, *more: Any, **others: Any) -> None:
@@ -174,7 +174,7 @@ def test_probes_that_were_just_beginning_end_with_it(tmp_path: Path, monkeypatch
                 telling.set()
                 told.wait(60)
 
-    runner = Runner(pod, process, Late())
+    runner = ContainerRunner(pod, process, Late())
     runner.start()
     assert telling.wait(60) and pod.containers[0].startup is not None
     runner.kill()
@@ -193,7 +193,7 @@ def confined(monkeypatch: pytest.MonkeyPatch, own: set[int], masks: dict[int, se
     monkeypatch.setattr(containers.os, "sched_getaffinity", found.__getitem__)
     monkeypatch.setattr(containers.os, "sched_setaffinity", found.__setitem__)
     monkeypatch.setattr(containers, "thread_ids", lambda pid: [t for t in found if t // 10 == pid // 10])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    process: Any = object.__new__(Process)
+    process: Any = object.__new__(LocalContainerProcess)
     process.setting = SimpleNamespace(cpus=frozenset(own))
     process.processes = lambda: [thread for thread in found if thread % 10 == 0]
     process.confine()

@@ -36,5 +36,5 @@ def test_a_right_that_every_run_needs_is_named_at_first(missing: rights.Right, m
 
 
 def test_every_right_is_asked_for_once() -> None:
-    every = [*rights.EVERY_RUN, *rights.KINDS, *(right for some in rights.SOME_RUNS.values() for right in some)]
+    every = [*rights.EVERY_RUN, *rights.KINDS, *(right for some in rights.BY_FEATURE.values() for right in some)]
     assert len(every) == len(set(every))

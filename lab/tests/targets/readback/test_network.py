@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.model.endpoint import Endpoint
-from lab.targets.readback.network import outgoing
+from lab.targets.readback.network import parse_outgoing_ports
 from lab.tests.targets.readback.answers import MISSING, Answers, observed
 
 SS = """\
@@ -27,8 +27,8 @@ def test_every_outgoing_connection_must_be_inside_the_range() -> None:
         ("", "1024 65000", False, "unreadable", "no outgoing connection seen in 5 tries"),
     ):
         assert observed(Answers({"ss": text}), kind="ports", value=value) == (ok, found, detail)
-    assert outgoing(SS) == {40012, 40199}
-    assert outgoing("") == outgoing("garbage\n") == set()
+    assert parse_outgoing_ports(SS) == {40012, 40199}
+    assert parse_outgoing_ports("") == parse_outgoing_ports("garbage\n") == set()
 
 
 def test_every_queue_must_have_the_cpus() -> None:

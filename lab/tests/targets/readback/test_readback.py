@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.model.variants.variants import Check
-from lab.systems.nginx.readback import directives, dump
+from lab.systems.nginx.readback import list_directives, split_dump
 from lab.systems.reading import ABSENT
 from lab.targets.readback import read_back
 from lab.tests.targets.readback.answers import Answers, observed
@@ -114,6 +114,6 @@ def test_every_check_gets_its_reading_in_order_and_as_json() -> None:
 
 
 def test_includes_are_followed_where_they_stand() -> None:
-    found = [(each.context, each.name) for each in directives(dump(CONFIG))]
+    found = [(each.context, each.name) for each in list_directives(split_dump(CONFIG))]
     assert found.index(("http", "gzip")) < found.index(("http", "keepalive_requests"))
     assert ("http/server", "listen") in found

@@ -12,14 +12,14 @@ import pytest
 from lab.base.errors import UsageError
 from lab.model.endpoint import Endpoint, Response, Tls
 from lab.model.load import Shard
-from lab.model.sweeps import Point
+from lab.model.sweeps import LoadPoint
 from lab.systems.manifests import certificates
 from lab.systems.reading import UnreadableError
 from lab.targets.readback.pods import look_up
 from lab.tests.targets.readback.answers import observed
 
 HOSTS = ("a.test", "b.test", "c.test")
-OWN = certificates.issue(certificates.Request(("backend.test",), "ecdsa-256"))["tls.crt"]
+OWN = certificates.issue(certificates.CertificateRequest(("backend.test",), "ecdsa-256"))["tls.crt"]
 INFO = "Name: HAProxy\nNbthread: 2\nMaxconn: 9985\nnode: a: b\n\n"
 PROBE = "spec.containers[proxy].livenessProbe.timeoutSeconds"
 POD: dict[str, Any] = {
@@ -46,7 +46,7 @@ class Router:
     tls: Tls = "none"
     fault: str = ""
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         assert point.routes == "all"
         if self.fault:
             raise UsageError("point", self.fault)
@@ -137,7 +137,7 @@ class Sharing(Router):
         default_factory=lambda: {"http://10.0.0.1:80": ("a.test", "c.test"), "http://10.0.0.2:80": ("b.test",)}
     )
 
-    def endpoint(self, point: Point) -> Endpoint:
+    def endpoint(self, point: LoadPoint) -> Endpoint:
         shards = (Shard("http://10.0.0.1:80", ("a.test", "c.test")), Shard("http://10.0.0.2:80", ("b.test",)))
         return Endpoint("http://10.0.0.1:80", HOSTS[0], hosts=HOSTS, shards=shards)
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.generators import GENERATORS, command, find
-from lab.model.load import Load
+from lab.generators import GENERATORS, build_command, find
+from lab.model.load import GeneratorLoad
 from lab.tests.support.recorded import CASES, keep, told
 from lab.tests.support.waiting import until
 
@@ -52,7 +52,7 @@ NOT_RECORDED = "wrk/whole-latencies"
 
 def record(name: str) -> None:
     tool, _, _ = name.partition("/")
-    generator, load = GENERATORS[tool], Load(**told(name)["load"])
+    generator, load = GENERATORS[tool], GeneratorLoad(**told(name)["load"])
     program = find(generator)
     if program is None:
         sys.stderr.write(f"{name}: {tool} is not installed, kept as it is\n")
@@ -60,7 +60,7 @@ def record(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for file, text in generator.files(load).items():
             Path(folder, file).write_text(text)
-        argv = command(generator, program.path, load)
+        argv = build_command(generator, program.path, load)
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     known = {"version": program.version, "load": asdict(load), "exit_status": done.returncode}
     keep(name, done.stdout, done.stderr, known)
