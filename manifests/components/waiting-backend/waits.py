@@ -18,7 +18,7 @@ PAGES = {f"/{path.name}": path.read_bytes() for path in Path("/srv/pages").iterd
 OWN = {"/healthz": b"ok\n", "/waits": f"wait_us {WAIT_US}\n".encode()}
 
 
-def make_response(request: bytes) -> bytes:
+def answer(request: bytes) -> bytes:
     path = request.split(b" ", 2)[1].split(b"?")[0].decode()
     body = OWN.get(path, PAGES.get(path))
     status, body = ("200 OK", body) if body is not None else ("404 Not Found", b"no such page\n")
@@ -38,7 +38,7 @@ def serve(connection: socket.socket) -> None:
             while b"\r\n\r\n" in held:
                 request, _, held = held.partition(b"\r\n\r\n")
                 try:
-                    connection.sendall(make_response(request))
+                    connection.sendall(answer(request))
                 except OSError:
                     return
                 if b"\r\nconnection: close" in request.lower():

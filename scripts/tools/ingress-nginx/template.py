@@ -29,7 +29,7 @@ STREAM = (
 )
 
 
-def replace_once(text: str, pattern: str, new: str) -> str:
+def replaced(text: str, pattern: str, new: str) -> str:
     """With what the pattern finds, once. ValueError where it does not."""
     found, count = re.subn(pattern, lambda _: new, text, count=1, flags=re.DOTALL | re.MULTILINE)
     if count != 1:
@@ -37,12 +37,12 @@ def replace_once(text: str, pattern: str, new: str) -> str:
     return found
 
 
-def adapt_template(text: str) -> str:
-    text = replace_once(text, r"^pid \{\{ \.PID \}\};\n", "pid {{ .PID }};\n\n" + LOAD)
+def template(text: str) -> str:
+    text = replaced(text, r"^pid \{\{ \.PID \}\};\n", "pid {{ .PID }};\n\n" + LOAD)
     head, stream = text.split("\nstream {\n")
     stream, tail = stream.split("\n}\n", 1)
     for pattern, new in STREAM:
-        stream = replace_once(stream, pattern, new)
+        stream = replaced(stream, pattern, new)
     if re.search(r"lua_|_lua", stream):
         raise ValueError("`stream` has more Lua than is known")
     return f"{head}\nstream {{\n{stream}\n}}\n{tail}"
@@ -51,8 +51,8 @@ def adapt_template(text: str) -> str:
 def main() -> None:
     nginx = Path(sys.argv[1], "etc/nginx")
     files = {
-        nginx / "template/nginx.tmpl": adapt_template,
-        nginx / "nginx.conf": lambda text: replace_once(text, r"^pid [^;]*;\n", "pid /tmp/nginx/nginx.pid;\n\n" + LOAD),
+        nginx / "template/nginx.tmpl": template,
+        nginx / "nginx.conf": lambda text: replaced(text, r"^pid [^;]*;\n", "pid /tmp/nginx/nginx.pid;\n\n" + LOAD),
     }
     made = {file: change(file.read_text()) for file, change in files.items()}
     for file, text in made.items():
