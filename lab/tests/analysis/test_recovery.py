@@ -84,7 +84,7 @@ def test_without_both_ways_and_two_rounds_there_is_no_slope() -> None:
 def test_a_pair_is_believed_where_the_slopes_lower_limit_is_four_fifths(
     share: float, noise: float, believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rulings, "committed_pairs", lambda: tuple(made(share, noise)))
+    monkeypatch.setattr(rulings, "read_pairs", lambda: tuple(made(share, noise)))
     assert recovers("cpu_per_request", "slices") is believed
     assert not recovers("cpu_per_request", "together") and not recovers("p99", "slices")
 
@@ -100,7 +100,7 @@ def test_a_baseline_against_itself_scatters_as_one_measurement_of_a_pair_does(mo
         *compared("slices", "extra-work", 0.0, 9, 0.5)[:1],
         *compared("slices", "extra-work", 0.0, 9, 0.5, valid=False)[1:],
     ]
-    monkeypatch.setattr(rulings, "committed_pairs", lambda: (*itself, *made()))
+    monkeypatch.setattr(rulings, "read_pairs", lambda: (*itself, *made()))
     found = list_committed_noise()
     assert {(one.metric, one.rounds) for one in found} == {("cpu_per_request", 3)}
     assert [one.scheme for one in found] == [None, "slices"]

@@ -93,7 +93,7 @@ def test_without_a_run_the_committed_scatter_promises(monkeypatch: pytest.Monkey
         rulings.PairNoise("cpu_per_request", "slices", "slices", 0.01, 20),
         rulings.PairNoise("cpu_per_request", None, "slices", 0.05, 20),
     ]
-    monkeypatch.setattr("lab.analysis.past.scatter_elsewhere", lambda: scatter)
+    monkeypatch.setattr("lab.analysis.past.list_committed_noise", lambda: scatter)
     baseline = record("x").variants["ingress-nginx"]
     ceiling = [make_point("ceiling", rate_rps=None)]
     asked = {"name": "keepalive", "primary_metric": "cpu_per_request"}

@@ -73,7 +73,7 @@ def scattering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
         for target in REFUSES
         for variant in systems()
     )
-    monkeypatch.setattr(levels, "committed", lambda: lines)
+    monkeypatch.setattr(levels, "read_components", lambda: lines)
     return write_sweep(tmp_path, monkeypatch)
 
 
@@ -131,7 +131,7 @@ COSTS = BlockCosts(bring_up_s=4.0, others_s=8.0, reload_s=30.0, blocks=9, loads=
 
 @pytest.fixture(autouse=True)
 def nothing_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "committed", tuple[SystemComponents, ...])
+    monkeypatch.setattr(levels, "read_components", tuple[SystemComponents, ...])
 
 
 def known(**changed: Any) -> SystemComponents:
@@ -198,14 +198,14 @@ def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.Monk
     """Six bring-ups told nothing of it, thirty of that very system do: plans, promises and what one start is off by go by these."""
     mine, long = known(), known(repeat=None, bring_up=0.02, bring_ups=30, generations=24, load_s=1.0)
     monkeypatch.setattr(
-        levels, "committed", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
+        levels, "read_components", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))
     )
     assert levels.start_sd(mine) == pytest.approx((0.05**2 + 0.02**2) ** 0.5)
     assert compute_sd(mine, 1, 4.0)[0] == pytest.approx(sqrt(2 * (0.02**2 + 0.05**2 + 0.01**2)))
     assert compute_sd(known(repeat=0.0, generation=0.0), 4, 4.0)[1] - 1 == 29
     costs = BlockCosts(bring_up_s=4.0, others_s=8.0, reload_s=1.0, blocks=9, loads=LOADS)
     many = choose_blocks_and_generations(mine, costs)
-    monkeypatch.setattr(levels, "committed", lambda: (mine,))
+    monkeypatch.setattr(levels, "read_components", lambda: (mine,))
     assert (
         many[0] >= choose_blocks_and_generations(mine, costs)[0]
         and many[1] <= choose_blocks_and_generations(mine, costs)[1]
@@ -220,14 +220,14 @@ def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_sh
     for bring_ups, at_most, counts in ((30, 0.0078, True), (30, 0.0080, False), (29, 0.001, False), (30, None, False)):
         bound = known(repeat=None, bring_ups=bring_ups, generations=24, load_s=1.0, bring_up_at_most=at_most)
         for others in ((bound,), (bound.model_copy(update={"scheme": "together"}), bound)):
-            monkeypatch.setattr(levels, "committed", lambda others=others: (mine, *others))
+            monkeypatch.setattr(levels, "read_components", lambda others=others: (mine, *others))
             assert levels.counts_singly(mine, 4, 1.0) is counts
             assert levels.find_components("apiserver", {"baseline"}, "slices") is mine
             assert [each.singly for each in set_generations(LOADS, 4, mine)] == [counts]
             singly = detectable_effect(mine, 6, 4, 1.0)
             assert (singly < 0.9 * detectable_effect(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
         elsewhere = bound.model_copy(update={"variant": "workers-4"})
-        monkeypatch.setattr(levels, "committed", lambda elsewhere=elsewhere: (mine, elsewhere))
+        monkeypatch.setattr(levels, "read_components", lambda elsewhere=elsewhere: (mine, elsewhere))
         assert not levels.counts_singly(mine, 4, 1.0), "of that very system"
 
 

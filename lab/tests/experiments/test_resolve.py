@@ -90,7 +90,7 @@ def test_a_system_whose_levels_are_committed_needs_no_earlier_run_and_is_measure
         repeat=0.01, generation=0.05, bring_up=0.0, bring_ups=8, generations=6,
     )  # fmt: skip
     bound = own.model_copy(update={"repeat": None, "bring_ups": 30, "generations": 24, "bring_up_at_most": at_most})
-    monkeypatch.setattr(levels, "committed", lambda: (own, bound))
+    monkeypatch.setattr(levels, "read_components", lambda: (own, bound))
     request = BenchRequest((LOG_OFF,), sweep, seed=1, resolve=Resolve(0.02))
     made = prepare(request, FakeTarget(sides=SIDES), ())
     ceiling, rate = made.record.points
@@ -282,7 +282,7 @@ def test_a_load_is_carried_where_both_sides_have_their_rate(changes: dict[str, o
 def test_two_are_brought_up_and_loaded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     script = 'print(\'{"requests": 700, "duration_s": 1.0, "bytes": 770000, "errors": {}, "dropped": 300}\')'
     chosen = ChosenGenerator(FakeGenerator(script), FakeGenerator().binary, "1", None)
-    monkeypatch.setattr("lab.experiments.bench.probing.choose", lambda *_: chosen)
+    monkeypatch.setattr("lab.experiments.bench.probing.choose_generator", lambda *_: chosen)
     target = FakeTarget(sides=SIDES, system=FakeSystem())
     with bring_up_pair(print, target, fake_variant("ingress-nginx"), None) as trial_of:
         found = trial_of(make_point(duration_s=1.0, warmup_s=0.0))

@@ -82,5 +82,5 @@ def test_what_forbids_user_namespaces_is_named_with_what_lifts_it(monkeypatch: p
         ("user/max_user_namespaces", "0", "user.max_user_namespaces=15000"),
     ):
         files = {Path("/proc/sys", setting): f"{value}\n"}
-        monkeypatch.setattr(prerequisites, "readable", lambda path, files=files: files.get(Path(path), ""))
+        monkeypatch.setattr(prerequisites, "read_text_if_readable", lambda path, files=files: files.get(Path(path), ""))
         assert vars(prerequisites)["_userns_remedy"]().startswith(f"sudo sysctl -w {remedy}; or ")

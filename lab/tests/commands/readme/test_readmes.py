@@ -97,7 +97,7 @@ def test_every_package_has_one_which_says_what_is_in_it_and_how_to_add_one_more(
         path = folder / "README.md"
         assert path.exists(), path
         assert "<!-- generated: folder -->" in path.read_text(), path
-        assert re.search(r"\*\*(One|A) more\b", path.read_text(), re.IGNORECASE), path
+        assert re.search(r"(\*\*|## )((One|A) more|To add|Add)\b", path.read_text(), re.IGNORECASE), path
 
 
 def test_every_part_that_is_made_has_its_place() -> None:
@@ -107,7 +107,7 @@ def test_every_part_that_is_made_has_its_place() -> None:
 
 
 def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
-    picture = next(block for block in FENCED.findall(README.read_text()) if block.startswith("```text"))
+    picture = next(block for block in FENCED.findall((readme.LAB / "README.md").read_text()) if block.startswith("```text"))
     floors = readme.floors()
     lines = [[word for word in line.split() if word in floors] for line in picture.splitlines()[1:-1]]
     assert sorted(name for line in lines for name in line) == sorted(floors)
@@ -160,8 +160,8 @@ def test_the_rules_are_those_of_the_code() -> None:
     words = {6: "six", 10: "ten"}
     text = " ".join(README.read_text().split())
     for said in (
-        f"`--worth`, {100 * EQUIVALENCE_MARGIN:g} % unless told",
-        f"where p is at most {ALPHA:g};",
+        f"within ±{100 * EQUIVALENCE_MARGIN:g} % (`--worth` sets another margin)",
+        f"significant at {100 * ALPHA:g} %",
         f"Fewer than {words[MIN_BLOCKS]} blocks give no interval",
         f"fewer than {words[LEAST_BEYOND]} requests beyond it",
     ):
@@ -217,7 +217,7 @@ def test_what_one_start_is_off_by_is_its_workers_and_its_bring_up_together(monke
     long = one.model_copy(update={"repeat": None, "bring_up": 0.03, "bring_ups": 30, "generations": 24})
     few = one.model_copy(update={"bring_up": 0.0})
     known = [few, one.model_copy(update={"variant": "x", "generation": None}), long]
-    monkeypatch.setattr(levels, "committed", lambda: tuple(known))
+    monkeypatch.setattr(levels, "read_components", lambda: tuple(known))
     *_, first, second = starts(known).splitlines()
     assert first == "| `baseline` on apiserver, ceiling | 5.0 % | 4.0 % | 3.0 % | 0.6 % | 8 × 6, 30 × 24 |"
     assert second == "| `x` on apiserver, ceiling | 3.0 % | – | 3.0 % | 0.6 % | 8 × 6 |"

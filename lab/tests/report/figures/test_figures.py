@@ -65,7 +65,7 @@ FULL: dict[str, Callable[[], go.Figure]] = {
     "delays": lambda: figures.delays({"okd": CHANGES}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(MOVED, ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(10, TOLD[0]), (1, TOLD[0])]}, "T", "routes", "rate", "req/s"),
-    "beside": lambda: figures.compare_published(
+    "compare_published": lambda: figures.compare_published(
         [RatioRow("a", 2.0, TOLD[0]), RatioRow("b", 0.5, None, "none")], "T", "relative", "×"
     ),
     "percentiles": lambda: figures.percentiles([Panel("one", [CURVE]), Panel("none")], "T"),
@@ -82,7 +82,7 @@ BARE: dict[str, Callable[[], go.Figure]] = {
     "delays": lambda: figures.delays({"okd": CHANGES.head(0)}, "T"),
     "transfers": lambda: figures.transfers(timelines.transfers(events(), ZERO_S), "T"),
     "scaling": lambda: figures.scaling({"rate": [(1, TOLD[2])]}, "T", "routes", "rate", "req/s"),
-    "beside": lambda: figures.compare_published([RatioRow("a", None, None)], "T", "relative", "×"),
+    "compare_published": lambda: figures.compare_published([RatioRow("a", None, None)], "T", "relative", "×"),
     "percentiles": lambda: figures.percentiles([Panel("none")], "T"),
     "generations": lambda: figures.generations([], "T"),
     "ladder": lambda: figures.ladder([], "T"),
@@ -160,7 +160,7 @@ def test_marks_tell_what_happened_and_what_was_never_seen_stands_above_all() -> 
     hit = [x for x, y in zip(bars["x"], bars["y"], strict=True) if y]
     assert (bars["name"], min(hit), max(hit)) == ("failed: connect", pytest.approx(5.05), pytest.approx(6.95))
     assert trace(FULL["delays"](), "okd: never seen")["y"] == [pytest.approx(4.6)]
-    figure = drawn(FULL["beside"]())
+    figure = drawn(FULL["compare_published"]())
     assert figure["layout"]["yaxis"]["ticktext"] == ["a", "b"]
     assert [len(each["x"]) for each in figure["data"]] == [2, 1]
     assert figure["data"][0]["y"][0] < 0 < figure["data"][1]["y"][0]

@@ -229,7 +229,7 @@ def process(proc: Path, pid: int, parent: int, title: str, ticks: int, cgroup: s
 
 def test_whose_a_process_of_this_machine_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = 500
-    monkeypatch.setattr(others, "host_proc", lambda: (str(tmp_path), own))
+    monkeypatch.setattr(others, "find_host_proc", lambda: (str(tmp_path), own))
     monkeypatch.setattr(others.time, "monotonic", iter([100.0, 102.0, 104.0, 106.0]).__next__)
 
     def work(ticks: int) -> None:

@@ -136,7 +136,7 @@ def taken(held: Held, monkeypatch: pytest.MonkeyPatch) -> ClusterTarget:
     parts: Any = held
     place = module._Session(parts, parts, parts, {"left": parts}, parts, [node("4")], parts)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(target, "_taken", place)
-    monkeypatch.setattr(module.rollout, "wait", lambda *_: None)
+    monkeypatch.setattr(module.rollout, "wait_until_ready", lambda *_: None)
     monkeypatch.setattr(module, "ClusterSystem", lambda *_: held)
     return target
 
@@ -303,7 +303,7 @@ def coming_up(
         asked.append(place)
         return "h: status 503, 190 bytes" if place[0] == late and asked.count(place) < 3 else ""
 
-    monkeypatch.setattr(cluster_system, "each_pod", lambda *_: list(pods))
+    monkeypatch.setattr(cluster_system, "list_pod_addresses", lambda *_: list(pods))
     made, at = system(Held(), inside, monkeypatch), Endpoint("http://10.96.0.7:80", "h", ("h",))
     for name, value in {"entry": at, "_build_endpoint": at, "processes": [], "log_tail": ""}.items():
         monkeypatch.setattr(made, name, lambda *_, value=value: value)

@@ -13,7 +13,7 @@ import pytest
 from lab.base.files import StoreError
 from lab.targets.common.scratch import make_scratch_folder, sweep
 
-HOLDING = "from lab.targets.common.scratch import scratch\nwith scratch() as folder: print(folder, flush=True); input()"
+HOLDING = "from lab.targets.common.scratch import make_scratch_folder\nwith make_scratch_folder() as folder: print(folder, flush=True); input()"
 
 
 @pytest.fixture(autouse=True)
