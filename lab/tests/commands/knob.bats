@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Adding a knob takes one folder: the README's worked example, in a checkout of its own, is listed, measured and read back.
+# Adding a knob takes one folder: the worked example of CONTRIBUTING.md, in a checkout of its own, is listed, measured and read back.
 # bats file_tags=slow
 
 bats_require_minimum_version 1.11.0
@@ -7,15 +7,15 @@ bats_require_minimum_version 1.11.0
 setup() {
   # shellcheck source=lab/tests/commands/common.bash
   source "$BATS_TEST_DIRNAME/common.bash"
-  own_checkout README.md justfile lab manifests scripts
+  own_checkout README.md .github justfile lab manifests scripts
   mkdir data
   cp -r "$root"/data/{levels,pairs,promises,published,trials} data # what was measured has no part in it
   export LAB_RUNS="$BATS_TEST_TMPDIR/runs" COLUMNS=160
 }
 
-# example FOLDER: the README's first YAML block, written to the path that stands before it.
+# example FOLDER: its first YAML block, written to the path that stands before it.
 example() {
-  python - README.md <<'PYTHON'
+  python - .github/CONTRIBUTING.md <<'PYTHON'
 import pathlib, re, sys
 path, text = re.search(r"`(manifests/components/[^`]+)`:\n\n```yaml\n(.*?)```", pathlib.Path(sys.argv[1]).read_text(), re.S).groups()
 file = pathlib.Path(path)
@@ -25,7 +25,7 @@ print(file.parent.name)
 PYTHON
 }
 
-@test "the README's example of a knob is all it takes: list has it, bench measures it, and sabotaged it is caught" {
+@test "the example of a knob in CONTRIBUTING.md is all it takes: list has it, bench measures it, and sabotaged it is caught" {
   knob=$(example)
   run git -C "$root" ls-files --others --cached -- "manifests/components/$knob"
   assert_output "" # it is an example, and not in the lab

@@ -178,7 +178,7 @@ def test_a_bench_is_traced_from_its_verb_to_its_first_request() -> None:
     said, first, *others = ended.stdout.splitlines()
     files = {line.split()[0] for line in [first, *others]}
     assert said == f"{len(others) + 1} functions in {len(files)} modules before the first request (the canary)"
-    assert first.split() == ["commands/bench.py", "_bench"]
+    assert first.split() == ["commands/bench.py", "_run_bench"]
     assert "measure/canary.py" in files
     assert not any(file.startswith("report/html") for file in files)
     assert [line for line in others if line.endswith(" LocalTarget.up")]

@@ -85,7 +85,7 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def part(books: Path, last: str) -> CellOutput:
     """What a cell shows whose last line this is."""
-    told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import gap"
+    told = "import plotly.graph_objects as go\nfrom IPython.display import Markdown\nfrom lab.report.figures.style import make_empty_figure"
     (found,) = execute_notebook(notebook(books, "okd", f"{told}\n{last}")).cells[1].parts
     return found
 
@@ -103,7 +103,7 @@ def test_a_figure_is_its_data_its_title_a_caption_and_without_a_trace_a_gap(book
     assert "<" not in told.text and told.height == 364 and told.needs == ("a: steal", "no run: just bench b")
     shown = json.loads(told.text)["layout"]
     assert (shown["height"], shown["margin"]) == (364, {"t": 48, "l": 80}) and not shown.keys() & {"title", "meta"}
-    found = part(books, "gap('Reloads', 'no run:<br>just bench okd')")
+    found = part(books, "make_empty_figure('Reloads', 'no run:<br>just bench okd')")
     assert found == CellOutput("gap", "no run: just bench okd", "Reloads", needs=("no run: just bench okd",))
     needs = ("no run: nothing of it", "nothing to show: a at r1: 0 of 6 blocks: steal", "nothing to compare: x")
     table, (one, two, three) = "| a |\n| --- |\n\n", (f"*{need}*\n\n" for need in needs)
@@ -153,7 +153,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[site.Site,
         monkeypatch.setenv("LAB_RUNS", str(place / "own"))
         (reference / "broken").mkdir()
         (reference / "broken" / "run.json").write_text("{")
-        claimed = "from lab.studies import ledger\nexhibits.claims(ledger.ledger('nds'), 'ND-12')"
+        claimed = "from lab.studies import ledger\nexhibits.claims(ledger.judge_claims('nds'), 'ND-12')"
         notebook(books, "nds", SHELF, TIMELINE, DRAIN, claimed, PLOTS)
         found = site.build_site(place / "out")
         text = found.path.read_text()
