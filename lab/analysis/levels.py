@@ -107,6 +107,6 @@ def list_start_notes(target: str, variants: Collection[str]) -> list[str]:
     for component in _select_committed(target, variants):
         start = start_sd(component)
         if component.repeat is not None and start > WORTHWHILE * repeat_sd(component, LONG_S):
-            message = f"{component.variant}: one start of it is off by {100 * start:.1f} % in CPU per request (standard deviation, {component.scheme}; {component.run})"
+            message = f"{component.variant}: one start of it varies by {100 * start:.1f} % in CPU per request (standard deviation, {component.scheme}; {component.run})"
             results.append(f"{message}, however long it is measured: starts and reloads must be repeated")
     return results

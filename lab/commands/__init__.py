@@ -135,7 +135,7 @@ def _parse_resolve(text: str) -> Resolve:
 VARIANT: Mapping[str, Any] = {
     "type": variant_name,
     "metavar": "VARIANT",
-    "help": "an overlay, a component by itself, or BASELINE+KNOB+KNOB; names of before will do",
+    "help": "an overlay, a component alone, or BASELINE+KNOB+KNOB; former names work, too",
 }
 RUN_ARGUMENT: Mapping[str, Any] = {
     "metavar": "RUN",
@@ -172,7 +172,7 @@ OPTIONS: Arguments = {
     "--worth": {
         "type": partial(fraction, "--worth"),
         "metavar": "2%",
-        "help": "the effect from which on it is worth knowing (default: 2%%): where the interval lies within it, it is the same",
+        "help": "the equivalence margin (default: 2%%): effects whose interval lies within it do not matter",
     },
 }
 """The arguments that several verbs take, with the keyword arguments of argparse's `add_argument`."""

@@ -51,8 +51,8 @@ _NEW_RUN_OPTIONS = {
     "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
     "points": ("a run that goes on has its points", "every key has a load of its own"),
     "worth": (
-        "a run that goes on has what is worth knowing",
-        "every key is judged by what is always worth knowing, 2 %",
+        "a run that goes on has its equivalence margin",
+        "every key is judged by the same equivalence margin, 2 %",
     ),
 }
 """The reasons why an option does not go with --resume, and why it does not go with --configmap."""

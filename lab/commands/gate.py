@@ -120,7 +120,7 @@ def _gate_against(options: argparse.Namespace, talk: Console) -> int:
     from lab.records.sweep_files import load_sweep
 
     if options.again:
-        fault = "names runs of a second measurement, and --against makes one by itself where it needs one"
+        fault = "names runs of a second measurement, and --against makes one itself where it needs one"
         raise UsageError("--again", fault, "leave it out")
     if not options.names:
         raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
@@ -192,7 +192,7 @@ def _report_unchanged(options: argparse.Namespace, same: Sequence[str]) -> int:
     from lab.report.tables.gate import UNCHANGED
 
     message = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
-    data = {"schema_version": 2, "verdict": "passed", "exit_status": 0, "conclusion": message, "unchanged": same}
+    data = {"schema_version": 3, "verdict": "passed", "exit_status": 0, "conclusion": message, "unchanged": same}
     _write_junit(options, lambda: UNCHANGED)
     with answer():
         if options.json:
@@ -280,7 +280,7 @@ GATE = Verb(
         "--arm": {"action": "append", "type": arm_name, "default": [], "help": "gate this arm only; repeatable"},
         "--strict": {
             "action": "store_true",
-            "help": "exit 2 where it cannot tell: an interval reaches beyond the bound, …",
+            "help": "exit 2 where it is inconclusive: an interval reaches beyond the bound, …",
         },
         "--junit": {"metavar": "FILE", "help": "write JUnit XML there, too"},
     },

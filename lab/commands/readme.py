@@ -202,7 +202,7 @@ def starts(systems: Sequence[SystemComponents]) -> str:
                 f"{line.bring_ups} × {line.generations}" for line in dict.fromkeys([components, longest])
             )
             rows.append((f"`{components.variant}` on {components.target}, {components.point}", *cells, counts))
-    heads = ("one start of", "is off by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
+    heads = ("one start of", "varies by", "of it reloads", "and bring-ups", "a repeat", "bring-ups × generations")
     return _make_table(heads, rows)
 
 

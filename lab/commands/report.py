@@ -102,7 +102,7 @@ REPORT = Verb(
     },
 )
 LEDGER = Verb(
-    "every published claim: whether its own data bear it out, and whether the committed runs do",
+    "every published claim: whether its own data support it, and whether the committed runs do",
     _run_ledger,
     {
         "study": {"metavar": "STUDY", "nargs": "?", "help": "its claims alone"},

@@ -93,7 +93,7 @@ SABOTAGE = Verb(
             "nargs": "*",
             "type": variant_name,
             "metavar": "VARIANT",
-            "help": "an overlay, a component by itself, or BASELINE+KNOB (default: every variant that is listed)",
+            "help": "an overlay, a component alone, or BASELINE+KNOB (default: every variant that is listed)",
         },
         "--intact": {"action": "store_true", "help": "only bring each up as it is and read every knob back"},
         "--json": {"action": "store_true", "help": "print each finding as a line of JSON, as soon as it is there"},

@@ -156,13 +156,13 @@ def common_refusal(load: GeneratorLoad) -> str | None:
             f"needs at least one connection and one thread, got {load.connections} and {load.threads}",
         ),
         (load.generators != 1, f"only k6 is run as several generators at once, got {load.generators}"),
-        (bool(load.answers), "only k6 and wrk are told which answers are expected"),
+        (bool(load.answers), "only k6 and wrk can be given which answers are expected"),
         (
             load.protocol == "h2" and not secure,
             f"HTTP/2 is spoken over TLS here, got {load.url!r}: ask for routes with TLS",
         ),
         (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
-        (load.logged, "only k6 tells of every request, which a disturbance needs"),
+        (load.logged, "only k6 logs every request, which a disturbance needs"),
         (
             not _is_positive(load.duration_s),
             f"the duration must be a positive number of seconds, got {load.duration_s:g}",

@@ -141,7 +141,7 @@ class H2load(Generator):
         ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
         expect(
             difference_s <= MAX_DIFFERENCE_S + duration_s / 20 + turn_s,
-            f"its log spans {difference_s:.2f} s more or less than the {duration_s:g} s that it tells{ends}",
+            f"its log spans {difference_s:.2f} s more or less than the {duration_s:g} s that it reports{ends}",
         )
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]

@@ -360,7 +360,7 @@ class K6(Generator):
     def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         """Return every request of a `logged` load from the log in stderr."""
         if load.rate_rps is None:
-            raise OutputError("a closed loop has no rate: when its requests were due nobody can tell")
+            raise OutputError("a closed loop has no rate: when its requests were due nobody can know")
         result = self.parse(stdout, stderr, 0, load)
         rate_rps = round(load.rate_rps * 1000) / 1000  # the rate that k6 gets has three decimals
         return parse_requests(stderr, result.requests + count_unanswered(result), rate_rps, result.dropped > 0)

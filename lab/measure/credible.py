@@ -122,22 +122,22 @@ def find_time_faults(
     """
     reported_s = result.duration_s
     if not reported_s > 0:
-        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s"
+        yield Reason.GENERATOR_TIME, f"it reports {reported_s:.6g} s"
         return
     latest_s = point.duration_s + point.timeout_s + LATE_S  # the last answers may take the whole timeout
     if point.requests is None and not point.duration_s * (1 - MAX_EARLY_SHARE) <= reported_s <= latest_s:
-        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s of a load of {point.duration_s:g} s"
+        yield Reason.GENERATOR_TIME, f"it reports {reported_s:.6g} s of a load of {point.duration_s:g} s"
     least_s = (
         observation.elapsed_s - MAX_OUTSIDE_S if point.generators == 1 else 0.0
     )  # of several, others may run longer
     if not least_s <= reported_s <= observation.elapsed_s * (1 + MAX_CLOCK_SHARE) + CLOCK_S:
-        yield Reason.GENERATOR_TIME, f"it tells {reported_s:.6g} s, {observation.elapsed_s:.6g} s passed"
+        yield Reason.GENERATOR_TIME, f"it reports {reported_s:.6g} s, {observation.elapsed_s:.6g} s passed"
     cpus = None if cpus is None else cpus * point.generators
     if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (MAX_CPU_SHARE * reported_s + CPU_S):
         available = f"{cpus} CPU{'s' if cpus > 1 else ''}"
         yield (
             Reason.GENERATOR_TIME,
-            f"it tells {reported_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {available}",
+            f"it reports {reported_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {available}",
         )
 
 
@@ -192,7 +192,7 @@ def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]
     if point.requests is not None and closed and not count_unanswered(result):
         explained_s = max(waiting / _count_streams(point) * reported_s, longest_s)
         if not reported_s * MIN_EXPLAINED_SHARE <= explained_s:
-            message = f"it tells {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
+            message = f"it reports {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
             yield Reason.GENERATOR_TIME, message
     highest = MAX_WAITING_SHARE[latency.kind] * _count_streams(point) + (
         0.0 if closed else MAX_QUEUED_SHARE * (point.rate_rps or 0.0) * reported_s

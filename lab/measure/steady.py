@@ -21,7 +21,7 @@ from lab.targets.common.process import GeneratorOutcome
 
 NO_TLS = "no TLS on the way: there is no session to resume"
 """The note of a sample whose load prescribes whether sessions are resumed, but uses no TLS."""
-NOTE_PROTOCOL_BY_CLIENT = "that HTTP/2 was spoken its client alone tells: this proxy counts no requests by version"
+NOTE_PROTOCOL_BY_CLIENT = "that HTTP/2 was spoken only its client shows: this proxy counts no requests by version"
 """The note of a sample by HTTP/2 on a proxy that does not count requests by version."""
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
 """The note of a sample whose load prescribes whether sessions are resumed, where TLS does not end at the proxy."""

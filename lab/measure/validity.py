@@ -256,7 +256,7 @@ def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
     messages += [f"no good answer for {gap_s:.2f} s"] if gap_s and gap_s > compute_allowed_gap_s(outcome) else []
     messages += [f"{count:.0f} {label}" for name, label in CONTROL_MUST_NOT.items() if (count := outcome.get(name))]
     if failed is None or gap_s is None:
-        messages.append("whether requests failed cannot be told")
+        messages.append("whether requests failed is unknown")
     return [(Reason.CONTROL_FAILED, " and ".join(messages))] if messages else []
 
 

@@ -199,7 +199,7 @@ class RunRecord(Record):
     pairs: tuple[PairSlot, ...] = Field(default=(), description="which of the slots are measured beside another arm")
     worth: float = Field(
         default=EQUIVALENCE_MARGIN,
-        description="the share from which on an effect is worth knowing, named before the first sample",
+        description="the equivalence margin, named before the first sample",
     )
     variants: dict[str, VariantRecord]
     generators: dict[str, dict[str, str | None]] = Field(

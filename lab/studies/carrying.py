@@ -207,7 +207,7 @@ def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
     phrases: Mapping[Comparison, str] = {
         "same": "is that there for",
         "other": "is another for",
-        "open": "cannot be told for",
+        "open": "is inconclusive for",
     }
     kinds: set[tuple[Kind, str]] = {(line.kind, target) for line in lines for target in line.shown}
     for kind, target in sorted(kinds):

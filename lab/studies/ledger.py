@@ -26,17 +26,17 @@ from lab.studies.claims.publications import OWN_ANSWERS, OwnAnswer, judge_by_own
 STYLES: dict[Answer | OwnAnswer, str] = {
     "reproduced": "green",
     "contradicted": "red",
-    "not resolved": "yellow",
+    "inconclusive": "yellow",
     "not judged yet": "dim",
-    "borne out": "green",
-    "not borne out": "red",
+    "supported": "green",
+    "not supported": "red",
     "no data": "dim",
 }
 """The terminal style of each answer."""
 OPENINGS: dict[Answer, str] = {
     "reproduced": "**It holds here** that",
     "contradicted": "**It does not hold here** that",
-    "not resolved": "**It stays open** whether",
+    "inconclusive": "**It stays open** whether",
     "not measurable here": "**This machine cannot show** whether",
 }
 """The opening of a sentence with a claim's text, by the claim's answer."""
@@ -72,7 +72,7 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return how often each answer occurs: `102 claims: 3 reproduced, 12 not resolved, …`."""
+    """Return how often each answer occurs: `102 claims: 3 reproduced, 12 inconclusive, …`."""
     return f"{len(verdicts)} claims: {_count_answers([verdict.answer for verdict in verdicts], ANSWERS)}"
 
 

@@ -21,7 +21,7 @@ from lab.model.metrics import Ratio
 from lab.model.run import RoundTrip
 from lab.report import grid
 from lab.report.grid import Grid, Notes, Part, Sentences, TableColumn
-from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, STEADY, VERDICT, VERDICTS, VERSION_2
+from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, STEADY, VERDICT, VERDICTS, VERSION_3
 from lab.report.json.shape import JsonKey
 from lab.report.json.shape import JsonShape as JsonShape
 from lab.report.result import RunResult
@@ -104,7 +104,7 @@ STUDY_TABLE = JsonShape(
 RESULT = JsonShape(
     "Result",
     Summary,
-    VERSION_2,
+    VERSION_3,
     "target blocks seed complete",
     NOISE_LINE,
     "not_measurable notes",

@@ -276,7 +276,7 @@ def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
     output, _ = _run([path, *tool.version])
     version = re.search(r"\d+(\.\d+)+", output)
     if version is None:
-        return finding(False, f"{path} tells no version: {_find_last_line([output])}")
+        return finding(False, f"{path} prints no version: {_find_last_line([output])}")
     if tuple(map(int, version[0].split("."))) >= tool.minimum:
         return finding(True, version[0])
     at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")

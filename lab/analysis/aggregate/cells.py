@@ -570,7 +570,7 @@ def list_cpus(record: RunRecord, role: str) -> frozenset[int]:
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
     """Refuse samples that do not belong together, or not to the plan, with MeasuringError."""
-    remedy = "results of different targets, generators or loads are never pooled: summarise each run by itself"
+    remedy = "results of different targets, generators or loads are never pooled: summarise each run separately"
     points = {point.name: point for point in plan.points}
     arms = {arm.name for arm in plan.arms}
     targets = sorted({sample.target for sample in samples})

@@ -1,4 +1,4 @@
-"""The advice of a comparison: one sentence per arm that ends in what to apply, or "don't bother" with the bound."""
+"""The advice of a comparison: one sentence per arm that ends in what to apply, or "no change needed" with the bound."""
 
 from __future__ import annotations
 
@@ -111,14 +111,16 @@ class _ArmPair:
         )
         name = self.other_arm if is_own else f"{self.other_arm} against {self.base_arm}"
         resolved = [row for row in self.rows if row.decision.resolved]
-        open_rows = [row for row in self.rows if row.decision is Decision.CANNOT_TELL]
-        same = [row for row in self.rows if row.decision is Decision.SAME]
+        open_rows = [row for row in self.rows if row.decision is Decision.INCONCLUSIVE]
+        same = [row for row in self.rows if row.decision is Decision.EQUIVALENT]
         few = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
         short = f"; {few} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if few else ""
         if not resolved and open_rows:
             return "unresolved", f"{name}: {self._describe_inconclusive(open_rows, short)}", ""
         if not resolved and same:
-            text = f"the same in {_count(same)}: don't bother: {_describe_bound(_find_widest(same))} at most{short}"
+            text = (
+                f"equivalent in {_count(same)}: no change needed: {_describe_bound(_find_widest(same))} at most{short}"
+            )
             return "same", f"{name}: {text}", ""
         if not resolved:
             return "nothing", f"{name}: {self._explain_nothing()}", ""
@@ -137,7 +139,7 @@ class _ArmPair:
         message = f"{name}: {', '.join(findings)}"
         message += f", and {len(resolved) - len(named_rows)} more" if len(resolved) > len(named_rows) else ""
         message += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
-        message += f"; the same in {len(same)} more" if same else ""
+        message += f"; equivalent in {len(same)} more" if same else ""
         message += short
         clear = [row for row in resolved if row.beyond_baseline]
         if moved := self._explain_moved(clear):
@@ -218,7 +220,7 @@ class _ArmPair:
         widest = {row.metric: row for row in map(_find_widest, filter(None, (primary_rows, rows)))}.values()
         bounds = " or ".join(map(_describe_bound, widest))
         wide = any(row.relative and expm1(find_bound(row.estimate)) > WIDE for row in widest)
-        text = f"no difference resolved in {_count(rows)}: don't bother unless {bounds} matters to you"
+        text = f"no difference resolved in {_count(rows)}: no change needed unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{short}"
         if any(TOO_FEW in note for note in self.comparison.notes):
             few = "so few blocks could not have resolved so many comparisons"

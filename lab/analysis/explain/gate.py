@@ -190,15 +190,15 @@ def format_missing(gate: Gate) -> str:
 
 def conclude(gate: Gate, strict: bool) -> str:
     """Return the number of rows with each verdict, and what to do now."""
-    failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "cannot-tell", "passed"))
-    counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} cannot tell, {passed} passed"
+    failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "inconclusive", "passed"))
+    counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} inconclusive, {passed} passed"
     if gate.missing:
         counts += f", {format_missing(gate)}"
     if failed:
         comparison = gate.comparison
         same = comparison.paired and all(comparison.same_settings(gated.row.pair) for gated in gate.of("regression"))
         return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
-    if gate.verdict == "cannot-tell":
+    if gate.verdict == "inconclusive":
         knowledge = "nothing is known of this change" if not passed else "not all is known of this change"
         return (
             f"{counts}: {knowledge}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"

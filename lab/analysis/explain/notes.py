@@ -147,7 +147,7 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
         yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
     if stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
-    elif effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= ALPHA:
+    elif effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA:
         yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
 
 
@@ -191,7 +191,7 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
         worth = expm1(judged[0].size.worth)
         yield (
             f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(judged)};"
-            f" same: it lies within ±{100 * worth:g} %, which is not worth knowing; ?: cannot tell"
+            f" equivalent: it lies within ±{100 * worth:g} %, the equivalence margin; ?: inconclusive"
         )
         if any(effect.scheme for effect in judged):
             yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
@@ -230,7 +230,7 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
         yield f"{FEW_BLOCKS}; nothing is claimed"
     if any(effect.decision.judged for row in rows for effect in row.shown):
-        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: cannot tell (Holm-adjusted p > {ALPHA})"
+        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
     if _has_marks(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
     if measured:
@@ -274,7 +274,7 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
             if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
                 place = f"{find_metric(promise.metric).title} at {promise.point}"
                 notes.append(
-                    f"{place} scattered by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
+                    f"{place} varied by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
                 )
     return notes
 

@@ -113,7 +113,7 @@ def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None
 
     """
     if reason.startswith(NEEDS):
-        return "don't bother to measure it, no load of the lab has that"
+        return "no need to measure it, no load of the lab has that"
     which = "" if sweep else " (S: one of `just list`)"
     return f"measure a load that can show it: {rerun.bench(arms, sweep or 'S', target)}{which}"
 
@@ -153,17 +153,17 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
     if not claims:
         elsewhere = suggest_load(arm, summary.elsewhere.get(arm), summary.target)
-        open_ = [finding for finding in judged if finding[1].decision is not Decision.SAME]
+        open_ = [finding for finding in judged if finding[1].decision is not Decision.EQUIVALENT]
         if not open_:
             return Verdict(arm, "same", f"{arm}: {_describe_equivalent(judged)}{additions}{elsewhere}")
         family = sum(effect.decision.judged for row in summary.rows for effect in row.shown)
-        held = f", the same at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
+        held = f", equivalent at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
         return Verdict(arm, "unresolved", f"{arm}: {_describe_inconclusive(open_, family, held)}{additions}{elsewhere}")
     parts = [_describe_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
     kinds = [effect.decision for _, effect in judged]
-    counts = {"the same": kinds.count(Decision.SAME), "open": kinds.count(Decision.CANNOT_TELL)}
+    counts = {"equivalent": kinds.count(Decision.EQUIVALENT), "open": kinds.count(Decision.INCONCLUSIVE)}
     undecided = "".join(f", {label} at {count} of {len(judged)} points" for label, count in counts.items() if count)
     message = f"{arm}: {'; '.join(parts)}{undecided}{additions}"
     if arm in summary.nulls:
@@ -261,7 +261,7 @@ def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect])
     ):
         return f"{unknown}: measure it again"
     elif any(row.cell.valid_blocks for row, _ in findings):
-        reason = f"nothing told of its primary metric, {find_metric(metric).title}"
+        reason = f"nothing was recorded of its primary metric, {find_metric(metric).title}"
     return reason and f"{reason}: {suggest_remedy(reason, arm, summary.elsewhere.get(arm), summary.target)}"
 
 
@@ -287,15 +287,17 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
     metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
     if not find_bound(effect.estimate):
-        return f"no difference in {_describe_place(row, effect)}{points}: every block was the same; don't bother"
+        return f"no difference in {_describe_place(row, effect)}{points}: every block was the same; no change needed"
     significant = effect.holm_p is not None and effect.holm_p <= ALPHA
     message = (
         f"real, but only {metric.size(abs(effect.estimate.effect))}"
         if significant and effect.estimate
         else "no difference"
     )
-    within = f"smaller than the {metric.size(effect.size.worth)} that are worth knowing"
-    return f"don't bother: {message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
+    within = f"smaller than the equivalence margin of {metric.size(effect.size.worth)}"
+    return (
+        f"no change needed: {message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
+    )
 
 
 def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> str:
@@ -318,7 +320,7 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
     matters = metric.size(largest) if metric.ratio else f"a difference of {metric.size(largest)}"
     blocks = suggest_blocks(effect, family)
     return (
-        f"cannot tell in {_describe_place(row, effect)} ({format_difference(effect)}{reason}){points}{held}: don't bother unless {matters}"
+        f"inconclusive in {_describe_place(row, effect)} ({format_difference(effect)}{reason}){points}{held}: no change needed unless {matters}"
         f" matters to you{f'; {blocks}' if blocks else ''}"
     )
 
@@ -333,8 +335,8 @@ def suggest_blocks(effect: Effect, family: int) -> str:
         return ""
     blocks = count_blocks_to_detect(estimate.sd, estimate.n, worth, ALPHA / family)
     if blocks is None:
-        return f"not even {MAX_BLOCKS} blocks would tell {find_metric(effect.metric).size(worth)}"
-    return f"--blocks {blocks} would tell {find_metric(effect.metric).size(worth)}" if blocks > estimate.n else ""
+        return f"not even {MAX_BLOCKS} blocks would detect {find_metric(effect.metric).size(worth)}"
+    return f"--blocks {blocks} would detect {find_metric(effect.metric).size(worth)}" if blocks > estimate.n else ""
 
 
 def find_bound(estimate: stats.Estimate | None) -> float:
@@ -389,7 +391,7 @@ def format_effect(effect: Effect) -> str:
         return f"a/a {metric.short} {format_difference(effect)}"
     if not effect.decision.judged or not effect.primary:
         return f"({metric.short} {format_difference(effect)})"
-    prefix = {Decision.SAME: "same: ", Decision.CANNOT_TELL: "? "}.get(effect.decision, "")
+    prefix = {Decision.EQUIVALENT: "equivalent: ", Decision.INCONCLUSIVE: "? "}.get(effect.decision, "")
     pairs = f", {estimate.n} pairs" if effect.scheme else ""
     return f"{prefix}{metric.short} {format_difference(effect)} p {format_p_value(effect.holm_p)}{pairs}{as_pair}"
 

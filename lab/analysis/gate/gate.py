@@ -46,7 +46,7 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
         bound = bounds.of(row)
         limit = (bounds.regression or 0.0) if bound is None else bound  # None: it stands for a row that has a bound
         case = classify_row(row, limit)
-        verdict, message = VERDICTS.get(case, "cannot-tell"), explain_case(row, limit, case)
+        verdict, message = VERDICTS.get(case, "inconclusive"), explain_case(row, limit, case)
         judged.append(
             GatedRow(row, limit, verdict, message, advise_case(comparison, row, limit, case), close=case == "close")
         )

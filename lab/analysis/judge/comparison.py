@@ -112,7 +112,7 @@ class ComparedRow:
 
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
-        if decision is Decision.CANNOT_TELL and holm_p is not None and holm_p <= ALPHA:
+        if decision is Decision.INCONCLUSIVE and holm_p is not None and holm_p <= ALPHA:
             reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.guard)}"]
         notes = tuple(dict.fromkeys([*self.notes, *reasons]))
         return replace(self, decision=decision, holm_p=holm_p, primary=primary, notes=notes)

@@ -24,11 +24,11 @@ UNBOUNDED = "not resolved, and no bound: the faster side was limited by the gene
 class Decision(StrEnum):
     """The decision about an effect; from `NO_INTERVAL` on nothing is decided, and the effect has the reason."""
 
-    SAME = "same"
+    EQUIVALENT = "equivalent"
     """Equivalent: the effect is smaller than the equivalence margin, whatever its sign."""
     BETTER = "better"
     WORSE = "worse"
-    CANNOT_TELL = "cannot tell"
+    INCONCLUSIVE = "inconclusive"
     """Inconclusive: neither equivalent, nor better or worse."""
     NO_INTERVAL = "no interval"
     """Undecided, as there are fewer than six blocks."""
@@ -51,7 +51,7 @@ class Decision(StrEnum):
     @property
     def judged(self) -> bool:
         """True if it is a decision at all: better, worse, equivalent or inconclusive."""
-        return self.resolved or self in {Decision.SAME, Decision.CANNOT_TELL}
+        return self.resolved or self in {Decision.EQUIVALENT, Decision.INCONCLUSIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ def decide(
         return Decision.NO_INTERVAL
     within = max(map(abs, estimate.interval)) <= size.worth
     if within and size.guard <= size.worth and size.same and not bound:
-        return Decision.SAME
+        return Decision.EQUIVALENT
     if adjusted_p is not None and adjusted_p <= ALPHA and abs(estimate.effect) > size.guard:
         return Decision.BETTER if (estimate.effect > 0) == more_is_better else Decision.WORSE
-    return Decision.NOT_JUDGED if bound else Decision.CANNOT_TELL
+    return Decision.NOT_JUDGED if bound else Decision.INCONCLUSIVE
 
 
 def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:

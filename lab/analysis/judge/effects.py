@@ -257,7 +257,7 @@ class Effects:
             elif reason and (estimate or point.disturbance is not None):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
-                decision = Decision.A_A if arm.role == "again" else Decision.CANNOT_TELL
+                decision = Decision.A_A if arm.role == "again" else Decision.INCONCLUSIVE
             noise_floor = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
             size = compute_thresholds(metric, sides, noise_floor, self.asked.worth)
             size = replace(size, same=scheme is None or recovers(metric, scheme))
@@ -429,4 +429,4 @@ def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True
         )
     else:
         count = sum(value is None for side in (arm_values, base_values) for value in side.values())
-    return f"it could not be told in {format_blocks(count)}, so the others do not show all of it" if count else ""
+    return f"it is unknown in {format_blocks(count)}, so the others do not show all of it" if count else ""

@@ -24,7 +24,7 @@ from lab.stats.power import compute_mde
 CLOSED, OPEN_LOOP = ("rate", "cpu_per_request"), ("p50", "p99")
 """The metrics that are gated unless others are named: at a closed loop, and with an offered rate."""
 
-GateVerdict = Literal["regression", "passed", "cannot-tell"]
+GateVerdict = Literal["regression", "passed", "inconclusive"]
 """The verdict on a row, by its decision and its bound."""
 Case = Literal["broken", "untold", "close", "worse", "fell", "at-least", "open", "within"]
 """The case that a row is.
@@ -154,7 +154,7 @@ class Gate:
         """The worst verdict of its rows: a regression before inconclusive; anything missing is inconclusive, too."""
         if self.of("regression"):
             return "regression"
-        return "cannot-tell" if self.of("cannot-tell") or self.missing else "passed"
+        return "inconclusive" if self.of("inconclusive") or self.missing else "passed"
 
     @property
     def footnotes(self) -> list[str]:
@@ -173,7 +173,7 @@ class Gate:
 
     def exit_status(self, strict: bool) -> int:
         """Return 1 for a regression, 2 if something is inconclusive and `strict` is set, else 0."""
-        return {"regression": 1, "cannot-tell": 2 if strict else 0, "passed": 0}[self.verdict]
+        return {"regression": 1, "inconclusive": 2 if strict else 0, "passed": 0}[self.verdict]
 
 
 def compute_loss(row: ComparedRow, effect: float) -> float:
@@ -270,7 +270,7 @@ def mark_undetectable(
     noisy: dict[str, list[tuple[GatedRow, float]]] = {}
     for gated in judged:
         estimate = gated.row.estimate
-        if gated.verdict != "cannot-tell" or gated.close or not gated.row.relative or gated.row.fell or bounds.metrics:
+        if gated.verdict != "inconclusive" or gated.close or not gated.row.relative or gated.row.fell or bounds.metrics:
             continue
         if gated.row.metric not in OPEN_LOOP or estimate is None or estimate.sd is None or not estimate.has_interval:
             continue
@@ -278,7 +278,7 @@ def mark_undetectable(
         if effect is not None and effect > gated.limit:
             noisy.setdefault(gated.row.metric, []).append((gated, effect))
     aside = [gated for rows in noisy.values() for gated, _ in rows]
-    if all(gated.verdict == "cannot-tell" for gated in judged):
+    if all(gated.verdict == "inconclusive" for gated in judged):
         return tuple(judged), []
     lines = [
         f"{find_metric(metric).title} does not decide: its minimum detectable effect in the blocks that were planned is above the bound of"

@@ -157,11 +157,11 @@ class Thirds:
         It is inconclusive if it is resolved over the sample but not in each third.
         """
         taken = effect.decision.resolved and self._fails(effect)
-        return replace(effect, decision=Decision.CANNOT_TELL) if taken else effect
+        return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 
     def unsettled(self, effect: Effect) -> bool:
         """Return whether `settle` took the decision from an effect: it is significant, but not in each third."""
-        significant = effect.decision is Decision.CANNOT_TELL and effect.holm_p is not None and effect.holm_p <= ALPHA
+        significant = effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA
         return significant and self._fails(effect)
 
     def _fails(self, effect: Effect) -> bool:

@@ -141,7 +141,7 @@ def with_design(
     elif all(point.disturbance is not None for point in record.points):
         source = UNKNOWN
     else:
-        source = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
+        source = "by the variation measured on another 2-core machine; this one has no run of this sweep yet"
         if past is not None and any(not noise.why for noise in past.noises):
             noises, source = past.noises, past.source
         else:

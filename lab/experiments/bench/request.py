@@ -170,7 +170,7 @@ def load_request(request: BenchRequest) -> LoadedRequest:
     families = {variant.family: variant.name for variant in variants.values() if variant.name != reference}
     if len(families) > 1:
         message = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
-        remedy = "measure each family by itself (--against names a baseline of the same one)"
+        remedy = "measure each family separately (--against names a baseline of the same one)"
         raise UsageError("bench", f"{message}: they never stand in one table", remedy)
     return LoadedRequest(request, manifests, name, sweep, points, requested, compared, variants, reference)
 

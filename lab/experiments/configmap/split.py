@@ -114,7 +114,7 @@ def refuse_f5(place: str, given: FileSettings) -> None:
             place,
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
             f"their counterparts: {counterparts}\n  written with those keys, `just bench --configmap FILE` measures it, and"
-            " `just migrate --configmap FILE` tells what every successor makes of it",
+            " `just migrate --configmap FILE` shows what every successor makes of it",
         )
 
 
@@ -180,7 +180,7 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
             _build_setting(values, needs, _choose_root({**needs, **values}, root), ()) if needs is not None else None
         )
         if single is None and not any(key in item.values for item in singles):
-            notes.append(f"{key}: nothing to measure: by itself it changes no directive")
+            notes.append(f"{key}: nothing to measure: alone it changes no directive")
         elif single and not single.checks:
             notes.append(f"{key}: not measurable: what it sets depends on the machine, or is read back by nothing")
         elif single:

@@ -50,7 +50,7 @@ LABELS = {
 The table `samples` has them among its other columns.
 """
 EMPTY_TABLES = {
-    "histograms": ("no sample has recorded a latency", "`--what samples` tells why each does not count"),
+    "histograms": ("no sample has recorded a latency", "`--what samples` shows why each does not count"),
     "requests": ("no load of it was logged", "only beside a disturbance every request is: `just bench … --sweep kill`"),
     "events": ("nothing was done to the system", "only disturbances have events: `just bench … --sweep kill`"),
     "usage": ("it has no samples", "`just bench --resume` measures them"),

@@ -18,7 +18,7 @@ from lab.model.samples import Sample
 from lab.model.sweeps import LoadPoint
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.ablation import AblationRecord
-from lab.report.json.runs import DIFFERENCE, RATIO, VERSION_2
+from lab.report.json.runs import DIFFERENCE, RATIO, VERSION_3
 from lab.report.json.shape import JsonKey, JsonShape, Printed, list_type, optional_type
 from lab.report.tables.ablation import Ranked
 
@@ -154,7 +154,7 @@ MIGRATION = JsonShape(
 CAPACITY = JsonShape(
     "Capacity",
     Answer,
-    VERSION_2,
+    VERSION_3,
     "wanted runs variant=cost.loads.0.arm.variant cost cores cores_interval sizes",
     JsonKey("advised", lambda answer: answer, Answer),
     "assumptions",

@@ -26,7 +26,7 @@ from lab.report.tables.noise import EFFECTS, Report
 from lab.stats.components import Component
 from lab.stats.paired import Estimate, Level
 
-VERSION_2 = JsonKey("schema_version", lambda _: 2, Literal[2])
+VERSION_3 = JsonKey("schema_version", lambda _: 3, Literal[3])
 Numbers = dict[str, float | int | None]
 
 # -- an effect of an arm against its baseline -------------------------------------------------------------------
@@ -209,7 +209,7 @@ COMPARED = JsonShape(
 COMPARISON = JsonShape(
     "Comparison",
     Comparison,
-    VERSION_2,
+    VERSION_3,
     "paired base other notes",
     JsonKey("verdicts", advise, tuple[Advice, ...]),
     "rows",
@@ -237,7 +237,7 @@ GATED = JsonShape(
 GATE = JsonShape(
     "Gate",
     Gate,
-    VERSION_2,
+    VERSION_3,
     "base=comparison.base.id other=comparison.other.id paired=comparison.paired",
     JsonKey("strict", None, bool),
     "max_regression=bounds.regression max_more=bounds.more verdict",
@@ -287,7 +287,7 @@ NOISE = JsonShape(
 AA = JsonShape(
     "Aa",
     Report,
-    VERSION_2,
+    VERSION_3,
     "run=record.id target=record.target sweep=record.sweep blocks=record.blocks complete",
     JsonKey("nulls", _count_nulls, dict[str, int]),
     JsonKey("advice", None, str),

@@ -29,8 +29,8 @@ VERDICT_TEXTS = {
     "worse": "do not apply",
     "differs": "another system",
     "mixed": "better at some loads, worse at others",
-    "same": "don't bother: the same",
-    "unresolved": "cannot tell",
+    "same": "no change needed: equivalent",
+    "unresolved": "inconclusive",
     "no-interval": "no interval",
     "bimodal": "two clusters",
     "not-measurable": "nothing to judge",
@@ -191,4 +191,4 @@ def _advise(lines: Sequence[Ranked]) -> list[str]:
     if better:
         return [*(["", "apply:", *snippets] if snippets else []), *(["", *handicapped] if handicapped else [])]
     judged = any(line.alone and line.alone.decision.judged for line in lines)
-    return ["", "nothing here was shown to be better: don't bother" if judged else "nothing to judge yet"]
+    return ["", "nothing here was shown to be better: no change needed" if judged else "nothing to judge yet"]

@@ -39,7 +39,7 @@ from lab.report.tables.run import SHOWN_BELOW, make_solo_ratio_table
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
-STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.CANNOT_TELL: ""}
+STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.INCONCLUSIVE: ""}
 
 
 def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = None) -> list[Part]:
@@ -128,7 +128,7 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
         yield f"{how} [95 % interval]"
         many = " and ".join(map(str, comparison.family)) or "0"
         yield (
-            f"p: {test}, Holm-adjusted over {many} comparisons; same: within what is worth knowing; ~: cannot tell (p > {ALPHA},"
+            f"p: {test}, Holm-adjusted over {many} comparisons; equivalent: within the margin; ~: inconclusive (p > {ALPHA},"
             " or no more than the baseline shows against itself)"
         )
 
@@ -158,7 +158,7 @@ def _format_effect(row: ComparedRow) -> str:
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
     text = format_change(row, row.estimate)
-    if row.decision is Decision.SAME:
-        return f"same: {text}"
+    if row.decision is Decision.EQUIVALENT:
+        return f"equivalent: {text}"
     unit = " %" if row.relative else ""
-    return f"~{text[text.index(' [') :]}{unit}" if row.decision is Decision.CANNOT_TELL else text
+    return f"~{text[text.index(' [') :]}{unit}" if row.decision is Decision.INCONCLUSIVE else text

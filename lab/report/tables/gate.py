@@ -4,7 +4,7 @@ The page is for a terminal, for a pull request and for the summary of a CI step.
 every run, so that CI can show its history; the suite names the runs:
 
     regression   a failure with the sentence and what to do
-    cannot-tell  skipped; an error where the gate is strict, since the gate fails then. Everything that is missing is reported likewise
+    inconclusive  skipped; an error where the gate is strict, since the gate fails then. Everything that is missing is reported likewise
     passed       a test case with the sentence as its output
 """
 
@@ -20,9 +20,9 @@ from lab.analysis.judge.comparison import format_change
 from lab.analysis.judge.gate import Gate, GateVerdict
 from lab.report.grid import Grid, Part, Sentences, TableCell, TableRow, make_columns, make_row, make_sentence
 
-WORDS = {"regression": "REGRESSION", "cannot-tell": "cannot tell", "passed": "passed"}
-HEADS = {"regression": "Regression", "cannot-tell": "Cannot tell of all", "passed": "Passed"}
-STYLES = {"regression": "bold red", "cannot-tell": "yellow", "passed": "green"}
+WORDS = {"regression": "REGRESSION", "inconclusive": "inconclusive", "passed": "passed"}
+HEADS = {"regression": "Regression", "inconclusive": "Inconclusive in part", "passed": "Passed"}
+STYLES = {"regression": "bold red", "inconclusive": "yellow", "passed": "green"}
 UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab gate" tests="0" failures="0" errors="0" time="0" />\n'
 """The XML for a change that altered no rendered manifest, so that nothing was measured."""
 
@@ -47,10 +47,10 @@ def page(gate: Gate, strict: bool) -> list[Part]:
         rows.append(make_row(gated.row.point.name, arms, gated.metric, change, gated.bound, verdict))
     unpassed: list[tuple[GateVerdict, str, str]] = [
         (gated.verdict, f"{gated.name}: {gated.said}", gated.do)
-        for gated in (*gate.of("regression"), *gate.of("cannot-tell"))
+        for gated in (*gate.of("regression"), *gate.of("inconclusive"))
     ]
     if gate.missing:
-        unpassed.append(("cannot-tell", format_missing(gate), MEASURE_MISSING))
+        unpassed.append(("inconclusive", format_missing(gate), MEASURE_MISSING))
     lines: list[Text] = []
     list_items: list[str] = []
     for verdict, text, remedy in unpassed:
@@ -76,7 +76,7 @@ def make_junit_xml(gate: Gate, strict: bool) -> bytes:
     It has the form that Jenkins' schema (junit-10.xsd), GitHub's actions and GitLab read.
     """
     base, other = gate.comparison.base, gate.comparison.other
-    unsure = len(gate.of("cannot-tell")) + len(gate.missing)
+    unsure = len(gate.of("inconclusive")) + len(gate.missing)
     counts = {
         "tests": str(len(gate.rows) + len(gate.missing)),
         "failures": str(len(gate.of("regression"))),
@@ -112,7 +112,7 @@ def make_junit_xml(gate: Gate, strict: bool) -> bytes:
             gated.decides,
         )
     for missing in gate.missing:
-        case(f"gate.{base.sweep}", missing, "cannot-tell", f"not in {other.id}", MEASURE_MISSING)
+        case(f"gate.{base.sweep}", missing, "inconclusive", f"not in {other.id}", MEASURE_MISSING)
     if notes := gate.footnotes:
         ET.SubElement(suite, "system-out").text = _replace_unprintable("\n".join(notes))
     ET.indent(suites, " ")

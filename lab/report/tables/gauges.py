@@ -173,14 +173,14 @@ def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
 def describe_variance(levels: VarianceComponents) -> str:
     """Return the variance components in words, for a figure.
 
-    `one start is off by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`
+    `one start varies by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`
     """
     if levels.found is None:
         return "no bring-up of which every measurement counts"
     repeat = f", a repeat by {100 * levels.found.repeat.sd:.1f} %" if levels.found.repeat else ""
     start = "–" if levels.start is None else f"{100 * levels.start:.1f} %"
     count = levels.whole * levels.point.generations
-    return f"one start is off by {start} (sd; {count} generations, {levels.whole} bring-ups){repeat}"
+    return f"one start varies by {start} (sd; {count} generations, {levels.whole} bring-ups){repeat}"
 
 
 # -- what a sample's processes used ----------------------------------------------------------------------------

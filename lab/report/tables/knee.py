@@ -31,7 +31,7 @@ AT_KNEE = "at-knee"
 CPU = ("p99", "CPU/req", "generator CPU", "proxy CPU")
 LIMIT_TEXTS = {
     "p99": "answers only came too late",
-    "unknown": "more --connections or another generator tells whether it was the proxy",
+    "unknown": "more --connections or another generator shows whether it was the proxy",
 }
 MANY_CPUS = "a target with more CPUs (`--target remote`)"
 

@@ -52,7 +52,7 @@ from lab.report.loads import describe_load, describe_point
 from lab.stats import paired as stats
 from lab.stats.units import format_rate
 
-STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.SAME: "", Decision.A_A: "cyan"}
+STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.EQUIVALENT: "", Decision.A_A: "cyan"}
 """The style of the effect column by decision; for any other decision it is dim."""
 SHOWN_BELOW = "below"
 """The text in a table in place of an absolute value that stands below the table."""
@@ -296,10 +296,10 @@ def _format_effect(effect: Effect | None) -> TableCell:
     number, ends = METRICS[effect.metric].text(effect.estimate.effect, signed=True), format_interval(effect)
     if effect.decision is Decision.A_A and effect.estimate.has_interval:
         return TableCell(f"a/a {number}", "cyan", ends)
-    if effect.decision is Decision.SAME:
-        return TableCell(f"same: {number}", "", ends)
+    if effect.decision is Decision.EQUIVALENT:
+        return TableCell(f"equivalent: {number}", "", ends)
     if effect.claimed:
         return TableCell(number, "bold green" if effect.better else "bold red", ends)
-    if effect.decision is Decision.CANNOT_TELL:
+    if effect.decision is Decision.INCONCLUSIVE:
         return TableCell("~", "dim", ends)
     return TableCell(number, "dim", " no interval")

@@ -38,7 +38,7 @@ def known_costs_page(costs: KnownCosts | None) -> list[Part]:
         f"{find_metric(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all but the last, which is"
         " there for the slope, are right together with 95 %."
     )
-    slope = "What pairs show of a line over what the arms alone show of it cannot be told."
+    slope = "What pairs show of a line over what the solo arms show of it is unknown."
     if costs.slope is not None and costs.slope.ratio_interval is not None:
         low, high = costs.slope.ratio_interval
         target = f"which is to be {FULL_SLOPE[0]:g} to {FULL_SLOPE[1]:g}"

@@ -70,12 +70,12 @@ SUGGESTED_BLOCKS = 10
 An interval needs fewer, and a verdict with fewer reports how many it has.
 """
 
-Answer = Literal["reproduced", "contradicted", "not resolved", "not measurable here", "background", "not judged yet"]
+Answer = Literal["reproduced", "contradicted", "inconclusive", "not measurable here", "background", "not judged yet"]
 """The answer to a claim by our runs."""
 ANSWERS: dict[Answer, str] = {
     "reproduced": "measured here by the claim's rule, with an interval, and it holds",
     "contradicted": "measured here by the claim's rule, with an interval, and it does not hold",
-    "not resolved": "the intervals leave both open, the load could not show it, or there is no whole run of it yet",
+    "inconclusive": "the intervals leave both open, the load could not show it, or there is no whole run of it yet",
     "not measurable here": "one machine, these systems or this target cannot show it",
     "background": "nothing to measure: a guide, a question, or what a program's own source says",
     "not judged yet": "no rule is written yet",
@@ -218,7 +218,7 @@ class ClaimRule(StrictModel):
     variant: str = ""
     target: str = Field(default=DEFAULT_TARGET, description="runs of this target alone are held against the rule")
     given: list[ClaimTest] = Field(
-        default_factory=list[ClaimTest], description="what the load must have done; else the claim is not resolved"
+        default_factory=list[ClaimTest], description="what the load must have done; else the claim is inconclusive"
     )
     tests: list[ClaimTest] = Field(default_factory=list[ClaimTest])
     told: list[ClaimTest] = Field(

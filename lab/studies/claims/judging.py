@@ -1,6 +1,6 @@
 """The judgement by our runs: a rule and the committed runs → a verdict with its effect and the run that it rests on.
 
-A claim is reproduced when every test holds at every point it names, and contradicted when one does not. It is not resolved in all other
+A claim is reproduced when every test holds at every point it names, and contradicted when one does not. It is inconclusive in all other
 cases: an interval leaves both open, there are too few blocks for one, there is no run, or a file of a run that the rule needs is damaged
 and could show otherwise. If a run was made for a variant that the rule needs and recorded why it could not show it, the claim is not
 measurable here, with the run's reason. Refuses to pool runs: only those of the rule's target count, each is judged separately, and runs that
@@ -43,7 +43,7 @@ class RunFinding:
     run: str
     name: str
     target: str
-    answer: Literal["reproduced", "contradicted", "not resolved"]
+    answer: Literal["reproduced", "contradicted", "inconclusive"]
     effect: str
     why: str
     measured: tuple[MeasuredTest, ...]
@@ -128,11 +128,11 @@ def judge_claim(
             unable = replace(blank, rule=rule.rule, runs=(run.run.record.id,), unable=run.name)
             return replace(unable, answer="not measurable here", why=reason)
     reason = "; ".join([f"no run of it in data/reference yet: {first.command}", *unread])
-    return replace(blank, answer="not resolved", why=reason, rule=first.rule)
+    return replace(blank, answer="inconclusive", why=reason, rule=first.rule)
 
 
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
-    """Return the verdict of several runs: their common answer, or not resolved; the longest run comes first.
+    """Return the verdict of several runs: their common answer, or inconclusive; the longest run comes first.
 
     Args:
         blank: The verdict without an answer.
@@ -147,18 +147,18 @@ def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequ
             reverse=True,
         )
     )
-    decided = [finding for finding in findings if finding.answer != "not resolved"]
+    decided = [finding for finding in findings if finding.answer != "inconclusive"]
     reported = tuple(decided) or findings[:1]
     blank = replace(blank, findings=findings, runs=tuple(finding.run for finding in reported))
     if damages := [*(finding.why for finding in findings if finding.damaged), *(run.said for run in lost)]:
         intact = [finding for finding in findings if not finding.damaged]
         reason = "; ".join([*damages, *(f"{finding.name} alone: {finding.answer}" for finding in intact)])
         effect, ids = next((finding.effect for finding in intact), ""), tuple(finding.run for finding in findings)
-        return replace(blank, answer="not resolved", effect=effect, why=reason, runs=ids)
+        return replace(blank, answer="inconclusive", effect=effect, why=reason, runs=ids)
     if len({finding.answer for finding in decided}) > 1:
         answers = ", ".join(f"{finding.name}: {finding.answer}" for finding in decided)
         effect = "; ".join(f"{finding.name}: {finding.effect}" for finding in decided)
-        return replace(blank, answer="not resolved", effect=effect, why=f"runs disagree ({answers})")
+        return replace(blank, answer="inconclusive", effect=effect, why=f"runs disagree ({answers})")
     first, further = reported[0], [finding.name for finding in reported[1:]]
     reason = "; ".join(filter(None, [first.why, f"the same in {', '.join(further)}" if further else ""]))
     return replace(blank, answer=first.answer, effect=first.effect, why=reason)
@@ -167,7 +167,7 @@ def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequ
 def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
     """Return the result of one run for a rule."""
     record = run.run.record
-    blank = RunFinding(record.id, run.name, record.target, "not resolved", "", "", ())
+    blank = RunFinding(record.id, run.name, record.target, "inconclusive", "", "", ())
     try:
         given, tested, unjudged = (
             tuple(part for test in tests for part in measure_test(test, rule.variant, run, rule.sustained))
@@ -206,7 +206,7 @@ def _describe_need(tested: Sequence[MeasuredTest]) -> str:
     needed = max((part.more for part in undecided), default=0)
     blocks = f"not even {MAX_BLOCKS} blocks" if needed > MAX_BLOCKS else f"about {format_blocks(needed)}"
     remedies = dict.fromkeys(part.remedy for part in undecided if part.remedy)
-    return "; ".join(remedies) or (f"{blocks} would tell" if needed else "")
+    return "; ".join(remedies) or (f"{blocks} would decide" if needed else "")
 
 
 def _join_reasons(tested: Sequence[MeasuredTest]) -> str:

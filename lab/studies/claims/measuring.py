@@ -118,7 +118,7 @@ def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool =
     ]
     if not points:
         reason = f"no {'sustained load' if sustained else 'point'} {test.points} of {name}"
-        remedy = "samples of --sustained would tell" if sustained else ""
+        remedy = "samples of --sustained would decide" if sustained else ""
         yield MeasuredTest(test, name, test.points, None, None, None, 0, None, reason, gap=not sustained, remedy=remedy)
     for point in points:
         yield _measure_at(test, run.arms(name)[0], point, run)
@@ -132,7 +132,7 @@ def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> M
     blank = MeasuredTest(test, arm, point.name, None, None, None, len(values), None)
     if not values or missing:
         reason = (
-            f"not told in {missing} of {format_blocks(len(values))}"
+            f"unknown in {missing} of {format_blocks(len(values))}"
             if missing
             else run.unsteady(arm, point.name) or f"no valid block of {arm} at {point.name}"
         )
@@ -313,7 +313,7 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
     if part.holds is not None:
         return part
     if lies(value, value) is None:  # open however narrow the interval is
-        remedy = "a generator that is not the limit would tell"
+        remedy = "a generator that is not the limit would decide"
         return replace(part, remedy=remedy) if any(hidden) else replace(part, more=MAX_BLOCKS + 1)
     bounds = [bound for bound in (test.above, test.below) if bound is not None]
     edges = [*(test.within or ()), *(edge for bound in bounds for edge in _shift_bound(test, floor, bound))]
@@ -355,9 +355,9 @@ def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, 
         bare_base = run.direct(base_point, test.metric)
         bare = None if not bare_base else bare / bare_base if test.ratio_to else bare - bare_base
     if bare is None:
-        reason = "nothing tells what the same load takes without a proxy"
+        reason = "nothing shows what the same load takes without a proxy"
         return replace(
-            part, holds=None, why=reason, remedy="a run with the load's own samples without a proxy would tell"
+            part, holds=None, why=reason, remedy="a run with the load's own samples without a proxy would decide"
         )
     compared = test.ratio_to is not None or test.minus is not None
     if test.within is not None:
@@ -369,5 +369,5 @@ def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, 
         return part
     reason = f"the same without a proxy: {replace(part, value=bare, low=None, high=None).text}"
     return replace(
-        part, holds=None, why=reason, remedy="a machine that serves that load faster without a proxy would tell"
+        part, holds=None, why=reason, remedy="a machine that serves that load faster without a proxy would decide"
     )

@@ -3,7 +3,7 @@
 The rules are data: one table per claim in `published/<study>.toml`, named by the claim's id. Each has one of two forms:
 
     [DO-19]                                            the publication's own numbers can test it:
-    rule = "borne out if …"                            in words, for people
+    rule = "supported if …"                            in words, for people
     [[DO-19.tests]]                                    all must hold; one that does not refutes the claim
     says = "average latency"                           what the number is, in words
     table = "digitalocean_latency_vertices"            of data/published
@@ -49,12 +49,12 @@ from lab.studies.study_files import StrictModel
 FOLDER = Path(__file__).parent / "published"
 """The folder of the rules."""
 
-OwnAnswer = Literal["borne out", "not borne out", "not resolved", "no data"]
+OwnAnswer = Literal["supported", "not supported", "inconclusive", "no data"]
 """The answer to a claim by its publication's own data."""
 OWN_ANSWERS: Mapping[OwnAnswer, str] = {
-    "borne out": "the publication's own numbers are as the claim says",
-    "not borne out": "the publication's own numbers are not as the claim says",
-    "not resolved": "its own numbers leave it open: within their uncertainty, one run each, or of a part of the claim only",
+    "supported": "the publication's own numbers are as the claim says",
+    "not supported": "the publication's own numbers are not as the claim says",
+    "inconclusive": "its own numbers leave it open: within their uncertainty, one run each, or of a part of the claim only",
     "no data": "it prints no number that the claim could be held against",
 }
 """The meaning of each answer."""
@@ -222,12 +222,12 @@ def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
         reasons = [_run_test(place, claim, test) for test in rule.unsettled.tests]
         if all(holds for _, holds in reasons):
             details = f" ({'; '.join(text for text, _ in reasons)})" if reasons else ""
-            return OwnJudgement("not resolved", f"{sentence}; {rule.unsettled.because}{details}", rule.rule)
+            return OwnJudgement("inconclusive", f"{sentence}; {rule.unsettled.because}{details}", rule.rule)
     if supported is None:
         return OwnJudgement(
-            "not resolved", f"{sentence}; the bound lies within the uncertainty of what was read", rule.rule
+            "inconclusive", f"{sentence}; the bound lies within the uncertainty of what was read", rule.rule
         )
-    return OwnJudgement("borne out" if supported else "not borne out", sentence, rule.rule)
+    return OwnJudgement("supported" if supported else "not supported", sentence, rule.rule)
 
 
 def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:

@@ -318,7 +318,7 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
             cells = ("; ".join(text for primary, text in judged if primary is first) or "–" for first in (True, False))
             rows.append([f"{arm.name} at {name}", arm.baseline or "", *cells])
     heads = ("variant", "against", "primary metric", "others, not claimed")
-    caption, none = "effects [95 %], same: not worth knowing, ?: cannot tell", "no variant beside its baseline"
+    caption, none = "effects [95 %], equivalent: within the margin, ?: inconclusive", "no variant beside its baseline"
     return _make_table(run, heads, rows, variants, point, caption, none)
 
 

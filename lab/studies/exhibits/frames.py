@@ -191,5 +191,5 @@ def make_row(run: Evidence, arm: str, point: str, metric: str, label: str) -> Me
         return MeasuredNumber(label, arm, sorted(numbers)[len(numbers) // 2], None, None, numbers, note)
     level, missing = stats.estimate_median(numbers), len(values) - len(numbers)
     return MeasuredNumber(
-        label, arm, level.value, level.low, level.high, numbers, f"not told in {missing} blocks" if missing else ""
+        label, arm, level.value, level.low, level.high, numbers, f"unknown in {missing} blocks" if missing else ""
     )

@@ -24,16 +24,16 @@ from lab.studies.steps import StepFinding, TuningStep, list_steps, read_publishe
 ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
     "apply": ("Yes", "better"),
     "worse": ("No, it does harm", "worse"),
-    "mixed": ("It depends", "cannot-tell"),
-    "same": ("No, nothing worth having", "same"),
-    "differs": ("It is another system", "same"),
-    "false": ("No", "same"),
-    "unresolved": ("Cannot be told here", "cannot-tell"),
-    "bimodal": ("It is one of two things", "cannot-tell"),
-    "no-interval": ("Not measured enough", "cannot-tell"),
-    "not-measurable": ("Cannot be shown here", "cannot-tell"),
-    "not-steady": ("It does not hold its rate", "cannot-tell"),
-    "instrument": ("It is there to measure by", "same"),
+    "mixed": ("It depends", "inconclusive"),
+    "same": ("No, nothing worth having", "equivalent"),
+    "differs": ("It is another system", "equivalent"),
+    "false": ("No", "equivalent"),
+    "unresolved": ("Inconclusive here", "inconclusive"),
+    "bimodal": ("It is one of two things", "inconclusive"),
+    "no-interval": ("Not measured enough", "inconclusive"),
+    "not-measurable": ("Cannot be shown here", "inconclusive"),
+    "not-steady": ("It does not hold its rate", "inconclusive"),
+    "instrument": ("It is there to measure by", "equivalent"),
 }
 """The kind of a verdict → the answer to the question whether a step helps, and its colour."""
 AXIS_END = log(12.0)
@@ -134,7 +134,7 @@ def claim_row(verdict: ClaimVerdict) -> ClaimRow:
 
 def find_answer(finding: StepFinding) -> tuple[str, str]:
     """Return (the answer to a finding's question in words, its colour)."""
-    return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "cannot-tell")
+    return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "inconclusive")
 
 
 def step_ticks() -> list[tuple[float, str]]:
@@ -196,15 +196,15 @@ WIDTH, LABEL, AXIS = 980, 350, 330
 """The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
 """The heights in pixels: of a line, of the line of an inconclusive step, and of the head."""
-INCONCLUSIVE = "cannot-tell"
+INCONCLUSIVE = "inconclusive"
 """The kind of an inconclusive step."""
-ORDER = ("better", "same", INCONCLUSIVE, "worse")
+ORDER = ("better", "equivalent", INCONCLUSIVE, "worse")
 """The kinds from top to bottom; within each, steps are sorted by their gain."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
 <style>
 text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #646468 }} .axis {{ stroke: #7b7b7b }} .said {{ fill: #ffffff; stroke: #1d1d1f }}
-.better {{ color: #1c7c3a }} .worse {{ color: #b42318 }} .same, .cannot-tell {{ color: #8a8a90 }}
+.better {{ color: #1c7c3a }} .worse {{ color: #b42318 }} .equivalent, .inconclusive {{ color: #8a8a90 }}
 @media (prefers-color-scheme: dark) {{ svg {{ background: #111113 }} text {{ fill: #e9e9ec }} .faint {{ fill: #a0a0a6 }} .said {{ fill: #111113; stroke: #e9e9ec }}
 .better {{ color: #6fce8b }} .worse {{ color: #ff8f84 }} }}
 </style>
@@ -225,7 +225,9 @@ def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
     rows = sorted(drawn, key=lambda pair: ORDER.index(pair[0].kind))
     open_ = sum(row.kind == INCONCLUSIVE for row, _ in rows)
     height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
-    label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} cannot be told"
+    label = (
+        f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} are inconclusive"
+    )
     svg = HEAD.format(width=WIDTH, height=height, label=label)
     for place, mark in step_ticks():
         svg += f'<text class="faint" x="{_place_x(place)}" y="16" text-anchor="middle">{mark}</text>\n'
@@ -236,7 +238,7 @@ def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
     for row, strip in rows:
         step, thin = row.step, row.kind == INCONCLUSIVE
         if thin and before != INCONCLUSIVE:
-            svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} steps of which nobody can tell here</text>\n'
+            svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} inconclusive steps</text>\n'
         if not thin:
             title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # as long as there is room for
             effect = f"{step.text.partition(' [')[0]} {find_metric(step.metric).short} at {step.point}{step.on}"

@@ -68,7 +68,7 @@ def realise(context: Context) -> Realisation:
     data = context.objects.configmaps.get("httpd", {})
     defaults = [f"{section}.{directive}" for section, directives in DEFAULTS.items() for directive in directives]
     for key in (key for key, value in data.items() if not value):  # the key would have no effect on httpd
-        refuse_unknown(key, defaults, f"ConfigMap/httpd: {key}", "is empty, and nothing stands there by itself")
+        refuse_unknown(key, defaults, f"ConfigMap/httpd: {key}", "is empty, and there is no default")
     sections = settings.read_sections("ConfigMap/httpd", data, DEFAULTS)
     needs_tls = any(name.startswith("SSL") for section in sections.values() for name in section)
     loaded = (*OF_THE_IMAGE, *TO_PROXY, *(("ssl", "socache_shmcb") if certificates or needs_tls else ()))

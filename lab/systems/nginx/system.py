@@ -203,7 +203,7 @@ def nginx_version() -> tuple[int, ...]:
     """
     text = programs.read_version("nginx", r"nginx/(\d+\.\d+\.\d+)")
     refuse_if(not text, "nginx", "not found on PATH", "Debian: apt install nginx-light")
-    refuse_if(text == "unknown", "nginx -v", "told no version", "put a real nginx first on PATH")
+    refuse_if(text == "unknown", "nginx -v", "printed no version", "put a real nginx first on PATH")
     version = tuple(map(int, text.split(".")))
     fault = f"nginx/{text} is too old: keepalive_time needs 1.19.10"
     refuse_if(version < (1, 19, 10), "nginx", fault, "install a newer one")

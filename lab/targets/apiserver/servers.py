@@ -135,7 +135,7 @@ class Servers:
         deadline = time.monotonic() + DEADLINE_S
         while not answers():
             if self._stopped.is_set():
-                raise LostError(name, "was told to stop", "")
+                raise LostError(name, "was asked to stop", "")
             ended = self._processes[name].poll() is not None
             if ended or time.monotonic() > deadline:
                 fault = "ended" if ended else f"did not answer within {DEADLINE_S:.0f} s"

@@ -281,7 +281,7 @@ def crash_container(api: Api, image: str, pod: Mapping[str, Any], run: str) -> N
     number = current_id.rpartition("/")[2]
     if not CONTAINER_ID.fullmatch(number):
         fault = f"container {container} cannot be killed: {f'its ID is {current_id}' if current_id else 'none runs'}"
-        raise MeasuringError(place, fault, "crash it while it runs; `kubectl describe` tells its state")
+        raise MeasuringError(place, fault, "crash it while it runs; `kubectl describe` shows its state")
     crasher = {
         "name": CRASHER,
         "image": image,

@@ -118,7 +118,7 @@ class KindWatch(StreamThread):
                 return unseen + [uid for uid, has in passed.items() if uid not in latest and has <= int(version)]
 
             if not poll_until(lambda: self.fault or not list_missing(), CAUGHT_UP_S, POLL_S):
-                self.fault = f"has not told of {len(list_missing())} changes within {CAUGHT_UP_S:.0f} s"
+                self.fault = f"has not reported {len(list_missing())} changes within {CAUGHT_UP_S:.0f} s"
         finally:
             self.end()
         if self.fault:
@@ -295,7 +295,7 @@ class ClusterRecorder:
     def notes(self) -> Sequence[str]:
         """Return what a reader of the events must know; only after the recorder was left."""
         return (
-            "what the API server tells of pods and endpoints comes later than it was, never earlier",
+            "what the API server reports of pods and endpoints comes later than it was, never earlier",
             "single probes cannot be seen, only those that the kubelet reports as failed",
         )
 

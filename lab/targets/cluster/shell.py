@@ -210,7 +210,7 @@ class Shell:
                     self._disconnect()
                     pods.check_running(self.place, self._api.get("v1", "Pod", self._pod, self._namespace))
                     fault = f"container {self._container} does not answer: {error}"
-        raise MeasuringError(self.place, fault, "`kubectl describe` that pod tells its state")
+        raise MeasuringError(self.place, fault, "`kubectl describe` that pod shows its state")
 
     def _connect(self) -> _Connection:
         """Return the open connection, made if there is none."""

@@ -29,20 +29,20 @@ def test_less_is_worse_where_more_is_better_and_a_sign_needs_a_p(more_is_better:
     assert found is (Decision.WORSE if more_is_better else Decision.BETTER) and found.resolved and found.judged
     for adjusted_p in (None, ALPHA + 1e-9):
         found = decide(FASTER, TWO, adjusted_p, more_is_better=more_is_better)
-        assert found is Decision.CANNOT_TELL and found.judged and not found.resolved
+        assert found is Decision.INCONCLUSIVE and found.judged and not found.resolved
 
 
 def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
     assert FASTER.interval is not None
     far = max(map(abs, FASTER.interval))
     for adjusted_p in (0.0, 1.0, None):
-        assert decide(FASTER, Thresholds(far), adjusted_p, more_is_better=False) is Decision.SAME
+        assert decide(FASTER, Thresholds(far), adjusted_p, more_is_better=False) is Decision.EQUIVALENT
     assert decide(FASTER, Thresholds(far * 0.999), 0.0, more_is_better=False) is Decision.BETTER
 
 
 def test_same_is_not_said_where_it_cannot_be_known() -> None:
-    assert decide(FASTER, Thresholds(1.0, same=False), 1.0, more_is_better=False) is Decision.CANNOT_TELL
-    assert decide(FASTER, Thresholds(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.CANNOT_TELL
+    assert decide(FASTER, Thresholds(1.0, same=False), 1.0, more_is_better=False) is Decision.INCONCLUSIVE
+    assert decide(FASTER, Thresholds(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.INCONCLUSIVE
     for size in (Thresholds(1.0), TWO):
         assert decide(FASTER, size, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
     assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
@@ -54,7 +54,7 @@ def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing_and_nothi
     assert compute_noise_floor(stats.estimate_ratio(BASE[::-1], BASE)) == 0.0
     assert compute_noise_floor(stats.estimate_ratio([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
     assert compute_noise_floor(None) == 0.0
-    for guard, word in ((-FASTER.effect, Decision.CANNOT_TELL), (-FASTER.effect - 1e-9, Decision.BETTER)):
+    for guard, word in ((-FASTER.effect, Decision.INCONCLUSIVE), (-FASTER.effect - 1e-9, Decision.BETTER)):
         assert decide(FASTER, Thresholds(0.0, guard=guard), 0.0, more_is_better=False) is word
 
 
@@ -73,7 +73,7 @@ def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth:
     ]
     assert words[0] is words[1]
     assert estimate.interval is not None
-    if words[0] is Decision.SAME:
+    if words[0] is Decision.EQUIVALENT:
         assert all(abs(end) <= worth for end in estimate.interval)
     if words[0].resolved:
         assert p_value <= ALPHA and abs(estimate.effect) > guard

@@ -172,7 +172,7 @@ def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0
     small, large = (effect(run(factor, change=uneven)) for factor in (1.05, 1.3))
     assert small.size.guard == large.size.guard == pytest.approx(guard.estimate.interval[1])
-    assert small.decision is Decision.CANNOT_TELL and small.holm_p is not None and small.holm_p < 0.05
+    assert small.decision is Decision.INCONCLUSIVE and small.holm_p is not None and small.holm_p < 0.05
     assert any("the baseline against itself shows up to" in note for note in row(run(1.05, change=uneven)).notes)
     assert large.decision is Decision.WORSE
     assert effect(run(1.05)).size.guard == 0.0
@@ -187,11 +187,11 @@ def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytes
 
     monkeypatch.setattr(effects, "recovers", recovers)
     store = run()
-    assert effect(store).decision is Decision.SAME
-    assert effect(store, point="rate-1000").decision is Decision.CANNOT_TELL
+    assert effect(store).decision is Decision.EQUIVALENT
+    assert effect(store, point="rate-1000").decision is Decision.INCONCLUSIVE
     assert ("cpu_per_request", "slices") in asked and ("cpu_per_request", "together") in asked
     alone = effect(run(shared=True, noise=0.002))
-    assert alone.scheme is None and alone.decision is Decision.SAME
+    assert alone.scheme is None and alone.decision is Decision.EQUIVALENT
 
 
 def test_backends_that_cost_more_on_one_side_are_told() -> None:

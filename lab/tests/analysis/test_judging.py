@@ -215,16 +215,14 @@ def test_a_row_says_what_else_was_its_limit(limit: str, says: str) -> None:
     summary = judged("rate", 1.0, change=limits(keepalive=limit, baseline=limit))
     row = row_of(summary, "keepalive", "ceiling")
     assert any(says in note for note in row.notes) and not row.generator_limited
-    assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.CANNOT_TELL
+    assert effect_of(summary, "keepalive", "rate", "ceiling").decision is Decision.INCONCLUSIVE
 
 
 def test_what_no_sweep_does_is_not_judged_by_one_that_does_not_do_it() -> None:
     run = closed()
     samples, histograms = make_run(run, effects={"keepalive": 2.0})
     needs = {"keepalive": "routes that change"}
-    said = (
-        "keepalive: nothing to judge: needs routes that change: don't bother to measure it, no load of the lab has that"
-    )
+    said = "keepalive: nothing to judge: needs routes that change: no need to measure it, no load of the lab has that"
     for metric in ("rate", "errors"):
         summary = summarise(run, samples, lambda s: histograms.get(s.id), RunQuestions({"keepalive": metric}, needs))
         (verdict,) = verdicts.make_verdicts(summary)

@@ -68,7 +68,7 @@ setup() {
     [[ $stderr == *"use-gzip: nothing to measure: 'false' is the default"* ]] || fail "$stderr"
     [[ $stderr == *"worker-processes-4096: not measurable here: cores"* ]] || fail "$stderr"
     [[ $stderr == *"keepalive-timeout: ingress-nginx 1.15.1 has no such key, and ignores it"* ]] || fail "$stderr"
-    [[ $stderr == *"http-snippet: nothing to measure: by itself it changes no directive"* ]] || fail "$stderr"
+    [[ $stderr == *"http-snippet: nothing to measure: alone it changes no directive"* ]] || fail "$stderr"
   done
   lab bench --configmap <(echo 'keep-alive: "9"') --plan
   assert_success

@@ -24,7 +24,7 @@ from lab.tests.support.factories import make_plan, make_point, make_run
 from lab.tests.support.made_runs import made_record
 
 BRING_UP_S = 2.0
-ELSEWHERE = "by the scatter measured on another 2-core machine; this one has no run of this sweep yet"
+ELSEWHERE = "by the variation measured on another 2-core machine; this one has no run of this sweep yet"
 
 OF_KNOB = (("keepalive", "ingress-nginx"),)
 PLAN = make_plan((("ingress-nginx", None),), blocks=6, reference=None)

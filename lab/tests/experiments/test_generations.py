@@ -195,7 +195,7 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
 
 
 def test_what_bring_ups_scatter_by_is_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six bring-ups told nothing of it, thirty of that very system do: plans, promises and what one start is off by go by these."""
+    """Six bring-ups told nothing of it, thirty of that very system do: plans, promises and what one start varies by go by these."""
     mine, long = known(), known(repeat=None, bring_up=0.02, bring_ups=30, generations=24, load_s=1.0)
     monkeypatch.setattr(
         levels, "read_components", lambda: (mine, long, known(variant="workers-4", bring_up=0.5, bring_ups=50))

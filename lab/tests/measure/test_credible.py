@@ -167,7 +167,7 @@ def test_each_of_many_generators_is_held_against_its_share() -> None:
     early = parts(20_000, 20_000, duration_s=(5.01, 3.0))
     assert reasons(early, load, seen) == {Reason.GENERATOR_TIME}
     said = validity.find_faults(load, early, seen, 0.3, 0.0, 1024)
-    assert [text for _, text in said] == ["generator 2 of 2: it tells 3 s of a load of 5 s"]
+    assert [text for _, text in said] == ["generator 2 of 2: it reports 3 s of a load of 5 s"]
     for counted in (MADE // 2, 2 * MADE):
         other = replace(SEEN, counters={"proxy/requests": counted})
         assert reasons(parts(20_000, 20_000), load, other) == {Reason.GENERATOR_COUNT}

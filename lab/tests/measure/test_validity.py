@@ -161,7 +161,7 @@ def test_what_speaks_against_a_disturbed_sample(told: dict[str, Any], expected: 
     ("outcome", "said"),
     [
         ({"failed": 2.0, "gap_s": 0.31}, "2 of 2000 requests failed and no good answer for 0.31 s"),
-        ({"failed": None}, "whether requests failed cannot be told"),
+        ({"failed": None}, "whether requests failed is unknown"),
         *(({name: 2.0}, f"2 {said}") for name, said in validity.CONTROL_MUST_NOT.items()),
     ],
 )

@@ -139,7 +139,7 @@ def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told(
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:
-    """Twice beside it; a third time in a row says that this machine cannot tell. One that failed once bounds what was not resolved."""
+    """Twice beside it; a third time in a row says that this machine inconclusive. One that failed once bounds what was not resolved."""
     step, trials = simulate_search(FIVE, lambda rate: "pass" if rate <= 400 else "unclear")
     assert step == KneeNotFound(400, None, "unclear")
     assert [trial.rate_rps for trial in trials[-MAX_UNCLEAR:]] == [800, 720, 880]

@@ -246,7 +246,7 @@ def test_f5s_and_haproxytechs_controllers_as_shipped_and_with_their_keys() -> No
         ("haproxy", "defalts__maxconn", "9", "expected SECTION.DIRECTIVE"),
         ("haproxy", "defaults__maxconn", "9\n  nbthread 9", "expected one line"),
         ("caddy", "sever__logs", "{}", "there is no part 'sever'"),
-        ("httpd", "server__CustomLg", "", "nothing stands there by itself"),
+        ("httpd", "server__CustomLg", "", "there is no default"),
         ("httpd", "sever__LogLevel", "info", "expected SECTION.DIRECTIVE"),
         ("lighttpd", "sever__port", "80", "expected SECTION.DIRECTIVE"),
         ("lighttpd", "server__max-worker", "2", "asks for several workers"),

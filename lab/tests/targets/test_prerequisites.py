@@ -40,8 +40,8 @@ def test_versions_are_compared_as_numbers(tmp_path: Path, monkeypatch: pytest.Mo
     for says, ok, found in (
         ("tool 2.10.0", True, "2.10.0"),
         ("tool 2.8.9", False, "2.8.9, at least 2.9 (reason) wanted"),
-        ("Segmentation fault", False, "tells no version: Segmentation fault"),
-        ("", False, "tells no version"),
+        ("Segmentation fault", False, "prints no version: Segmentation fault"),
+        ("", False, "prints no version"),
     ):
         program = tmp_path / "tool"
         program.write_text(f"#!/bin/sh\necho '{says}'\n")

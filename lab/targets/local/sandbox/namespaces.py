@@ -131,7 +131,7 @@ def enter(argv: Sequence[str]) -> int:
             arrived = outer_end.recv(1, socket.MSG_DONTWAIT)
         if status > 0 and arrived != b"+":
             fault = "this machine does not let the lab make its namespaces (the line above says which)"
-            remedy = "`just doctor` tells why; as root (sudo) it works everywhere, and --target kind needs none"
+            remedy = "`just doctor` shows why; as root (sudo) it works everywhere, and --target kind needs none"
             raise UsageError("local target", fault, remedy)
         return status if status >= 0 else 128 - status
     finally:

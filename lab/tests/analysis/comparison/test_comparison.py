@@ -77,7 +77,7 @@ def test_one_run_is_told_what_its_table_says() -> None:
     table = summarise_run(store.record, store.samples(), store.histogram)
     told = {(row.arm.name, row.point.name, one.metric): one for row in table.rows for one in row.effects}
     decisions = {one.decision for one in told.values() if one.estimate}
-    assert decisions >= {Decision.BETTER, Decision.CANNOT_TELL, Decision.NOT_JUDGED}
+    assert decisions >= {Decision.BETTER, Decision.INCONCLUSIVE, Decision.NOT_JUDGED}
     for found in (compare_runs(store, None), compare_runs(store, None, "keepalive")):
         for row in found.rows:
             effect = told[row.other.arm, row.point.name, row.metric]
@@ -124,7 +124,7 @@ def test_arms_may_be_named_of_one_run_or_of_two() -> None:
     found = compare_runs(store, store, "keepalive", "backlog")
     assert found.paired and pairs_of(found) == {("keepalive", "backlog")}
     again = compare_runs(store, None, "baseline-again")
-    assert {row.decision for row in again.rows} <= {Decision.CANNOT_TELL, Decision.NOT_JUDGED}
+    assert {row.decision for row in again.rows} <= {Decision.INCONCLUSIVE, Decision.NOT_JUDGED}
     first, second = made("run-1"), made("run-2", planned=make_plan([("backlog", "baseline")]), seed=2)
     assert pairs_of(compare_runs(first, second, "keepalive", "backlog")) == {("keepalive", "backlog")}
     for names in (("baseline", None), (None, "baseline")):
@@ -358,7 +358,7 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     assert not row.relative and row.estimate == stats.estimate_difference(own, base)
     assert row.decision is Decision.BETTER and row.unit == "s" and row.title == "longest gap"
     assert row.size.guard >= 1 / (row.point.rate_rps or 1)
-    assert row_of(found, "stale", "delete").decision is Decision.SAME, "nothing in both is no difference"
+    assert row_of(found, "stale", "delete").decision is Decision.EQUIVALENT, "nothing in both is no difference"
     assert not row_of(found, "stale", "delete").tested
     across = compare_runs(store, made_kill("run-2", lambda arm, block: 2 * outage(arm, block), seed=2))
     row = row_of(across, "failed", "delete", "baseline")

@@ -113,7 +113,7 @@ def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
 
 def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
     """Whether it is resolved (3 % of a quiet machine), called the same, or nothing at all; and a gain however large."""
-    for worth, decision in ((0.02, Decision.WORSE), (0.08, Decision.SAME)):
+    for worth, decision in ((0.02, Decision.WORSE), (0.08, Decision.EQUIVALENT)):
         small = gated(made(effects={"keepalive": 1.03}, noise=0.002, worth=worth), FIVE)
         assert {one.row.decision for one in small.rows} == {decision} and exits(small) == PASSED
         assert only(small, "p99").do == "nothing to do" and "nothing to do" in conclude(small, strict=True)
@@ -125,14 +125,14 @@ def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
 
 def test_what_may_be_beyond_the_bound_cannot_be_told() -> None:
     found = gated(made(noise=0.2), FIVE)
-    assert found.verdict == "cannot-tell" and exits(found) == UNTOLD
+    assert found.verdict == "inconclusive" and exits(found) == UNTOLD
     assert "let through" in conclude(found, strict=False) and "refused (--strict)" in conclude(found, strict=True)
     one = only(found, "p99")
     assert one.row.estimate is not None and one.row.estimate.sd is not None
     needed = count_blocks_for_effect(one.row.estimate.sd, 6, 0.05)
     assert one.do == f"measure with --blocks {needed}, which resolve 5 %" if needed else "too noisy" in one.do
     found = gated(made(effects={"keepalive": 1.045}, noise=0.006, seed=2), FIVE)
-    open_rows = [one for one in found.of("cannot-tell") if one.row.decision is Decision.WORSE]
+    open_rows = [one for one in found.of("inconclusive") if one.row.decision is Decision.WORSE]
     assert open_rows and all("resolved, but not how large it is" in one.said for one in open_rows)
 
 
@@ -187,7 +187,7 @@ def test_what_is_left_of_a_candidate_that_dies_is_nothing_that_passed() -> None:
     planned = make_plan(blocks=10)
     base, dying = made("base", planned=planned, noise=0.01), broken(candidate(None, planned), Reason.PROXY_DIED, 7)
     found = gated(base, HALF, dying, ["keepalive"])
-    assert {one.verdict for one in found.rows} == {"cannot-tell"} and exits(found) == UNTOLD
+    assert {one.verdict for one in found.rows} == {"inconclusive"} and exits(found) == UNTOLD
     assert found.rows[0].said.endswith("in the blocks that worked: 6 of 10 blocks, proxy-died 4")
     assert found.rows[0].do == "keep keepalive as it was; `just table candidate` shows what happened"
     for text in (markdown_of(found, strict=False), junit.make_junit_xml(found, strict=False).decode()):
@@ -203,10 +203,10 @@ def test_what_is_not_the_systems_fault_does_not_show_that_it_is_broken() -> None
         return only(found, metric).verdict
 
     fresh = made("candidate", seed=2)
-    assert {verdict(broken(fresh, each)) for each in (Reason.STEAL, Reason.DROPPED)} == {"cannot-tell"}
-    assert verdict(broken(fresh, Reason.NON_2XX, first=2)) == "cannot-tell"
-    assert verdict(broken(fresh, Reason.NON_2XX, first=2), metric="p99.9") == "cannot-tell", "no block has a p99.9"
-    assert verdict(broken(fresh, Reason.NON_2XX), base=5) == "cannot-tell"
+    assert {verdict(broken(fresh, each)) for each in (Reason.STEAL, Reason.DROPPED)} == {"inconclusive"}
+    assert verdict(broken(fresh, Reason.NON_2XX, first=2)) == "inconclusive"
+    assert verdict(broken(fresh, Reason.NON_2XX, first=2), metric="p99.9") == "inconclusive", "no block has a p99.9"
+    assert verdict(broken(fresh, Reason.NON_2XX), base=5) == "inconclusive"
     assert verdict(broken(broken(fresh, Reason.STEAL), Reason.NON_2XX, first=6)) == "regression"
 
 
@@ -237,7 +237,7 @@ def test_a_finished_search_has_too_few_blocks_and_nothing_to_go_on_with() -> Non
     found = gated(base, Bounds(0.5, metrics=("p50",)), other)
     assert {(one.verdict, one.do) for one in found.rows} == {
         (
-            "cannot-tell",
+            "inconclusive",
             "a search tries each rate too seldom for an interval; what it finds is the knee: gate runs of `just bench`",
         )
     }
@@ -247,14 +247,14 @@ def test_what_the_candidates_run_lacks_is_nothing_that_passed() -> None:
     base = made("base", planned=make_plan([("keepalive", "baseline"), ("backlog", "baseline")]), noise=0.01)
     other = made("candidate", planned=make_plan(points=[make_point()], reference=None), noise=0.01, seed=2)
     found = gated(base, HALF, other)
-    assert {one.verdict for one in found.rows} == {"passed"} and found.verdict == "cannot-tell"
+    assert {one.verdict for one in found.rows} == {"passed"} and found.verdict == "inconclusive"
     assert found.missing == ("arm backlog", "point ceiling")
     assert exits(found) == UNTOLD
     said = "not in candidate: arm backlog, point ceiling"
     assert f"{said}: not all is known of this change: refused" in conclude(found, strict=True)
-    assert f"**cannot tell**: {said}." in markdown_of(found, strict=False)
+    assert f"**inconclusive**: {said}." in markdown_of(found, strict=False)
     told = describe_gate(found, strict=True)
-    assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "cannot-tell", 2)
+    assert (told["missing"], told["verdict"], told["exit_status"]) == (list(found.missing), "inconclusive", 2)
     for strict, kind in ((False, "skipped"), (True, "error")):
         suite = ET.fromstring(junit.make_junit_xml(found, strict))[0]
         cases = {case.get("name"): case for case in suite.findall("testcase") if case.find(kind) is not None}
@@ -362,7 +362,7 @@ def test_what_an_interruption_left_out_is_measured_by_going_on() -> None:
     across = gated(made("base"), FIVE, until(0), ["keepalive"])
     for found in (gated(until(0), FIVE), gated(until(4), FIVE), across):
         one = only(found, "p50")
-        assert one.verdict == "cannot-tell"
+        assert one.verdict == "inconclusive"
         assert one.do == "measure what an interruption left out: `just bench --resume candidate`"
     assert only(gated(until(3, Reason.STEAL), FIVE), "p50").do == "measure again where this does not happen: steal"
 
@@ -374,7 +374,7 @@ def test_cpu_per_request_stands_for_a_rate_that_the_generator_limited() -> None:
     assert ("ceiling", "rate") not in verdicts(found) and verdicts(found)["ceiling", "cpu_per_request"] == "passed"
     assert exits(found) == PASSED and "rate: generator-limited" in found.left_out[0]
     named = gated(store, Bounds(0.05, metrics=("rate",)))
-    assert only(named, "rate", "ceiling").verdict == "cannot-tell" and exits(named) == UNTOLD
+    assert only(named, "rate", "ceiling").verdict == "inconclusive" and exits(named) == UNTOLD
 
 
 def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
@@ -383,7 +383,7 @@ def test_a_loss_that_is_at_least_so_large_is_not_within_a_bound() -> None:
         return only(gated(made(effects={"keepalive": factor}, noise=0.002, change=of), FIVE), "rate", "ceiling")
 
     small = one(1.03)
-    assert small.row.bound and small.row.decision is Decision.WORSE and small.verdict == "cannot-tell"
+    assert small.row.bound and small.row.decision is Decision.WORSE and small.verdict == "inconclusive"
     assert "or more" in small.said and "--metric cpu_per_request" in small.do
     assert one(1.1).verdict == "regression"
 
@@ -398,7 +398,7 @@ def test_so_few_blocks_cannot_fail_so_many_rows_and_each_says_so() -> None:
         "gate one arm (RUN:ARM RUN:ARM), or measure both with --blocks 7 or more:"
         " 36 comparisons of so few blocks are never resolved"
     )
-    assert len(found.rows) == 24 and {(one.verdict, one.do) for one in found.rows} == {("cannot-tell", advice)}
+    assert len(found.rows) == 24 and {(one.verdict, one.do) for one in found.rows} == {("inconclusive", advice)}
     assert any(f"36 {TOO_FEW}" in note and "measure 7 blocks or more" in note for note in found.footnotes)
     alone = judge_gate(compare_runs(base, other, "v1", "v1"), FIVE)
     assert alone.exit_status(strict=False) == 1 and not any(TOO_FEW in note for note in alone.footnotes)
@@ -408,7 +408,7 @@ def test_what_the_baseline_shows_of_itself_is_told_so() -> None:
     """Its twin is twice as slow: 20 % is nothing then, though all of the interval is beyond 5 %."""
     halved = alter(lambda slot: slot.arm.role == "again", answering(0.5))
     one = only(gated(made(effects={"keepalive": 1.2}, noise=0.002, change=halved), FIVE), "rate", "ceiling")
-    assert one.verdict == "cannot-tell"
+    assert one.verdict == "inconclusive"
     assert "surer than chance, but the baseline against itself shows as much as" in one.said
     assert one.do.startswith(
         "measure again with --blocks 12, or on a quieter machine: the baseline against itself shows "
@@ -420,7 +420,7 @@ def test_blocks_that_do_not_count_are_told_with_what_would_help() -> None:
     on each side may have only four in common, or three of six none.
     """
     none = gated(made(change=lose(lambda slot: slot.arm.role == "variant"), noise=0.01), FIVE)
-    assert set(verdicts(none).values()) == {"cannot-tell"} and "steal" in only(none, "p50").do
+    assert set(verdicts(none).values()) == {"inconclusive"} and "steal" in only(none, "p50").do
     assert exits(none) == UNTOLD
     assert "nothing is known of this change" in conclude(none, strict=False)
 
@@ -450,7 +450,7 @@ def test_outcomes_are_held_to_bounds_in_their_own_unit() -> None:
     assert exits(gated(store, Bounds(None, {"gap_s": 5.0, "failed": 500.0}))) == PASSED
     varying = made_kill("run-1", lambda arm, block: 2 + (-1) ** block * (arm.role == "variant"))
     one = only(gated(varying, Bounds(None, {"failed": 0.0})), "failed", "delete")
-    assert one.verdict == "cannot-tell"
+    assert one.verdict == "inconclusive"
     assert one.do == "what varies is never shown to be no more at all: allow some, as --max-more failed=N"
     better = killed({"baseline": 3, "again": 3, "variant": 1})
     assert exits(gated(better, Bounds(None, {"gap_s": 0.0}))) == PASSED
@@ -544,7 +544,7 @@ def test_junit_is_of_the_usual_shape(effect: float, noise: float, strict: bool) 
     for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         of_kind = str(len(suite.findall(f"testcase/{kind}")))
         assert suite.get(counted) == of_kind and root.get(counted, of_kind) == of_kind
-    kinds = {"regression": "failure", "cannot-tell": "error" if strict else "skipped", "passed": "system-out"}
+    kinds = {"regression": "failure", "inconclusive": "error" if strict else "skipped", "passed": "system-out"}
     for case, one in zip(cases, found.rows, strict=True):
         assert case.get("name") == one.name and float(case.get("time", "x")) == 0
         assert case.get("classname") == f"gate.quick.{one.row.point.name}", "the same in every run"
@@ -568,7 +568,7 @@ def test_json_and_markdown_say_the_same_and_json_keeps_its_schema() -> None:
     assert lines[0] == "### Regression"
     assert len([line for line in lines if line.startswith("| ") and ":--" not in line]) == 1 + 4
     assert next(line for line in lines if line.startswith("- **REGRESSION**: ")).endswith("shows every metric.")
-    assert lines[-1] == "4 regressions, 0 cannot tell, 0 passed: do not take this change as it is"
+    assert lines[-1] == "4 regressions, 0 inconclusive, 0 passed: do not take this change as it is"
 
 
 def test_commands_of_the_workflows_are_understood() -> None:

@@ -107,7 +107,9 @@ def test_every_part_that_is_made_has_its_place() -> None:
 
 
 def test_the_picture_of_the_code_has_every_package_on_its_floor() -> None:
-    picture = next(block for block in FENCED.findall((readme.LAB / "README.md").read_text()) if block.startswith("```text"))
+    picture = next(
+        block for block in FENCED.findall((readme.LAB / "README.md").read_text()) if block.startswith("```text")
+    )
     floors = readme.floors()
     lines = [[word for word in line.split() if word in floors] for line in picture.splitlines()[1:-1]]
     assert sorted(name for line in lines for name in line) == sorted(floors)

@@ -220,7 +220,7 @@ def test_knobs_are_ranked_by_effect_the_claimed_ones_first_and_only_what_helped_
     assert [(line.step.knob, line.verdict) for line in lines] == [
         ("b", "apply"),
         ("c", "do not apply"),
-        ("a", "cannot tell"),
+        ("a", "inconclusive"),
     ]
     cumulative = lines_of({"root+b": 0.7, "root-upto-b": 0.5})[0].cumulative
     assert cumulative is not None and cumulative.estimate is not None

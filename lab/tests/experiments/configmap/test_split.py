@@ -120,7 +120,7 @@ def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
 def test_f5s_map_is_refused_with_the_counterparts() -> None:
     said = refused(worker_processes="4", worker_connections="65536", http_snippets="tcp_nodelay on;")
     assert "F5's NGINX Ingress Controller" in said and "worker-connections → max-worker-connections" in said
-    assert "`just migrate --configmap FILE` tells what every successor makes of it" in said
+    assert "`just migrate --configmap FILE` shows what every successor makes of it" in said
 
 
 HOST = "http/server[bench.lab.test]"

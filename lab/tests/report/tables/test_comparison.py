@@ -122,7 +122,7 @@ def test_what_is_not_resolved_ends_in_a_bound_another_load_or_how_many_blocks() 
     assert row.estimate is not None and row.estimate.interval is not None
     bound = max(map(abs, row.estimate.interval))
     assert advice.kind == "unresolved"
-    assert f"don't bother unless {100 * (exp(bound) - 1):.1f} % in p99 at rate-1000" in advice.text
+    assert f"no change needed unless {100 * (exp(bound) - 1):.1f} % in p99 at rate-1000" in advice.text
     store = changed(made(), hypothesis_sweep="port-churn")
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
     store.record = store.record.model_copy(update={"target": "kind"})
@@ -255,7 +255,7 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
     advice = advice_of(compare_runs(gone({"baseline": 30.0, "keepalive": 30.0}), None))
-    assert advice.kind == "same" and "don't bother: a difference of 0" in advice.text
+    assert advice.kind == "same" and "no change needed: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text
     of_arm = alter(lambda slot: (slot.arm.name, slot.point.rate_rps) == ("keepalive", None), lambda _: LIMITED)
     text = advice_of(compare_runs(made(effects={"keepalive": 0.5}, change=of_arm), None)).text

@@ -138,7 +138,7 @@ def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
     missing = at("proxy-replicas-2", 3, "kill", outcome=outcome_of(run_of()[0].plan().slots[0]) | {"gap_s": None})
     summary = summary_of(change=missing)
     effect = effect_of(summary, "proxy-replicas-2")
-    assert (effect.decision, "could not be told in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
+    assert (effect.decision, "it is unknown in 1 block" in effect.note) == (Decision.NOT_JUDGED, True)
     assert "(1 –)" in printed(summary)
     assert make_verdicts(summary)[0].kind == "not-measurable" and make_verdicts(summary)[0].text.endswith(
         ": measure it again"
@@ -169,11 +169,11 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
     assert "−29" in spare.text and spare.text.endswith("apply:")
     assert sleep.kind == "same" and sleep.text.startswith(
-        "pre-stop-sleep: don't bother: no difference in longest gap at kill ("
+        "pre-stop-sleep: no change needed: no difference in longest gap at kill ("
     )
-    assert sleep.text.endswith(" s that are worth knowing)"), "a fiftieth of the baseline's 29 s"
+    assert sleep.text.endswith(" s)"), "a fiftieth of the baseline's 29 s"
     narrow = make_verdicts(summary_of(worth=0.001))[1]
-    assert narrow.kind == "unresolved" and "don't bother unless a difference of 0." in narrow.text
+    assert narrow.kind == "unresolved" and "no change needed unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 
@@ -187,7 +187,7 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
 
 def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_not_claimed() -> None:
     """Its twin is gone for 3 s longer: 2 s are nothing then. 10 ms between requests is the least that may be claimed of a gap."""
-    for again_s, decision in ((0.0, Decision.WORSE), (3.0, Decision.CANNOT_TELL)):
+    for again_s, decision in ((0.0, Decision.WORSE), (3.0, Decision.INCONCLUSIVE)):
         more = {("again", False): again_s, ("variant", False): 2.0}
 
         def longer(slot: Slot, more: Mapping[tuple[str, bool], float] = more) -> Outcome:
@@ -200,8 +200,8 @@ def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_n
     def alike(by_s: float) -> Callable[[Slot], Outcome]:
         return but(lambda slot: {"gap_s": 1.0 - by_s * (slot.arm.variant == "proxy-replicas-2")})
 
-    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.SAME
-    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.SAME
+    assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.EQUIVALENT
+    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.EQUIVALENT
     assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
 
 

@@ -142,11 +142,11 @@ def test_what_no_knob_tells_apart_is_a_system(own: tuple[str, ...], theirs: tupl
 def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
     summary = summary_of(make_plan())
     effect = effect_of(summary, "keepalive", "p99")
-    assert effect.decision is Decision.CANNOT_TELL and verdicts.format_effect(effect).startswith("? p99 ")
+    assert effect.decision is Decision.INCONCLUSIVE and verdicts.format_effect(effect).startswith("? p99 ")
     (verdict,) = verdicts.make_verdicts(summary)
     assert effect.estimate is not None and effect.estimate.interval is not None
     bound = 100 * expm1(max(map(abs, effect.estimate.interval)))
-    assert verdict.kind == "unresolved" and f"don't bother unless {bound:.1f} % matters to you" in verdict.text
+    assert verdict.kind == "unresolved" and f"no change needed unless {bound:.1f} % matters to you" in verdict.text
     (named,) = verdicts.make_verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
     assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
     change = alter(lambda slot: (slot.arm.name, slot.point.name) == ("keepalive", "ceiling"), costing(2))
@@ -189,33 +189,33 @@ def small(factor: float = 0.99) -> Summary:
 
 def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_with() -> None:
     effect = effect_of(small(), "keepalive", "p99")
-    assert effect.decision is Decision.SAME and effect.holm_p is not None and effect.holm_p < 0.05
-    assert not effect.claimed and verdicts.format_effect(effect).startswith("same: p99 −1.1 % [")
+    assert effect.decision is Decision.EQUIVALENT and effect.holm_p is not None and effect.holm_p < 0.05
+    assert not effect.claimed and verdicts.format_effect(effect).startswith("equivalent: p99 −1.1 % [")
     unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, beside=effect.estimate)
     assert verdicts.format_effect(unled).startswith("p99 – (as a pair −1.1 % [")
     assert verdicts.format_effect(replace(unled, beside=None)) == "p99 –"
     (verdict,) = verdicts.make_verdicts(small())
     assert (verdict.kind, verdict.snippet) == ("same", "")
-    said = "keepalive: don't bother: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
+    said = "keepalive: no change needed: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
     assert verdict.text.startswith(said)
-    assert verdict.text.endswith("smaller than the 2.0 % that are worth knowing)")
+    assert verdict.text.endswith("smaller than the equivalence margin of 2.0 %)")
     (none,) = verdicts.make_verdicts(small(1.0))
-    assert none.kind == "same" and "don't bother: no difference in p99 at rate-1000" in none.text
+    assert none.kind == "same" and "no change needed: no difference in p99 at rate-1000" in none.text
 
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
     """As `power.count_blocks_for_effect` has it of this run's own scatter; what a thousand would not do is said, too."""
     summary = summary_of(make_plan(BOTH), noise=0.03)
     effect = effect_of(summary, "keepalive", "p99")
-    assert effect.decision is Decision.CANNOT_TELL and effect.estimate is not None
+    assert effect.decision is Decision.INCONCLUSIVE and effect.estimate is not None
     blocks = power.count_blocks_for_effect(effect.estimate.sd or 0, 6, 0.02)
-    assert verdicts.suggest_blocks(effect, 1) == f"--blocks {blocks} would tell 2.0 %"
+    assert verdicts.suggest_blocks(effect, 1) == f"--blocks {blocks} would detect 2.0 %"
     family = sum(one.decision.judged for row in summary.rows for one in row.shown)
     more = power.count_blocks_for_effect(effect.estimate.sd or 0, 6, 0.02, 0.05 / family)
     assert family > 1 and more and blocks and more > blocks, "the first step of Holm's method asks for more"
-    assert verdicts.make_verdicts(summary)[0].text.endswith(f"; --blocks {more} would tell 2.0 %")
+    assert verdicts.make_verdicts(summary)[0].text.endswith(f"; --blocks {more} would detect 2.0 %")
     wild = effect_of(summary_of(make_plan(), noise=1.0), "keepalive", "p99")
-    assert verdicts.suggest_blocks(wild, 1) == "not even 1000 blocks would tell 2.0 %"
+    assert verdicts.suggest_blocks(wild, 1) == "not even 1000 blocks would detect 2.0 %"
     few = effect_of(summary_of(make_plan(blocks=5)), "keepalive", "p99")
     assert verdicts.suggest_blocks(few, 1) == ""
 

@@ -84,10 +84,10 @@ LONGER = ClaimTest(metric="failing_s", minus=Other(variant="ingress-nginx+grace-
         (rule(ABOUT), 20, 0.1, 6, "reproduced", "rests on 6 blocks"),
         (rule(ABOUT), 20, 0, claims.SUGGESTED_BLOCKS, "reproduced", ""),
         (rule(ABOUT), 2, 0.1, 6, "contradicted", ".*"),
-        (rule(ABOUT), 12, 1, 6, "not resolved", "the interval leaves both open; .*"),
-        (rule(ABOUT), 20, 0, 5, "not resolved", "no interval: 5 blocks, 6 are needed"),
+        (rule(ABOUT), 12, 1, 6, "inconclusive", "the interval leaves both open; .*"),
+        (rule(ABOUT), 20, 0, 5, "inconclusive", "no interval: 5 blocks, 6 are needed"),
         (rule(ABOUT, ClaimTest(metric="failing_s", within=(100, 200))), 20, 0, 6, "contradicted", ".*"),
-        (rule(ABOUT, given=(MANY_FAIL,)), 20, 0, 6, "not resolved", "the load was not what the claim .*failed req.*"),
+        (rule(ABOUT, given=(MANY_FAIL,)), 20, 0, 6, "inconclusive", "the load was not what the claim .*failed req.*"),
     ],
     ids=["inside", "of ten blocks", "outside", "across", "of five blocks", "one of two fails", "another load"],
 )
@@ -115,7 +115,7 @@ def test_what_is_open_says_how_many_blocks_would_tell(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "not resolved"), (2, 6, "contradicted")]
+    ("own", "theirs", "answer"), [(6, 2, "reproduced"), (2, 2, "inconclusive"), (2, 6, "contradicted")]
 )
 def test_a_difference_lies_beyond_what_the_load_resolves(own: float, theirs: float, answer: str, judge: Judge) -> None:
     out = gone(lambda variant, block: (own if variant == PAIRS[0][0] else theirs) + block / 10)
@@ -126,7 +126,7 @@ def test_a_difference_lies_beyond_what_the_load_resolves(own: float, theirs: flo
 def test_runs_that_disagree_leave_it_open(judge: Judge) -> None:
     found = judge(rule(ABOUT), gone(lambda _, block: 20), gone(lambda _, block: 2))
     names = ("reference-kill-quick-local", "reference-kill-quick-local-1")
-    assert (found.answer, found.runs) == ("not resolved", names)
+    assert (found.answer, found.runs) == ("inconclusive", names)
     assert found.why == f"runs disagree ({names[0]}: reproduced, {names[1]}: contradicted)"
     assert [part.partition(": ")[0] for part in found.effect.split("; ")] == [*names]
     ledger.assert_settled([found])
@@ -145,7 +145,7 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     found = judge_claim(
         CLAIM, [both.model_copy(update={"sweeps": ["kill-held", "kill-quick"]})], *evidence.load_references()
     )
-    assert (found.answer, found.runs) == ("not resolved", ("b",)) and "[" in found.effect
+    assert (found.answer, found.runs) == ("inconclusive", ("b",)) and "[" in found.effect
 
 
 MANY, ONE = "okd-150m+okd-routes-1000", "okd-150m+okd-routes-1"
@@ -184,14 +184,14 @@ def of_routes(metric: str, alone: bool = False, **bound: Any) -> ClaimRule:
     ("mine", "theirs", "bound", "answer"),
     [
         ("proxy", "proxy", {"above": 0.5}, "reproduced"),
-        ("proxy", "generator", {"above": 0.5}, "not resolved"),
+        ("proxy", "generator", {"above": 0.5}, "inconclusive"),
         ("proxy", "generator", {"below": 0.9}, "reproduced"),
         ("proxy", "generator", {"above": 0.9}, "contradicted"),
-        ("proxy", "generator", {"within": (0.3, 0.6)}, "not resolved"),
+        ("proxy", "generator", {"within": (0.3, 0.6)}, "inconclusive"),
         ("generator", "proxy", {"above": 0.5}, "reproduced"),
         ("generator", "proxy", {"below": 0.5}, "contradicted"),
-        ("generator", "proxy", {"above": 0.9}, "not resolved"),
-        ("generator", "generator", {"within": (0.5, 0.9)}, "not resolved"),
+        ("generator", "proxy", {"above": 0.9}, "inconclusive"),
+        ("generator", "generator", {"within": (0.5, 0.9)}, "inconclusive"),
         ("waiting", "errors", {"within": (0.5, 0.9)}, "reproduced"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     found = judge_claim(CLAIM, [of_routes("rate", **bound)], [run])
     assert found.answer == answer
     assert ("generator-limited: rate" in found.why) == ("generator" in (mine, theirs))
-    assert ("a generator that is not the limit would tell" in found.why) == (answer == "not resolved")
+    assert ("a generator that is not the limit would decide" in found.why) == (answer == "inconclusive")
     run = retold({MANY: 0.007, ONE: 0.01}, {MANY: theirs, ONE: mine})
     assert judge_claim(CLAIM, [of_routes("p99", **bound)], [run]).answer == answer
     costs = judge_claim(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
@@ -214,9 +214,9 @@ def test_a_rate_that_the_generator_limited_is_a_bound(
     ("ratio", "bound", "answer"),
     [
         (0.45, {"below": 0.6}, "reproduced"),  # below 0.48
-        (0.45, {"below": 0.5}, "not resolved"),  # between 0.4 and 0.625
+        (0.45, {"below": 0.5}, "inconclusive"),  # between 0.4 and 0.625
         (0.45, {"above": 0.6}, "contradicted"),
-        (3.5, {"above": 3}, "not resolved"),  # between 2.4 and 3.75
+        (3.5, {"above": 3}, "inconclusive"),  # between 2.4 and 3.75
         (4.0, {"above": 3}, "reproduced"),
         (4.0, {"below": 3}, "contradicted"),
     ],
@@ -226,10 +226,10 @@ def test_a_ratios_bound_moves_by_the_guard_as_a_factor(ratio: float, bound: Boun
     run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
     found = judge_claim(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
     assert found.answer == answer
-    assert ("not even 1000 blocks would tell" in found.why) == (answer == "not resolved")
+    assert ("not even 1000 blocks would detect" in found.why) == (answer == "inconclusive")
 
 
-@pytest.mark.parametrize(("dropped", "answer"), [(0, "not resolved"), (9, "reproduced")])
+@pytest.mark.parametrize(("dropped", "answer"), [(0, "inconclusive"), (9, "reproduced")])
 def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer: str, retold: Retold) -> None:
     """2 s against 0.1 s: the kernel sent them again, whoever was the limit."""
     values, limits = {MANY: 0.1, ONE: 2.0}, dict.fromkeys(LIMITS, "generator")
@@ -240,20 +240,20 @@ def test_dropped_connections_are_no_doing_of_the_generators(dropped: int, answer
 @pytest.mark.parametrize(
     ("bound", "compared", "there", "bare", "answer"),
     [
-        ({"above": 2}, True, 3.0, 2.5, "not resolved"),  # it rises as far without a proxy
+        ({"above": 2}, True, 3.0, 2.5, "inconclusive"),  # it rises as far without a proxy
         ({"above": 2}, True, 3.0, 1.2, "reproduced"),
         ({"above": 2}, True, 1.2, 3.0, "contradicted"),  # what did not rise needs no explanation
-        ({"within": (0.5, 1.5)}, True, 3.0, 2.5, "not resolved"),
+        ({"within": (0.5, 1.5)}, True, 3.0, 2.5, "inconclusive"),
         ({"within": (0.5, 1.5)}, True, 3.0, 0.4, "contradicted"),
-        ({"within": (0.5, 1.5)}, True, 0.3, 0.4, "not resolved"),  # it falls as far without one
+        ({"within": (0.5, 1.5)}, True, 0.3, 0.4, "inconclusive"),  # it falls as far without one
         ({"within": (0.5, 1.5)}, True, 1.0, 1.0, "reproduced"),  # that nothing changes, too
-        ({"below": 0.8}, True, 0.3, 0.4, "not resolved"),
+        ({"below": 0.8}, True, 0.3, 0.4, "inconclusive"),
         ({"below": 0.8}, True, 0.3, 1.0, "reproduced"),
-        ({"below": 1.25}, False, 3.0, 2.5, "not resolved"),
+        ({"below": 1.25}, False, 3.0, 2.5, "inconclusive"),
         ({"below": 1.25}, False, 3.0, 1.1, "contradicted"),
         ({"below": 1.25}, False, 1.1, 1.1, "reproduced"),
-        ({"above": 2}, True, 3.0, None, "not resolved"),
-        ({"below": 1.25}, False, 3.0, None, "not resolved"),
+        ({"above": 2}, True, 3.0, None, "inconclusive"),
+        ({"below": 1.25}, False, 3.0, None, "inconclusive"),
     ],
 )
 def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
@@ -278,17 +278,17 @@ def test_a_latency_that_needs_no_proxy_is_none_of_its_doing(
 
     verdict = found("spread")
     assert verdict.answer == answer
-    assert ("without a proxy" in verdict.why) == (answer == "not resolved")
+    assert ("without a proxy" in verdict.why) == (answer == "inconclusive")
     if bare == 2.5:
         said = f"a proxy: p99 as a multiple of p50 2.5 ×{' against k6-c100' * compared} at k6-c1000;"
-        assert verdict.why.endswith(f"{said} a machine that serves that load faster without a proxy would tell")
-    assert found("cpu_per_request").answer != "not resolved", "no generator's CPU is in it"
+        assert verdict.why.endswith(f"{said} a machine that serves that load faster without a proxy would decide")
+    assert found("cpu_per_request").answer != "inconclusive", "no generator's CPU is in it"
 
 
 def test_only_runs_of_the_rules_target_count(judge: Judge) -> None:
     on_kind = rule(ABOUT).model_copy(update={"target": "kind"})
     found = judge(on_kind, gone(lambda _, block: 20))
-    assert (found.answer, found.runs, found.findings) == ("not resolved", (), ())
+    assert (found.answer, found.runs, found.findings) == ("inconclusive", (), ())
     assert found.why == f"no run of it in data/reference yet: {COMMAND} --target kind"
     found = judge(on_kind, gone(lambda _, block: 2), target="kind")
     assert (found.answer, found.runs) == ("contradicted", ("reference-kill-quick-kind",))
@@ -332,7 +332,7 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
     ledger.assert_settled([found], [found])  # no notebook ends there
     said = f"is damaged: {path.parent if lost else path}: "
     remedy = "restore data/reference/reference-kill-quick-local from a copy"
-    assert found.answer == "not resolved" and all(each in found.why for each in (said, remedy, file))
+    assert found.answer == "inconclusive" and all(each in found.why for each in (said, remedy, file))
     assert (found.runs, found.effect) == ((), "")
     other = judge(rule(ABOUT).model_copy(update={"target": "kind"}))
     assert other.why == f"no run of it in data/reference yet: {COMMAND} --target kind"

@@ -203,7 +203,7 @@ def test_a_watch_that_has_not_told_all_says_so(monkeypatch: pytest.MonkeyPatch) 
     server = Server([pod(version=3)], Lines())
     watch = watched(server, [])
     server.now = [pod(version=4)]
-    with pytest.raises(MeasuringError, match="has not told of 1 changes"):
+    with pytest.raises(MeasuringError, match="has not reported 1 changes"):
         watch.stop()
     expired = json.dumps({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}})
     watch = watched(Server([pod(version=3)], Lines(expired.encode())), [])
