@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from lab.base.errors import LabError, UsageError
 from lab.commands import RanInsideError
-from lab.commands.verbs import new_spelling, parser, refuse_empty
+from lab.commands.verbs import new_spelling, parser, refuse_empty, replace_old_options
 from lab.model.names import INSIDE
 
 
@@ -49,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             old, new = map(escape, replaced)
             talk.print(f"[bold red]just {old}[/]: is `just {new}` now", highlight=False, soft_wrap=True)
             return 2
-        options = parser().parse_args(arguments, argparse.Namespace(argv=arguments))
+        present, renamed = replace_old_options(arguments)
+        for old, new in renamed if INSIDE not in os.environ else ():
+            talk.print(f"{old}: is {new} now", highlight=False, soft_wrap=True)
+        options = parser().parse_args(present, argparse.Namespace(argv=present))
         refuse_empty(options)
         if getattr(options, "json", False) and getattr(options, "markdown", False):
             raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")

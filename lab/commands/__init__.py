@@ -169,8 +169,8 @@ OPTIONS: Arguments = {
         "help": "as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
         " by the noise that an earlier run found here (see aa)",
     },
-    "--worth": {
-        "type": partial(fraction, "--worth"),
+    "--margin": {
+        "type": partial(fraction, "--margin"),
         "metavar": "2%",
         "help": "the equivalence margin (default: 2%%): effects whose interval lies within it do not matter",
     },

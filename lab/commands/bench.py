@@ -50,7 +50,7 @@ _NEW_RUN_OPTIONS = {
     "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
     "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
     "points": ("a run that goes on has its points", "every key has a load of its own"),
-    "worth": (
+    "margin": (
         "a run that goes on has its equivalence margin",
         "every key is judged by the same equivalence margin, 2 %",
     ),
@@ -90,7 +90,7 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         resolve=options.resolve,
         knee=options.knee,
         against=() if options.against is None else (options.against,),
-        worth=options.worth or EQUIVALENCE_MARGIN,
+        worth=options.margin or EQUIVALENCE_MARGIN,
         sustained=options.sustained,
         only=tuple(options.points.split(",")) if options.points else (),
     )
@@ -198,7 +198,7 @@ BENCH = Verb(
             "help": "compare them with this one instead of their baselines: any system or variant",
         },
     },
-    ("--k6-out", *MEASURING, "--resolve", "--worth", "--sustained"),
+    ("--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
 )
 STUDY = Verb(
     "run a study's variants at published scale and print its tables",

@@ -67,6 +67,9 @@ OLD_SPELLINGS: Mapping[str, str] = {
 }
 """The words that replace a recipe of `just` that this release still recognizes; the arguments stay the same."""
 
+OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin"}
+"""(verb, option) → the option that replaces it; this release still accepts the old one."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are errors of the lab."""
@@ -104,6 +107,17 @@ def new_spelling(arguments: Sequence[str]) -> tuple[str, str] | None:
     """Return the old spelling of a verb and the command that replaces it; None where the spelling is not old."""
     verb, *arguments_after = arguments or [""]
     return (verb, " ".join([OLD_SPELLINGS[verb], *arguments_after]).strip()) if verb in OLD_SPELLINGS else None
+
+
+def replace_old_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the arguments with the present names of options, and each old name that was given with its new one."""
+    present, renamed = list[str](), list[tuple[str, str]]()
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        new = OLD_OPTIONS.get((arguments[0], option))
+        renamed += [(option, new)] if new else []
+        present.append(f"{new}{equals}{value}" if new else argument)
+    return present, renamed
 
 
 def refuse_empty(options: argparse.Namespace) -> None:

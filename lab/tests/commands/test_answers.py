@@ -241,6 +241,11 @@ def test_an_old_spelling_is_answered_with_the_new_one(old: str, new: str, capsys
     assert new == "lint --fix" or new.split()[0] in VERBS
 
 
+def test_an_old_option_is_accepted_with_a_line_that_gives_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "keepalive", "--worth=0"]) == 2
+    assert capsys.readouterr().err.startswith("--worth: is --margin now\n--margin: 0 is no share")
+
+
 def test_the_tables_are_those_of_the_justfile() -> None:
     """Every verb has a recipe, and every old spelling a hidden one."""
     text = (ROOT / "justfile").read_text()

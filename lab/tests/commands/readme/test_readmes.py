@@ -162,7 +162,7 @@ def test_the_rules_are_those_of_the_code() -> None:
     words = {6: "six", 10: "ten"}
     text = " ".join(README.read_text().split())
     for said in (
-        f"within ±{100 * EQUIVALENCE_MARGIN:g} % (`--worth` sets another margin)",
+        f"within ±{100 * EQUIVALENCE_MARGIN:g} % (`--margin` sets another margin)",
         f"significant at {100 * ALPHA:g} %",
         f"Fewer than {words[MIN_BLOCKS]} blocks give no interval",
         f"fewer than {words[LEAST_BEYOND]} requests beyond it",
