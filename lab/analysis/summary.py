@@ -1,7 +1,7 @@
 """The summary of a run, made from its samples in three steps: cells, effects with decisions, notes.
 
-The steps are those of `aggregate`, `judge` and `explain`. The module does not weigh one row against another. Steady loads and disrupted ones are never in one table, as a ratio is no
-difference.
+The steps are those of the packages `aggregate`, `judge` and `explain`. The module does not weigh one row against another.
+Steady loads and disrupted loads are never in one table: effects of the first are ratios, those of the second differences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.analysis.aggregate.order import find_missing_by_order, format_order_not
 from lab.analysis.explain.notes import describe_resumptions, list_exceeded_promises, list_row_notes, list_table_notes
 from lab.analysis.judge.effects import Effect, Effects, RunQuestions, outcome_metric
 from lab.analysis.judge.rows import Summary, SummaryRow
-from lab.analysis.judge.thirds import SecondsOf, compute_thirds
+from lab.analysis.judge.thirds import SecondsOf, Thirds, compute_thirds
 from lab.model.plan import Arm, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, key_of_measurement, planned_cells
@@ -30,16 +30,18 @@ def summarise_run(
     disturbed: bool = False,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """Summarise a stored run by what it recorded: its plan, primary metrics and snippets.
+    """Summarise a stored run, by the plan, primary metrics and snippets that its record has.
 
-    If its blocks were planned for a named metric, that is the primary one.
+    If the run's blocks were planned for a metric that the user named, that is the primary metric of its steady loads.
 
     Args:
         record: The run's record.
-        samples: All its samples.
-        histogram_of: Called once per counted sample of a steady load.
+        samples: All samples of the run.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
+            steady load.
         disturbed: Whether to summarise the disrupted loads instead of the steady ones.
-        seconds_of: What a sustained sample did second by second; None: its effects within the sample are not shown.
+        seconds_of: The function that reads what a sustained sample did second by second; None: effects within samples are
+            not computed.
 
     Raises:
         MeasuringError: Samples do not belong together.
@@ -96,16 +98,17 @@ def summarise(
     knobs: Mapping[str, Sequence[str]] | None = None,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """Summarise every cell of a plan as a row, measured or not.
+    """Summarise samples as a table, with a row for each arm at each point of a plan, measured or not.
 
     Args:
         plan: The plan.
         samples: All samples of the run.
-        histogram_of: Called once per counted sample of a steady load.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
+            steady load.
         questions: The questions that the run was to answer.
-        snippets: Arm → what to apply, for its verdict.
+        snippets: Arm → the manifest snippet that a reader applies if the arm's variant is better.
         disturbed: Whether to summarise the disrupted loads instead of the steady ones.
-        knobs: Arm → the knobs of its variant; None: port exhaustion is not computed.
+        knobs: Arm → the knobs of its variant; None: it is not computed when local ports run out.
         seconds_of: As for `summarise_run`.
 
     Raises:
@@ -130,10 +133,8 @@ def summarise(
         loaded = [(row.arm.variant, knobs[row.arm.name], row.samples) for row in rows]
         rows = [replace(row, exhaustion=ports) for row, ports in zip(rows, compute_exhaustions(loaded), strict=True)]
     for number, row in enumerate(rows):
-        if seconds_of is not None and row.point.sustained and row.base is not None:
-            thirds = compute_thirds(row.cell.counted, row.base.counted, seconds_of)
-            settled = tuple(map(thirds.settle, row.effects)) if thirds else row.effects
-            rows[number] = replace(row, thirds=thirds, effects=settled)
+        if thirds := _compute_sustained_thirds(cells, row.arm, row.point, seconds_of):
+            rows[number] = replace(row, thirds=thirds, effects=tuple(map(thirds.settle, row.effects)))
     return Summary(
         target=next((sample.target for sample in samples if (sample.point.disturbance is not None) is disturbed), None),
         blocks=plan.blocks,
@@ -147,26 +148,44 @@ def summarise(
 
 
 def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the arms that are compared with their own variant, without the A/A pair's."""
+    """Return the null arms: arms of a variant that are compared with the same variant, except those of A/A pairs."""
     variant_of = {arm.name: arm.variant for arm in arms}
     return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]
 
 
-def decide_run(record: RunRecord, cells: Cells, samples: Sequence[Sample]) -> Mapping[tuple[str, str, str], Effect]:
-    """Return (arm, point, metric) → the effect as the run's table has it."""
+def decide_run(
+    record: RunRecord, cells: Cells, samples: Sequence[Sample], seconds_of: SecondsOf | None
+) -> Mapping[tuple[str, str, str], Effect]:
+    """Return (arm, point, metric) → the effect with its decision, as the run's tables have it.
+
+    Args:
+        record: The run's record.
+        cells: The cells of the run, of steady and of disrupted loads.
+        samples: All samples of the run.
+        seconds_of: Returns what a sustained sample did second by second; None: sustained loads are decided by their mean.
+
+    """
     table_effects: dict[tuple[str, str, str], Effect] = {}
     for disturbed in (False, True):
         places = _list_places(cells, disturbed)
         effects = Effects(cells, _read_questions(record, disturbed), find_missing_by_order(samples))
         table = zip(places, effects.table(places), strict=True)
-        table_effects |= {
-            (arm.name, point.name, effect.metric): effect for (arm, point), row in table for effect in row
-        }
+        for (arm, point), row in table:
+            thirds = _compute_sustained_thirds(cells, arm, point, seconds_of)
+            for effect in map(thirds.settle, row) if thirds else row:
+                table_effects[arm.name, point.name, effect.metric] = effect
     return table_effects
 
 
+def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_of: SecondsOf | None) -> Thirds | None:
+    """Return an arm's effects in each third of its sustained samples; None where the load or the samples have none."""
+    if seconds_of is None or not point.sustained or not arm.baseline:
+        return None
+    return compute_thirds(cells.at(arm.name, point).counted, cells.at(arm.baseline, point).counted, seconds_of)
+
+
 def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
-    """Return what was fixed beforehand: by the run's design, and by each variant's hypothesis."""
+    """Return the questions that a run was to answer, as its design and its variants' hypotheses fixed them."""
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
     metric = design.planned_for.asked if design.planned_for and not disturbed else None
@@ -179,7 +198,11 @@ def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
 
 
 def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, LoadPoint]]:
-    """Return the places of a table's rows in order: reference, baselines each with its A/A arm, variants."""
+    """Return (arm, point) for each row of a table, in the table's order.
+
+    There is no row where an arm is not planned at a point. Points are in plan order, control runs last. At each point the direct reference comes first, then the baselines, then
+    the variants, each followed by the arm that repeats it (A/A) if there is one.
+    """
     arms = {arm.name: arm for arm in cells.plan.arms}
     ranked: list[tuple[int, int, bool, Arm]] = []
     for arm in arms.values():

@@ -1,8 +1,8 @@
 """The comparison of two arms, in one run or across two: both absolute values, the effect and the decision per metric.
 
 Results are never pooled: two runs stay two sides, and sides whose loads, targets or generators differ are not compared.
-Inside a run, blocks are paired. Across runs there are no pairs (`lab.stats.unpaired`), and whatever moved between the
-runs is part of the effect.
+Inside a run the two arms are compared block by block. Blocks of two runs do not belong together (`lab.stats.unpaired`),
+and whatever else changed between the runs is part of the effect.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lab.analysis.judge.meeting import (
     refuse_incomparable_runs,
     refuse_other_family,
 )
+from lab.analysis.judge.thirds import SecondsOf, make_totals_reader
 from lab.analysis.summary import decide_run
 from lab.base.errors import UsageError, refuse_unknown
 from lab.model.plan import Arm
@@ -33,17 +34,16 @@ def compare_runs(
     other_arm: str | None = None,
     asked: Collection[str] = (),
 ) -> Comparison:
-    """Compare every arm pair at every point that both sides have.
+    """Compare arms of one run, or of two runs, in every metric at every load point that both sides have.
 
-    One run: each variant (or only `base_arm`) against its baseline; if both arms are named, `other_arm` against
-    `base_arm`; paired by block. Two runs: arms of the same name (only the named one), or `other_arm` of `other` against
-    `base_arm` of `base`.
+    In one run each variant (or only the named arm) is compared with its baseline. Of two runs, arms of the same name (or only
+    the named one) are compared. If both arms are named, these two are compared.
 
     Args:
         base: The first run.
-        other: The second run; None: one run.
-        base_arm: An arm of the first run; None: all.
-        other_arm: An arm of the second run; None: all.
+        other: The second run; None: arms of the first run are compared.
+        base_arm: The name of the arm on the first side; None: not named.
+        other_arm: The name of the arm on the second side; None: not named.
         asked: Outcomes of disruptions that have a row even if they were 0 in every block.
 
     Raises:
@@ -59,11 +59,23 @@ def compare_runs(
         fault = "is the same run twice: nothing differs from itself"
         remedy = f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
         raise UsageError(base.record.id, fault, remedy)
-    return _compare_inside(first, base_arm, other_arm, asked)
+    return _compare_inside(first, make_totals_reader(base), base_arm, other_arm, asked)
 
 
-def _compare_inside(run: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]) -> Comparison:
-    """Compare arms of one run, which share blocks; rows that its table has take over the table's decisions."""
+def _compare_inside(
+    run: RunCells, seconds_of: SecondsOf, base_arm: str | None, other_arm: str | None, asked: Collection[str]
+) -> Comparison:
+    """Compare arms of one run block by block.
+
+    If each arm is a variant that is compared with its baseline, the decisions are those of the run's table.
+
+    Args:
+        run: The run.
+        base_arm: The name of the first side's arm, or of the only arm that is named; None: not named.
+        other_arm: The name of the second side's arm; None: not named.
+        asked: Outcomes of disruptions that have a row even if they were 0 in every block.
+
+    """
     if base_arm is not None and other_arm is not None:
         pairs = [(_find_arm(run, base_arm), _find_arm(run, other_arm))]
     else:
@@ -78,7 +90,7 @@ def _compare_inside(run: RunCells, base_arm: str | None, other_arm: str | None, 
         pairs = [(run.arms[arm.baseline or ""], arm) for arm in chosen]
     meeting = ComparedRuns(run, run, {point.name: point for point in run.points}, paired=True, worth=run.record.worth)
     as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
-    effects = decide_run(run.record, run.cells, run.samples) if as_in_table else {}
+    effects = decide_run(run.record, run.cells, run.samples, seconds_of) if as_in_table else {}
     rows = list(build_rows(meeting, run.points, pairs, asked, effects))
     in_family = [effect.primary for effect in effects.values() if effect.holm_p is not None]
     family = tuple(filter(None, (in_family.count(is_primary) for is_primary in (True, False))))
@@ -90,9 +102,9 @@ def _compare_inside(run: RunCells, base_arm: str | None, other_arm: str | None, 
 def _compare_across(
     first: RunCells, second: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]
 ) -> Comparison:
-    """Compare two runs, whose blocks have nothing in common.
+    """Compare arms of two runs, whose blocks do not belong together.
 
-    A/A twins, and what is measured only once per run, are not compared.
+    Arms that only repeat another arm (A/A), and the direct reference, are compared only if they are named.
     """
     refuse_incomparable_runs(first, second)
     first_arms, second_arms = (
@@ -129,7 +141,7 @@ def _compare_across(
 
 
 def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
-    """Return whether `base` was to be measured at a point and `other` was not."""
+    """Return whether the first run planned its arm at a point, and the second run did not plan its arm there."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned

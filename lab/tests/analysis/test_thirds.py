@@ -8,7 +8,9 @@ from math import log
 import polars as pl
 import pytest
 
+from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.explain.run import make_verdicts
+from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.thirds import (
     CHANGES,
     STAND_IN,
@@ -101,6 +103,20 @@ def judged(rates: Sequence[float], change: Callable[[Sample], Sample] = lambda s
     with_variant(store, primary_metric="rate")
     (verdict,) = make_verdicts(summarise_run(store.record, store.samples(), store.histogram, False, steady(rates)))
     return verdict.kind, verdict.text
+
+
+def test_a_comparison_decides_a_sustained_load_as_its_table_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The average is 20 % higher, and the last two thirds are lower: inconclusive in both."""
+    store = made("run-1", {"keepalive": 0.8}, make_plan(points=[POINT]), 0.005)
+    with_variant(store, primary_metric="rate")
+    totals = steady((300.0, 40.0, 40.0))
+    monkeypatch.setattr("lab.analysis.comparison.comparison.make_totals_reader", lambda _: totals)
+    (row,) = (row for row in compare_runs(store, None).rows if row.metric == "rate" and row.other.arm == "keepalive")
+    table = summarise_run(store.record, store.samples(), store.histogram, False, totals)
+    (effect,) = (
+        one for row in table.rows if row.arm.name == "keepalive" for one in row.effects if one.metric == "rate"
+    )
+    assert row.decision is effect.decision is Decision.INCONCLUSIVE
 
 
 def test_a_burst_that_the_average_hides_is_found_from_usage_alone() -> None:
