@@ -2,7 +2,7 @@
 
 Refused are manifests other than those that were applied, and numbers whose verbatim output has been changed.
 
-knobs-kind  →  baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
+A sentence about a program, in the run `knobs-kind`: baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOGS_KEPT = 32
 class AsApplied(RunStore):
     """A stored run whose manifests and verbatim output are checked against the digests in its records.
 
-    Manifests are checked because a part of a YAML file is YAML, too, with fewer routes in it. Output is checked so that
-    the numbers next to it were read off it, and not off another block's. Manifests and requests that were read are kept:
-    those of a thousand routes take seconds to read, and nobody changes them meanwhile.
+    Manifests are checked because a part of a YAML file is YAML, too, with fewer routes in it. Output is checked
+    because the numbers of a sample must be those of its stored output, not of another block's. Manifests and requests
+    that were read are kept in memory: manifests of a thousand routes take seconds to read, and nobody changes them meanwhile.
     """
 
     def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
@@ -43,7 +43,15 @@ class AsApplied(RunStore):
         self._logs: dict[str, pl.DataFrame] = {}
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the selected samples; UsageError if the verbatim output of one cannot be read, or was changed."""
+        """Return the selected samples of the run, after a check of their verbatim output against its digests.
+
+        Args:
+            wanted: True for a sample that is to be returned.
+
+        Raises:
+            UsageError: The verbatim output of a selected sample cannot be read, or was changed.
+
+        """
         samples = super().samples(wanted)
         for sample in (sample for sample in samples if sample.raw_sha256):
             try:
@@ -78,17 +86,27 @@ class AsApplied(RunStore):
 
 
 def describe_programs(run: RunStore) -> list[str]:
-    """Return a sentence for each stand-in that ran in a run, and for each costly default of its own that it kept.
+    """Return a sentence for each stand-in program that ran in a run, and for each costly default that it kept.
 
-    It is derived from the manifests that were applied and the facts that were recorded. It is empty if the manifests
-    cannot be read: the code that needs them reports that.
+    A stand-in runs in place of a program that could not be had. The sentences follow from the manifests that were applied
+    and the facts that were recorded. If the manifests cannot be read, what depends on them is left out: the code that
+    needs the manifests reports the error.
     """
     record = run.record
     return stand_ins.describe_run(record.target, record.facts, _read_manifests(run))
 
 
 def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
-    """Return a sentence about the costly defaults that stand-ins kept in some arms; empty if they kept none there."""
+    """Return a sentence about the costly defaults that stand-in programs kept in some arms of a run.
+
+    Args:
+        run: The stored run.
+        arms: The names of the arms to look at.
+
+    Returns:
+        The sentence; empty if the stand-ins kept no costly default in these arms.
+
+    """
     defaults = stand_ins.list_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
     return "; ".join(
         f"measured with the stand-in's {setting.name}={setting.stand_in}, where {stand_in.named} has {setting.named}: {setting.costs}"
@@ -98,7 +116,7 @@ def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
 
 
 def _read_manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
-    """Return what was applied for each arm; empty if it cannot be read."""
+    """Return arm → the manifests that were applied for the arm; empty if any of them cannot be read."""
     arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
     try:
         return {name: run.manifests(variant) for name, variant in arms.items()}

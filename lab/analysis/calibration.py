@@ -29,7 +29,15 @@ EXAGGERATED = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of the repeats, their range, and their number."""
+    """The summary of one number that a calibration measured several times.
+
+    Attributes:
+        median: The median of the repeats, in the number's own unit.
+        low: The smallest repeat.
+        high: The largest repeat.
+        count: The number of repeats.
+
+    """
 
     median: float
     low: float
@@ -39,9 +47,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """The bias of one percentile: reported minus true, in seconds and as a share of the true value.
+    """The bias of a load generator at one percentile: the latency that it reports minus the true latency.
 
-    Each part is None where no measurement has ten requests beyond the percentile.
+    Each attribute is None where no measurement has ten requests beyond the percentile.
+
+    Attributes:
+        true_s: The true latency in seconds.
+        reported_s: The reported latency in seconds.
+        bias_s: The difference in seconds.
+        bias_share: The difference as a share of the true latency.
+
     """
 
     true_s: Spread | None
@@ -52,13 +67,14 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """The effect of the server's pause on what a generator reports.
+    """What one load generator reports of a known pause of the server, and what is true.
 
     Attributes:
-        reported_share: The share of requests that waited for the pause, as reported.
-        true_share: The true share.
-        dropped: The requests that the generator dropped.
-        sight: How far the latencies show the pause; `hidden` is coordinated omission.
+        reported_share: The share of requests that waited because of the pause, by the reported latencies.
+        true_share: The true share of requests that waited because of the pause.
+        dropped: The number of requests that the generator dropped.
+        sight: How far the latencies show the pause. It is `hidden` if the generator did not send, and so did not count,
+            requests that would have waited (coordinated omission).
 
     """
 
@@ -70,12 +86,13 @@ class PauseResult:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most requests per second that a generator makes of the lab's own backend.
+    """The ceiling of a load generator: the highest rate at which it gets answers from the lab's own backend.
 
     Attributes:
-        achieved_rps: The achieved rate, with the server on the same CPU where the two share one.
-        alone_rps: The rate that a CPU to itself would give the generator: 1 / CPU per request.
-        cpu_per_request_s: The generator's CPU seconds per request.
+        achieved_rps: The achieved requests per second; the backend may have run on the generator's CPU.
+        alone_rps: The requests per second that the generator could make with one CPU to itself: 1 / its CPU seconds per
+            request. None if these are not known.
+        cpu_per_request_s: The generator's CPU seconds per request; None if not known.
 
     """
 
@@ -86,18 +103,18 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorResult:
-    """The results of one generator.
+    """The results of a calibration for one load generator.
 
     Attributes:
-        known: The generator as it is installed on this machine, or not.
-        bias: Scenario → percentile (p50, p99, p99.9) → its bias.
-        pause: What the generator shows of the pause; None if that was not measured.
-        ceiling: Its ceiling; None if that was not measured.
-        cpu_per_request_s: Its CPU seconds per request at the moderate rate; None if that was not measured.
-        measurements: The number of its measurements.
+        known: The generator as the calibration found it: name, whether it is installed, and the remedy if it is not.
+        bias: Scenario → percentile (p50, p99, p99.9) → the bias of the generator's latencies at it.
+        pause: What the generator shows of a pause of the server; None if that was not measured.
+        ceiling: The generator's highest rate; None if that was not measured.
+        cpu_per_request_s: The generator's CPU seconds per request at a moderate rate; None if that was not measured.
+        measurements: The number of the generator's measurements.
         noisy: Scenario → number of disturbed measurements.
-        failures: Scenario → reason why nothing was reported.
-        advice: What to use the generator for; empty if the pause was not measured.
+        failures: Scenario → reason why a measurement reported nothing.
+        advice: What to use the generator for, or how to install it; empty if the pause was not measured.
 
     """
 
@@ -155,7 +172,7 @@ def _require_spread(values: Iterable[float]) -> Spread:
 
 
 def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
-    """Return percentile → bias; each difference is taken within one measurement, against its own truth."""
+    """Return percentile → the bias there; each difference is between two numbers of the same measurement."""
     biases: dict[str, Bias] = {}
     for name in PERCENTILES:
         pairs = [
@@ -201,7 +218,7 @@ def _summarise_ceiling(measurements: Sequence[Measured]) -> Ceiling | None:
 
 
 def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
-    """Return the generator's CPU seconds per request in each measurement that has both numbers."""
+    """Return the generator's CPU seconds per request in each measurement that has CPU time and requests."""
     pairs = [
         (measurement.cpu_s, measurement.reported.requests)
         for measurement in measurements
@@ -211,7 +228,12 @@ def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
 
 
 def _advise(generator: Known, pause: PauseResult | None) -> str:
-    """Return what to use a generator for, judged by what it showed of the pause; empty where that was not measured."""
+    """Return advice what to use a generator for, by what it showed of the server's pause.
+
+    Returns:
+        The advice; how to install the generator if it is not installed; empty where the pause was not measured.
+
+    """
     if not generator.installed:
         return f"not installed: {generator.remedy}"
     if pause is None:

@@ -1,7 +1,7 @@
 """The committed runs as evidence: they are looked up by what they measured, never by their folder's name.
 
-A missing or damaged run is reported. A run gives a metric by block, the log of one sample on one zero, and what was in
-force. The module does not judge (`lab.studies.claims` does) and does not draw (`lab.report.figures`
+A missing or damaged run is reported. Of a run one gets a metric's value in each block, the log of one sample (with times
+from the beginning of its load), and the settings that were in force. The module does not judge (`lab.studies.claims` does) and does not draw (`lab.report.figures`
 does). It does not hand out a block whose control run failed, manifests other than those that were applied, or numbers
 whose verbatim output has been changed.
 """
@@ -53,7 +53,7 @@ Blocks = dict[int, float | None]
 def probe_timeouts_s(run: RunStore, variant: str) -> dict[str, float]:
     """Return probe (liveness, readiness, startup) → its timeout in seconds, by the manifests that were applied.
 
-    Kubelet's default is 1 s.
+    Where the manifests set no timeout it is 1 s, kubelet's default. Probes that the proxy does not have are left out.
     """
     container = _find_proxy_container(run, variant)
     probes = {name: container.get(f"{name}Probe") for name in ("liveness", "readiness", "startup")}
@@ -68,9 +68,10 @@ def _find_proxy_container(run: RunStore, variant: str) -> Mapping[str, Any]:
 
 
 def _measure_least_spacing_s(run: RunStore, sample: Sample) -> float | None:
-    """Return the least seconds between two reloads of one proxy; None with fewer than two.
+    """Return the least seconds between two reloads of one proxy during a sample; None with fewer than two reloads.
 
-    It is between their beginnings, or between their ends if no beginnings were reported.
+    The time is from the beginning of a reload to the beginning of the next. If no beginnings were reported, it is from end
+    to end.
     """
     events = run.events(sample).sort("at_s")
     begun = events.filter(pl.col("kind") == "Reload")
@@ -97,9 +98,9 @@ def _read_reload_interval_s(run: RunStore, sample: Sample) -> float | None:
 
 
 def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None:
-    """Return the share of right answers among the requests due from the first failure to the last.
+    """Return the share of a sample's requests that got a right answer while requests failed.
 
-    None without failures.
+    The requests are those that were due from the first failed request to the last one. None if no request failed.
     """
     log = run.requests(sample)
     log = log.with_columns(right=outcomes.mark_right_answers(sample.point, log))
@@ -137,12 +138,12 @@ OF_PROXY = frozenset({"cpu_per_request", "memory_bytes"})
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A folder of data/reference that is no complete run.
+    """A folder of data/reference (the committed runs) that cannot be read as a run.
 
     Attributes:
         name: The folder's name.
-        why: The file, its fault and the remedy.
-        record: Its run.json; None if that cannot be read.
+        why: The faulty file, its fault and the remedy, as words of a message.
+        record: The content of the folder's run.json; None if run.json cannot be read.
 
     """
 
@@ -152,13 +153,20 @@ class Damaged:
 
     @property
     def said(self) -> str:
-        """A message for people: the folder and what is wrong with it."""
+        """The message for people about a damaged run: its folder, and what is wrong with the folder."""
         return f"{self.name} is damaged: {self.why}"
 
     def of(self, sweeps: Sequence[str], variants: Sequence[str], target: str | None) -> bool | None:
-        """Return whether it measured these variants under one of these sweeps on `target` (None: any).
+        """Return whether the damaged run measured some variants under one of some sweeps on a target.
 
-        None if that is not known, as its record cannot be read.
+        Args:
+            sweeps: The names of the sweeps, one of which must be the run's.
+            variants: The variants, all of which the run must have.
+            target: The target that must be the run's; None: any target.
+
+        Returns:
+            None if the answer is not known, because the run's record cannot be read.
+
         """
         if self.record is None:
             return None
@@ -167,16 +175,29 @@ class Damaged:
 
 
 def describe_damage(name: str, error: LabError, record: RunRecord | None = None) -> Damaged:
-    """Return a damaged run of data/reference: which file, what is wrong with it, and what to do."""
+    """Describe a damaged run of data/reference: which file is faulty, what is wrong with it, and what to do.
+
+    Args:
+        name: The folder's name in data/reference.
+        error: The error with which the reading of the run ended.
+        record: The content of the run's run.json; None if run.json cannot be read.
+
+    """
     remedy = f"restore data/reference/{name} from a copy (git restore brings a committed one back), or measure it again"
     return Damaged(name, f"{error.place}: {error.fault}; {remedy}", record)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The log of one sample on one zero, the beginning of its load.
+    """The log of one sample: its requests, events and CPU usage, for timelines and figures.
 
-    It is what `lab.analysis.timelines` and `lab.report.figures` need of a sample.
+    Attributes:
+        sample: The sample.
+        zero_s: The time at which the sample's load began, in seconds since the epoch. Timelines count from this time.
+        requests: The log of requests (`lab.model.requests`), with times since the epoch.
+        events: The log of events (`lab.model.events`), with times since the epoch.
+        usage: The CPU and memory used by each process, with times since `zero_s`.
+
     """
 
     sample: Sample
@@ -187,33 +208,39 @@ class Log:
 
     @property
     def bins(self) -> pl.DataFrame:
-        """The requests in bins; exactly those have failed that the sample's table counts as failed."""
+        """The requests of a sample's log, counted in bins of 100 ms (`lab.analysis.timelines.bins`).
+
+        A request counts as failed here exactly if the table of the run counts it as failed.
+        """
         return timelines.bins(
             self.requests, self.zero_s, right=outcomes.mark_right_answers(self.sample.point, self.requests)
         )
 
     @property
     def marks(self) -> pl.DataFrame:
-        """The events as marks."""
+        """The events of a sample's log as marks on a timeline (`lab.analysis.timelines.marks`)."""
         return timelines.marks(self.events, self.zero_s)
 
     @property
     def delays(self) -> pl.DataFrame:
-        """The columns t_s, delay_s of every change that answers can show."""
+        """The delays of a sample's log: how long each change took until answers showed it.
+
+        A row for each change that answers can show: `t_s`, the seconds since the load began, and `delay_s` among its columns.
+        """
         return propagation.list_delays(self.requests, self.events).with_columns(t_s=pl.col("at_s") - self.zero_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A complete run, as evidence for claims and figures.
+    """A committed run that can be read, as evidence for the claims of studies and for figures.
 
     Attributes:
-        name: Its folder in data/reference.
+        name: The run's folder in data/reference.
         run: The stored run.
-        samples: All its samples.
-        counted: (block, arm, point) → the solo sample that counts.
-        beside: The damaged runs that might have been taken instead, in words.
-        unable: The variants that other runs of the same sweep and target could not show.
+        samples: All samples of the run.
+        counted: (block, arm, point) → the solo sample that counts: one whose arm had the machine to itself.
+        beside: The damaged runs that might have been taken instead, as words of a message; empty if there are none.
+        unable: The variants that other runs of the same sweep and target could not measure, with the reasons.
 
     """
 
@@ -226,7 +253,12 @@ class Evidence:
     _summaries: dict[bool, Summary] = field(default_factory=dict[bool, Summary], repr=False, compare=False)
 
     def summary(self, disturbed: bool = False) -> Summary:
-        """Return `summarise_run` of its steady loads, or of the disrupted ones, computed once; LabError as there."""
+        """Return the summary of the run's steady loads, or of its disrupted ones (`disturbed`), computed once.
+
+        Raises:
+            LabError: The run cannot be summarised (`lab.analysis.summary.summarise_run`).
+
+        """
         if disturbed not in self._summaries:
             self._summaries[disturbed] = summarise_run(
                 self.run.record, self.samples, self.run.histogram, disturbed, make_totals_reader(self.run)
@@ -235,13 +267,21 @@ class Evidence:
 
     @property
     def points(self) -> tuple[LoadPoint, ...]:
-        """The load points of the run."""
+        """The load points that a committed run has measured or planned."""
         return self.run.record.points
 
     def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
-        """Return the table's effect of an arm and another that were a pair.
+        """Return the effect of two arms that were measured as a pair, as the run's table has it.
 
-        None if they were none, if another effect decides, or if it is not judged.
+        Args:
+            arm: The arm.
+            against: The arm that it is compared with.
+            point: The load point's name.
+            metric: The metric's name.
+
+        Returns:
+            None if the two were not a pair there, if another effect decides in this metric, or if the effect is not judged.
+
         """
         kinds = (False, True) if self.run.record.pairs else ()
         for row in (row for disturbed in kinds for row in self.summary(disturbed).rows):
@@ -252,14 +292,23 @@ class Evidence:
         return None
 
     def arms(self, variant: str | None = None) -> list[str]:
-        """Return the names of the arms in plan order without the A/A twins; with a variant, of its arms."""
+        """Return the names of the arms in plan order, without second arms that only repeat another one (A/A).
+
+        Args:
+            variant: The variant whose arms are wanted; None: the arms of all variants.
+
+        """
         arms = [arm for arm in self.run.record.arms if arm.role != "again"]
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """Return the A/A pair for what is compared with an arm: (arm, its second measurement), else its baseline's.
+        """Return the A/A pair that shows the noise of comparisons with an arm: an arm, and the arm that repeats it.
 
-        None if there is none.
+        It is the A/A pair of the arm, or else that of the arm's baseline.
+
+        Returns:
+            (name of the arm that was repeated, name of the arm that repeats it); None if there is no such pair.
+
         """
         arms = {candidate.name: candidate for candidate in self.run.record.arms}
         again = {candidate.baseline: candidate.name for candidate in arms.values() if candidate.role == "again"}
@@ -267,7 +316,10 @@ class Evidence:
         return (base, again[base]) if base is not None and base in again else None
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
-        """Return block → the sample that counts; for a disruption only if the block's control run is valid, too."""
+        """Return block → the solo sample of an arm at a point that counts in the block.
+
+        Of a disrupted load, a block is left out if its control run, the same load without the disruption, does not count.
+        """
         controls = (find_control(self.points, candidate) for candidate in self.points if candidate.name == point)
         control = next(controls, None)
         return {
@@ -278,9 +330,9 @@ class Evidence:
         }
 
     def lost(self, arm: str, point: str) -> str:
-        """Describe how many of the planned blocks count, and why the rest does not; empty if all do.
+        """Describe how many of the blocks planned for an arm at a point count, and why the others do not.
 
-        Example: `4 of 6 blocks: steal, not measured`.
+        Example: `4 of 6 blocks: steal, not measured`. The text is empty if all planned blocks count.
         """
         slots = self.run.record.plan().slots
         planned = {slot.block for slot in slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, "")}
@@ -298,7 +350,15 @@ class Evidence:
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
-        """Return block → value, of the blocks that have the metric; UsageError if a log or manifest is damaged."""
+        """Return block → value of a metric, for the solo samples of an arm at a point.
+
+        Returns:
+            The blocks whose sample has the metric; the value is None where its logs cannot show it.
+
+        Raises:
+            UsageError: A log or manifest is damaged.
+
+        """
         read = metric in METRICS and METRICS[metric].kind != "difference"
         values: Blocks = {}
         for block, sample in self.blocks(arm, point).items():
@@ -315,13 +375,25 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return the values of every block that has one, over all solo arms of a variant; UsageError as `values`."""
+        """Return the values that solo samples show of a metric at a point, of all arms of a variant and all blocks.
+
+        Blocks without a value are left out.
+
+        Raises:
+            UsageError: A log or manifest is damaged.
+
+        """
         return self._list_values(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
-        """Return the metric of the same load without a proxy: the median of its blocks.
+        """Return a metric of the direct reference, the backend without a proxy, at a point: the median over blocks.
 
-        None if no valid sample has it. UsageError as `values`.
+        Returns:
+            None if no valid sample of the reference has the metric.
+
+        Raises:
+            UsageError: A log or manifest is damaged.
+
         """
         direct = [arm.name for arm in self.run.record.arms if arm.role == "reference"]
         values = self._list_values(direct, point, metric)
@@ -332,7 +404,17 @@ class Evidence:
         return [value for values in by_arm for value in values if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
-        """Return one sample's log, of the first block that counts unless one is named; None without such a sample."""
+        """Return the log of the sample that counts for an arm at a point in one block.
+
+        Args:
+            arm: The arm's name.
+            point: The load point's name.
+            block: The number of the block; None: the first block that counts.
+
+        Returns:
+            None if there is no such block with a sample that counts.
+
+        """
         samples = self.blocks(arm, point)
         if not samples or (block is not None and block not in samples):
             return None
@@ -341,12 +423,12 @@ class Evidence:
         return Log(sample, zero_s(requests), requests, events, since_load(sample, self.run.usage(sample)))
 
     def logs(self, arm: str, point: str) -> list[Log]:
-        """Return the logs of every block that counts."""
+        """Return the logs of the samples that count for an arm at a point, one for each block."""
         return [log for block in self.blocks(arm, point) if (log := self.log(arm, point, block)) is not None]
 
     @property
     def said(self) -> str:
-        """A line for people: which run this is, and how much of it counts."""
+        """The line for people about a committed run: which run it is, and how much of the run counts."""
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.samples)
         gaps = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
@@ -359,21 +441,33 @@ class Evidence:
 
 
 def zero_s(requests: pl.DataFrame) -> float:
-    """Return when the load began (epoch): its first request was due, as in `lab.records.outcomes`; 0 without any."""
+    """Return the time at which a load began, in seconds since the epoch: when its first request was due.
+
+    Args:
+        requests: The log of the load's requests; the result is 0 if the log is empty.
+
+    """
     first = requests["due_s"].min()
     return first if isinstance(first, float) else 0.0
 
 
 def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
-    """Return a sample's usage on the log's zero: it is recorded from before the generator starts.
+    """Return a sample's CPU and memory usage with times that count from the beginning of the load.
 
-    It is unchanged if the sample did not record by how much.
+    Usage is recorded from a moment before the generator starts. If the sample did not record how long before, the times
+    stay as they are.
     """
     return usage.with_columns(pl.col("t_s") - (sample.load_after_s or 0.0))
 
 
 def load_references() -> tuple[list[Evidence], list[Damaged]]:
-    """Return (the runs of data/reference, local ones first, then the newest; those that cannot be read)."""
+    """Return the runs of data/reference.
+
+    Returns:
+        (the runs that can be read, those that cannot). Of the first, those of the target `local` come first; within a
+        target's runs the newest comes first.
+
+    """
     folders = [_load_evidence(reference_folder() / name) for name in run_names(reference_folder())]
     runs = [run for run in folders if isinstance(run, Evidence)]
     runs.sort(key=lambda run: run.run.record.created_at, reverse=True)
@@ -382,14 +476,14 @@ def load_references() -> tuple[list[Evidence], list[Damaged]]:
 
 
 def further_boots(run: Evidence) -> list[Evidence | Damaged]:
-    """Return the runs of the same design on other boots, in the order in which they were added; empty without any."""
+    """Return the committed runs that repeat a run on other boots of the machine, in the order of their addition."""
     return list(map(_load_evidence, boot_folders(run.run.folder)[1:]))
 
 
 def _load_evidence(folder: Path) -> Evidence | Damaged:
-    """Return a stored run.
+    """Return the run in a folder of data/reference, or what is wrong with that folder.
 
-    Records, tables and summaries are read and computed once, as long as its files and their rights stay the same.
+    The run is read only once as long as the folder's files and their permissions stay the same.
     """
     paths = (path for path in sorted(folder.rglob("*")) if path.name != HISTOGRAMS or path.parent != folder)
     return _read_evidence(folder, tuple((str(path), path.lstat().st_ctime_ns) for path in paths))
@@ -411,7 +505,15 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
 def select_runs(
     runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
 ) -> list[Evidence]:
-    """Return the runs that measured `variant` (None: any) under one of `sweeps` on `target` (None: any), in order."""
+    """Return the runs that measured a variant under one of some sweeps on a target, in the order given.
+
+    Args:
+        runs: The runs to select from.
+        sweeps: The names of the sweeps.
+        variant: The variant; None: any.
+        target: The target; None: any.
+
+    """
     return [
         run
         for run in runs
@@ -423,19 +525,30 @@ def select_runs(
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A placeholder for a run that does not exist: what was looked for, and how to get it."""
+    """The answer to a search in data/reference that found no run.
+
+    Attributes:
+        why: What was looked for, and the command that measures it.
+
+    """
 
     why: str
 
     @property
     def said(self) -> str:
-        """A line for people."""
+        """The line for people about a run that was not found: what was looked for, and how to measure it."""
         return f"no run: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The contents of data/reference, read once."""
+    """All runs of data/reference, the folder of committed runs, read once.
+
+    Attributes:
+        runs: The runs that can be read, in the order of `load_references`.
+        damaged: The runs that cannot be read.
+
+    """
 
     runs: tuple[Evidence, ...]
     damaged: tuple[Damaged, ...]
@@ -445,13 +558,13 @@ class Shelf:
     ) -> Evidence | Missing:
         """Return the first run that measured what is asked for, in the order of the sweeps and of `load_references`.
 
-        A run with enough blocks for intervals comes before one that has only a shape, unless `shape` is set.
+        A run with six blocks or more, which are enough for intervals, comes before a run with fewer, unless `shape` is set.
 
         Args:
             sweeps: The sweeps to look for, the preferred first.
-            variant: The variant, or variants, that it must have measured; None: any.
-            target: The target; None: any.
-            shape: Whether the shape of the results is enough.
+            variant: The variant, or variants, that the run must have measured; None: any.
+            target: The target of the run; None: any.
+            shape: Whether the shape of the results is enough, so that a run needs no intervals.
 
         """
         variants = [variant] if isinstance(variant, str) else list(variant or ())
@@ -470,11 +583,11 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    """Read all of data/reference."""
+    """Read all runs of data/reference, the folder of committed runs, and return them."""
     runs, damaged = load_references()
     return Shelf(tuple(runs), tuple(damaged))
 
 
 def format_list(*runs: Evidence | Missing) -> str:
-    """Return a Markdown list with every run once, in the order given."""
+    """Return a Markdown list with a line about each run (or missing run), each line once, in the order given."""
     return "\n".join(dict.fromkeys(f"- {run.said}" for run in runs))

@@ -1,11 +1,11 @@
 """The effects of reference runs that were replaced, in one small table (data/reference/history.csv).
 
-They are the only replications of what is published.
+These effects are the only replications of what is published.
 
     a run's folder, replaced  →  a row for each arm, point and metric: effect, 95 % interval, blocks, and where the run is found in git
 
-A run leaves data/reference when a later one takes its place or its room. Its samples are then only in git's history, and
-its effects are here. The module does not judge whether two effects agree: the reader of the table does.
+A run leaves data/reference when a later run replaces it. Then the samples of the earlier run are only in git's history,
+and its effects are in the table. The module does not judge whether two effects agree: the reader of the table does.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ HistoryRow = dict[str, str]
 
 
 def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[HistoryRow]:
-    """Return the rows of a run: every arm's effects at every point, of steady and of disrupted loads.
+    """Return the rows of a run for the table: each arm's effects at each point, of steady and of disrupted loads.
 
-    The A/A twins' effects are among them. An effect that both the pair and the solo samples have is two rows.
+    Of a steady load these are the effects in the metrics of `KEPT` and in the arm's primary metric. The effects of the
+    baseline against itself (A/A) are among the rows. An effect that both a pair and solo samples show has two rows.
 
     Args:
         run: The stored run.
-        reference: Its folder's name in data/reference.
-        commit: The last commit in which it lies there.
+        reference: The name of the folder that the run had in data/reference.
+        commit: The last commit that has the run in this folder.
         computed_by: The lab's commit that computes the effects now, as rules about which samples count change.
 
     Raises:
@@ -82,18 +83,18 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
 
 
 def shorten_commit(commit: str) -> str:
-    """Return a commit's name in twelve characters, with `+changes` where the work tree differed."""
+    """Return the first twelve characters of a commit's name; a suffix such as `+changes` is kept."""
     name, plus, changes = commit.partition("+")
     return name[:12] + plus + changes
 
 
 def table_path() -> Path:
-    """Return the path of the table, which lies next to the reference runs."""
+    """Return the path of history.csv, the table of replaced runs' effects, which lies next to the reference runs."""
     return reference_folder() / FILE
 
 
 def add_rows(rows: Sequence[HistoryRow]) -> None:
-    """Append the rows of runs that the table does not have, and sort it by the time of the run.
+    """Add to history.csv the rows of runs that are not in it yet, and sort the table by the time of the run.
 
     Raises:
         UsageError: The table cannot be read.

@@ -1,6 +1,6 @@
-"""A test of pairing with known costs: what pairs show of them against what solo arms show under the same load.
+"""A test with known costs: whether pairs show the same cost as arms that have the machine to themselves (solo).
 
-Each variant of the test adds a number of lines of needless work. Every line costs the same; having any lines at all may add a fixed cost.
+Both are measured under the same load. Each variant of the test adds a number of lines of needless work. Every line costs the same; having any lines at all may add a fixed cost.
 A variant is compared only where six blocks or more were measured both ways.
 """
 
@@ -25,15 +25,17 @@ FULL_SLOPE = (0.9, 1.1)
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """A variant of known work against its baseline, as log-ratios of CPU per request.
+    """The cost of a variant with a known amount of needless work against its baseline, measured as a pair and solo.
+
+    All effects are log-ratios of CPU per request.
 
     Attributes:
         variant: The variant's name.
-        lines: The number of needless lines.
-        alone: The effect that the solo arms show.
-        pair: The effect that the pair shows.
-        apart: The pair's effect minus the solo effect, block by block. Its confidence is chosen so that these intervals of all variants
-            hold together with 95 %, except that of the variant with the most lines, which serves the slope.
+        lines: The number of lines of needless work that the variant adds.
+        alone: The effect that solo samples show, for which each arm had the machine to itself.
+        pair: The effect that the pair shows, two arms measured at once.
+        apart: The pair's effect minus the solo effect, block by block. The confidence of its interval is chosen so that these intervals of all
+            variants hold together with 95 %, except that of the variant with the most lines, which serves the slope.
 
     """
 
@@ -45,25 +47,28 @@ class KnownCost:
 
     @property
     def agrees(self) -> bool:
-        """True if pair and solo may show the same effect: the interval of their difference contains 0."""
+        """True if the pair and the solo samples may show the same cost: the interval of their difference contains 0."""
         low, high = self.apart.interval or (0.0, 0.0)
         return low <= 0 <= high
 
     @property
     def doubt(self) -> float | None:
-        """Half the width of the interval of `apart`, as a share of the pair's effect; None if that is not positive."""
+        """The uncertainty of the difference between the pair's cost and the solo cost, as a share of the pair's cost.
+
+        It is half the width of the interval of `apart`. None without an interval, or if the pair's effect is not positive.
+        """
         interval = self.apart.interval
         return (interval[1] - interval[0]) / 2 / self.pair.effect if interval and self.pair.effect > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCosts:
-    """The known costs of a run, the variant with the fewest lines first.
+    """The known costs that one run measured both as pairs and solo.
 
     Attributes:
-        costs: One entry per variant.
-        slope: The cost of a line as pairs show it, divided by its cost as solo arms show it, block by block. None where no block has every
-            variant, or where in some block either cost is not positive.
+        costs: One entry per variant with needless work, the variant with the fewest lines first.
+        slope: The cost of one line of needless work as pairs show it, divided by the cost of a line as solo samples show it, over blocks.
+            None where no block has every variant, or where in some block either cost is not positive.
 
     """
 
@@ -72,7 +77,7 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if the slope is near enough to 1 (`FULL_SLOPE`) to say that pairs show all of a cost."""
+        """True if pairs show all of a known cost: a line costs nearly as much in pairs as solo (`FULL_SLOPE`)."""
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
 
@@ -81,9 +86,9 @@ MeasuredCost = tuple[str, int, dict[int, float], dict[int, float]]
 
 
 def count_lines(record: RunRecord, arm: str) -> int:
-    """Return how many needless lines an arm has; 0 if it has none.
+    """Return how many lines of needless work an arm's variant adds; 0 if it adds none.
 
-    The number is that of the last such knob of its variant, because a later one replaces an earlier one.
+    A knob `extra-work-N` of the variant adds N lines. Of several such knobs the last one decides, as it replaces the others.
     """
     variant = next(run_arm.variant for run_arm in record.arms if run_arm.name == arm)
     numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
@@ -92,7 +97,16 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Return what pairs and solo arms show of each known cost; None where no such variant was measured both ways."""
+    """Compare what pairs and solo samples of a run show of each known cost.
+
+    Args:
+        record: The run's record.
+        summary: The summary of the run's steady loads.
+
+    Returns:
+        None if no variant with needless work was measured both as a pair and solo.
+
+    """
     measured = sorted(_list_measured(record, summary), key=lambda variant: variant[1])
     confidence = 1 - ALPHA / max(1, len(measured) - 1)
     costs = tuple(
@@ -109,7 +123,10 @@ def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | Non
 
 
 def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
-    """Yield the variants of known work whose baseline has none, at a load that was measured as a pair and solo."""
+    """Yield each variant with needless work at each load that was measured both as a pair and solo.
+
+    A variant is left out where its baseline has needless work, too, or where fewer than six blocks have both measurements.
+    """
     for row in summary.rows:
         count = count_lines(record, row.arm.name)
         if not count or row.pair is None or not row.arm.baseline or count_lines(record, row.arm.baseline):
@@ -129,9 +146,10 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate the ratio of a line's cost as a pair to its cost solo, over the blocks that have every variant.
+    """Estimate the ratio of a line's cost in pairs to a line's cost in solo samples, over blocks with every variant.
 
-    In each block both costs are least-squares slopes through the origin; their common denominator cancels.
+    In each block either cost is a least-squares slope through the origin. The two slopes have the same denominator, which
+    cancels. None without such a block, or where a cost is not positive.
     """
     blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))
     pair = [sum(count * expm1(logs[block]) for _, count, logs, _ in measured) for block in blocks]

@@ -1,7 +1,8 @@
-"""The committed variance components of systems (data/levels): how much a block and one start of a system vary.
+"""The use of committed variance components (data/levels): how much a block, and one start of a system, vary.
 
-A system without committed components (`lab.records.levels`) gets no answer. What is planned with them is decided in
-`lab/experiments/bench/design.py`.
+Variance components are standard deviations of a system's CPU per request between repeats, between generations of worker
+processes (the workers between two reloads), and between bring-ups (starts from nothing). A system without committed
+components (`lab.records.levels`) gets no answer. `lab/experiments/bench/design.py` decides what is planned with them.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ LONG_S = 4.0
 
 
 def find_components(target: str, variants: Collection[str], scheme: Scheme) -> SystemComponents | None:
-    """Return the committed components of the variant whose workers vary most, among these variants on a target.
+    """Return the committed variance components of the variant whose worker generations vary most, on one target.
 
-    None where none is committed for this scheme. Components without repeats are left out: their workers' standard
-    deviation contains that of repeats.
+    Components without repeats are left out: their standard deviation between generations contains that between repeats.
+
+    Args:
+        target: The target.
+        variants: The variants among which it is chosen.
+        scheme: The kind of pair for which the components must have been measured.
+
+    Returns:
+        None if no components are committed for any of the variants, the target and the scheme.
+
     """
     fitting = [
         component
@@ -45,9 +54,17 @@ def _select_committed(target: str, variants: Collection[str]) -> list[SystemComp
 
 
 def counts_singly(component: SystemComponents, generations: int, load_s: float) -> bool:
-    """Return whether each of so many generations of a bring-up counts as a value (BOUNDING, SHARE).
+    """Return whether each worker generation of a bring-up counts as a value for statistics, instead of their mean.
 
-    `load_s`: the seconds for which each is measured.
+    A worker generation consists of the worker processes between two reloads; all generations of one bring-up (start of the system)
+    share the variance between bring-ups. Each counts if that variance is known to be a small part (SHARE) of the variance within
+    bring-ups. It is known only from measurements of at least BOUNDING bring-ups.
+
+    Args:
+        component: The system's variance components.
+        generations: The number of worker generations in each bring-up.
+        load_s: The seconds for which each generation is measured.
+
     """
     starts, (_, *lower) = find_starts(component), _list_parts(component, generations, load_s)
     bound = starts.bring_up_at_most if starts.bring_ups >= BOUNDING else None
@@ -55,7 +72,10 @@ def counts_singly(component: SystemComponents, generations: int, load_s: float) 
 
 
 def find_starts(component: SystemComponents) -> SystemComponents:
-    """Return the same system's components with the most bring-ups, which know best how much these vary."""
+    """Return the committed components of the same system, pair and load that were measured on the most bring-ups.
+
+    The more bring-ups were measured, the better it is known how much bring-ups vary.
+    """
     same = [
         candidate
         for candidate in _select_committed(component.target, {component.variant})
@@ -65,7 +85,17 @@ def find_starts(component: SystemComponents) -> SystemComponents:
 
 
 def _list_parts(component: SystemComponents, generations: int, load_s: float) -> list[tuple[float, int]]:
-    """Return (variance, its degrees of freedom) of bring-up, generation and repeat in one system's block."""
+    """Return the parts of the variance of one system's mean in a block: from bring-up, generation and repeat.
+
+    Args:
+        component: The system's variance components.
+        generations: The number of worker generations over which the mean is.
+        load_s: The seconds for which each generation is measured.
+
+    Returns:
+        (variance, degrees of freedom of this variance) of the bring-up, the generations and the repeats, in this order.
+
+    """
     starts = find_starts(component)
     return [
         ((starts.bring_up or 0.0) ** 2, starts.bring_ups - 1),
@@ -75,19 +105,28 @@ def _list_parts(component: SystemComponents, generations: int, load_s: float) ->
 
 
 def repeat_sd(component: SystemComponents, load_s: float) -> float:
-    """Return a repeat's standard deviation under a load of `load_s` seconds.
+    """Return the standard deviation between repeated measurements of `load_s` seconds each.
 
-    Its variance is inversely proportional to the time.
+    It is computed from the committed one: the variance is inversely proportional to the time of a measurement.
     """
     return (component.repeat or 0.0) * sqrt(component.load_s / load_s)
 
 
 def compute_sd(component: SystemComponents, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
-    """Return (standard deviation, number of pilot blocks that would know it as well) of what counts as one value.
+    """Return the standard deviation of one value, the log-ratio of two such systems, and how well it is known.
 
-    A value is a block of so many generations, or a single generation. The standard deviation is that of the log-ratio of
-    two such systems, with each generation measured once for `load_s` seconds. Its degrees of freedom are those of its
-    components together, of which each variance has its own (Satterthwaite 1946, Biometrics 2:110), and at least 1.
+    A value is the mean over a block's worker generations, or a single generation. The degrees of freedom of the standard
+    deviation follow from those of its components (Satterthwaite 1946, Biometrics 2:110), and are at least 1.
+
+    Args:
+        component: The variance components of one system.
+        generations: The number of worker generations in a block.
+        load_s: The seconds for which each generation is measured, once.
+        singly: Whether a single generation is a value.
+
+    Returns:
+        (standard deviation, number of pilot blocks from which it would be known equally well).
+
     """
     parts = _list_parts(component, 1 if singly else generations, load_s)
     total = sum(variance for variance, _ in parts)
@@ -97,12 +136,15 @@ def compute_sd(component: SystemComponents, generations: int, load_s: float, sin
 
 
 def start_sd(component: SystemComponents) -> float:
-    """Return the standard deviation of one start, shared by all its measurements: workers and bring-up together."""
+    """Return the standard deviation between starts of a system: of worker generations and bring-ups together.
+
+    All measurements of one start share this deviation, however long they take.
+    """
     return hypot(component.generation or 0.0, find_starts(component).bring_up or 0.0)
 
 
 def list_start_notes(target: str, variants: Collection[str]) -> list[str]:
-    """Return a note for each variant whose starts are known to vary more than its repeats."""
+    """Return a note for each of the variants whose starts are known to vary on a target much more than its repeats."""
     results: list[str] = []
     for component in _select_committed(target, variants):
         start = start_sd(component)

@@ -1,7 +1,7 @@
-"""The noise that one variant under several names (A/A) shows: how much each metric varies, how often it is claimed.
+"""The noise that one variant under several names (A/A) shows: how much each metric varies, and false claims.
 
 Every arm of `make_aa_arms` is the same variant: the A/A pair, and null arms that are judged against the baseline like any
-variant. So each claim about a null arm is a false one. Any run with an A/A pair can be read. With fewer than six blocks
+variant. So each claim (significant effect) of a null arm is false. Any run with an A/A pair can be read. With fewer than six blocks
 a metric is not judged. The module does not know how its results are printed.
 """
 
@@ -34,23 +34,24 @@ PRIMARY = "cpu_per_request"
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The variation of one metric of one variant at one point, in seconds and requests per second.
+    """The noise of one metric of one baseline at one load point: how much its values and comparisons vary.
 
     Attributes:
-        variant: The variant.
-        point: The load point.
-        metric: The metric.
-        scheme: How the two were a pair; None: each was solo.
-        level: The mean over the blocks of the arm that is compared with.
-        cv: Their standard deviation divided by their mean.
-        sd: The standard deviation of one block's log-ratio of two arms; of pairs, over all pairs of this variant.
+        variant: The baseline's variant.
+        point: The load point's name.
+        metric: The metric's name.
+        scheme: The kind of pair in which the arms were compared; None: each arm had the machine to itself (solo).
+        level: The mean over the blocks of the baseline, in the metric's own unit; None without a value.
+        cv: The standard deviation of the baseline's blocks divided by their mean; None with fewer than two blocks.
+        sd: The standard deviation of one block's log-ratio of two arms; None if it is not known. For pairs it is pooled over
+            all pairs with this baseline.
         pilot_blocks: The degrees of freedom of `sd`, plus 1.
-        aa: The baseline against itself; None where only variants were measured.
-        outliers: Whether there are outliers among the blocks.
-        compared: The number of the null arms' effects that were judged.
-        claimed: The number of those that were claimed.
-        why: Why it is not judged here; empty if it is.
-        few: The smallest and the largest block, where there are fewer than six.
+        aa: The effect of the baseline against itself; None where only variants were measured.
+        outliers: Whether there are outliers among the blocks of any comparison used.
+        compared: The number of effects of null arms (the same variant under another name) that have a decision.
+        claimed: The number of those effects that were significant, which is an error each time.
+        why: Why the metric is not judged here; empty if it is judged.
+        few: The smallest and the largest value of the baseline, where it has fewer than six blocks; None elsewhere.
 
     """
 
@@ -71,12 +72,13 @@ class Noise:
 
 
 def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
-    """Return the arms of an A/A run.
+    """Return the arms of an A/A run, in which one variant is compared with itself under several names.
 
     Args:
-        variant: The variant that every arm is.
-        nulls: The number of null arms, ≥ 0, in addition to the variant and its second name.
-        reference: The direct reference, which is added unless it is the variant itself; None: none.
+        variant: The variant of every arm, except the direct reference.
+        nulls: The number of null arms, ≥ 0: further names of the variant, in addition to the two names of the A/A pair.
+        reference: The direct reference (the backend without a proxy), which is added unless it is the variant itself;
+            None: no reference.
 
     """
     names = (f"{variant}{NULL}{number + 1}" for number in range(nulls))
@@ -86,15 +88,15 @@ def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, 
 
 
 def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
-    """Return the variants that were measured twice."""
+    """Return the variants that a run compares with themselves in an A/A pair."""
     return [arm.variant for arm in arms if arm.role == "again"]
 
 
 def measure_noise(summary: Summary) -> tuple[Noise, ...]:
-    """Return the noise of every metric of a baseline at every steady point, in the table's order.
+    """Return the noise of each metric of each baseline at each steady load of a run.
 
-    It is that of the A/A pair and of null arms; for pairs also that of variants. If a metric was judged in a way in which
-    none of these was, it is that of the variants that were.
+    It is computed from the A/A pair and the null arms, which compare a variant with itself. For pairs, comparisons of
+    other variants are used, too. They are also used for solo samples in a metric for which there is no A/A pair.
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
@@ -112,12 +114,13 @@ def measure_noise(summary: Summary) -> tuple[Noise, ...]:
 
 
 def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Effect]], names: Collection[str]) -> Noise:
-    """Return the noise of one metric.
+    """Return the noise of one metric of one baseline at one load point.
 
     Args:
-        base: The baseline's row.
-        comparisons: The rows that are compared with it, each with its effect in the metric, the A/A pair's first.
-        names: The names of the null arms.
+        base: The baseline's row of the summary.
+        comparisons: The rows that are compared with the baseline, each with its effect in the metric. That of the A/A pair
+            comes first, if there is one.
+        names: The names of the null arms, which are the baseline's variant under other names.
 
     """
     first, effect = comparisons[0]
@@ -158,7 +161,7 @@ def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Eff
 
 
 def _explain_unjudged(effect: Effect) -> str:
-    """Return why a metric is not judged; empty if it is."""
+    """Return why an effect gets no decision, such as too few blocks; empty if it gets one."""
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return effect.note or "no valid block of both arms"
     few = f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
@@ -166,18 +169,30 @@ def _explain_unjudged(effect: Effect) -> str:
 
 
 def has_too_many_claims(claimed: int, compared: int) -> bool:
-    """Return whether the null arms have too many claims.
+    """Return whether more comparisons of a variant with itself were claimed (significant) than chance explains.
 
-    So many or more have a chance below 2.5 % if each may be false in 5 %: of 40, six.
+    Each such comparison may be claimed with a probability of 5 %. Too many are claimed if that many or more have a
+    probability below 2.5 %: of 40 comparisons, six.
+
+    Args:
+        claimed: The number of comparisons that were claimed.
+        compared: The number of comparisons.
+
     """
     return float(special.bdtrc(claimed - 1, compared, 0.05)) < 0.025
 
 
 def pool_deviations(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
-    """Return the pooled (standard deviation of one block's log-ratio, its degrees of freedom): √(Σ f·s² / Σ f).
+    """Pool standard deviations of one block's log-ratio: √(Σ f·s² / Σ f), with f degrees of freedom each.
 
-    `estimates` are such pairs; (None, 0) is returned if none has a standard deviation (Box, Hunter & Hunter, Statistics
-    for Experimenters, §3.2).
+    (Box, Hunter & Hunter, Statistics for Experimenters, §3.2.)
+
+    Args:
+        estimates: Pairs of (standard deviation, its degrees of freedom); a standard deviation is None if not known.
+
+    Returns:
+        (the pooled standard deviation, its degrees of freedom); (None, 0) if no standard deviation is known.
+
     """
     usable = [(sd, degrees) for sd, degrees in estimates if sd is not None and degrees > 0]
     total = sum(degrees for _, degrees in usable)
@@ -185,7 +200,7 @@ def pool_deviations(estimates: Iterable[tuple[float | None, int]]) -> tuple[floa
 
 
 def describe_null_claims(noise: Sequence[Noise]) -> str:
-    """Describe how many null comparisons were claimed."""
+    """Describe how many comparisons of a variant with itself were claimed (significant), and if that is too many."""
     compared, claimed = count_claims(noise)
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
     hint = (
@@ -197,5 +212,10 @@ def describe_null_claims(noise: Sequence[Noise]) -> str:
 
 
 def count_claims(noise: Sequence[Noise]) -> tuple[int, int]:
-    """Return (null comparisons that were judged, those of them that were claimed)."""
+    """Count the comparisons of a variant with itself under another name (null arms).
+
+    Returns:
+        (number of comparisons that have a decision, number of these that were claimed, that is significant).
+
+    """
     return sum(item.compared for item in noise), sum(item.claimed for item in noise)

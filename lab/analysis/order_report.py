@@ -1,4 +1,4 @@
-"""The order tests of all committed runs, adjusted together: whether any metric depends on the order of points."""
+"""The order tests of all committed runs, adjusted together: whether a metric depends on what was measured before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.records.store import RunStore, run_names
 
 
 class RunOrder(Record):
-    """The order tests of one committed run."""
+    """The order tests of one committed run: whether its metrics depend on what was measured before a sample."""
 
     run: str
     samples: int = Field(description="valid samples of steady loads")
@@ -29,7 +29,7 @@ class RunOrder(Record):
 
 
 class OrderReport(Record):
-    """The output of `selfbench order --json`."""
+    """The output of `selfbench order --json`: the order tests of all committed runs, adjusted together."""
 
     schema_version: Literal[1] = 1
     runs: tuple[RunOrder, ...]
@@ -40,10 +40,10 @@ class OrderReport(Record):
 
 
 def report_order_tests() -> OrderReport:
-    """Test in every committed run whether each metric, by arm and point, depends on what was measured before.
+    """Test in every committed run whether each arm's metrics at each point depend on what was measured before.
 
-    Invalid samples are left out, as they are left out of every table. Among them are samples that were not steady, and samples that began
-    with what an earlier load had left. A run that cannot be read has its error in `fault`.
+    Invalid samples are left out, as they are left out of every table. Among these are samples that were not steady, and samples that began
+    with connections or work that an earlier load had left. A run that cannot be read has its error in `fault`.
     """
     runs: list[RunOrder] = []
     all_tests: list[tuple[str, OrderTest]] = []

@@ -1,11 +1,12 @@
-"""The lessons of earlier runs for one about to start: noise, how long bring-ups take, which loads need a fresh one.
+"""What earlier runs show for a run about to start: noise, the time of bring-ups, and loads that need fresh ones.
 
 Runs under the same conditions (target, loads, generators, facts) are pooled. Without any, the committed standard
-deviations of pairs elsewhere are used (`list_committed_noise`). A damaged run is not used, nor one with too few blocks.
+deviations of pairs elsewhere are used (`list_committed_noise`). Damaged runs and runs with too few blocks are not used.
 
-A load that leaves so many local ports waiting that the next start cannot be drained needs a fresh bring-up after it. If a
-sample recorded what loads leave, that decides. In older samples the connections that the proxy opened stand in for
-TIME_WAIT sockets: each waits 60 s, if the proxy closes it. An older sample cannot show which side closed.
+A load may leave so many local ports in TIME_WAIT that the next load cannot begin on the same system. Then a fresh
+bring-up (start from nothing) is needed. If a sample recorded the sockets that its load left, those decide. In older
+samples the connections that the proxy opened stand for them: each waits 60 s, if the proxy is the side that closes it. An
+older sample cannot show which side closed.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The lessons of earlier runs.
+    """What one or more earlier runs show for a run that is about to start.
 
     Attributes:
-        runs: Their ids, the newest first.
-        bring_up_s: The median seconds of a bring-up in the newest; None: not known.
-        noises: The noise of each variant, point and metric.
-        manifests: Variant → the digest of its manifests in the newest.
-        only_aa: Whether the newest compared only a variant with itself.
+        runs: The ids of the earlier runs, the newest first.
+        bring_up_s: The median seconds of a bring-up (a start from nothing) in the newest run; None: not known.
+        noises: How much each metric of each baseline varies at each load point.
+        manifests: Variant → the digest of its manifests in the newest run.
+        only_aa: Whether the newest run compared only a variant with itself.
 
     """
 
@@ -90,29 +91,35 @@ class Past:
 
     @property
     def id(self) -> str:
-        """The id of the newest run."""
+        """The id of the newest of the earlier runs."""
         return self.runs[0]
 
     @property
     def source(self) -> str:
-        """The runs that the lessons are from, for people."""
+        """The phrase for people that names the earlier runs: `from the pairs of RUN and 3 more`."""
         older = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
         return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """Return the noise of one variant, judged or not."""
+        """Return the noise of one baseline in each metric at each point, also where a metric was not judged."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:
-        """Return whether noise of each baseline (name → digest of its manifests) is known with these manifests."""
+        """Return whether the earlier runs show the noise of each baseline, and the newest had the same manifests.
+
+        Args:
+            baselines: Name of a baseline → the digest of its present manifests.
+
+        """
         complete = all(any(not noise.why for noise in self.of(name)) for name in baselines)
         return complete and all(self.manifests.get(name) == digest for name, digest in baselines.items())
 
 
 def find_past_runs(record: RunRecord) -> Iterator[Past]:
-    """Yield the lessons of each other run under a run's conditions that has enough blocks, the newest first.
+    """Yield what each other run under the same conditions as a run shows, the newest first.
 
-    The conditions are target, loads, generators, and facts except the boot.
+    The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs with
+    fewer than six blocks are left out.
     """
     conditions = record.target, record.points, record.generators
     for name in reversed(run_names()):
@@ -130,7 +137,7 @@ def find_past_runs(record: RunRecord) -> Iterator[Past]:
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
-    """Return the lessons of one run."""
+    """Return what one earlier run shows for later ones, from its record, its samples and the summary of steady loads."""
     durations = list_bring_ups_s(samples)
     nulls, variants = list_null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
     only_aa = bool(nulls) and len(nulls) == len(variants)
@@ -139,10 +146,10 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 
 
 def best_past(record: RunRecord) -> Past | None:
-    """Return the best lessons for a run.
+    """Return what earlier runs under a run's conditions show for it; None if there is no such run.
 
-    They are all those pooled that cover the noise of its baselines with the present manifests; else the newest that know
-    any noise; else the newest.
+    Runs that show the noise of all its baselines with the present manifests are pooled. If there is none, the newest run
+    that shows any noise is used, or else the newest run.
     """
     baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
     newest = list(islice(find_past_runs(record), POOLED))
@@ -156,9 +163,9 @@ class Forecast:
     """The forecast for a run that is about to start.
 
     Attributes:
-        past: The lessons of earlier runs; None without any.
-        fresh: The bring-ups that its loads make certain.
-        duration_s: How many seconds it takes.
+        past: What earlier runs under the same conditions show; None without any.
+        fresh: The additional bring-ups that are certain, because a load leaves too many ports waiting for the next one.
+        duration_s: The expected duration of the run in seconds.
 
     """
 
@@ -168,12 +175,12 @@ class Forecast:
 
 
 def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
-    """Forecast a run.
+    """Forecast how long a run takes and which additional bring-ups it needs, from what earlier runs show.
 
     Args:
         record: The record of the run.
-        bring_up_s: The seconds of one bring-up, if no earlier run shows it.
-        past: The earlier runs to use; None: the best ones.
+        bring_up_s: The seconds of one bring-up (a start from nothing), used if no earlier run shows them.
+        past: What earlier runs show; None: `best_past` finds it.
 
     """
     planned, past = record.plan(), past or best_past(record)
@@ -184,7 +191,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 
 def pool_pasts(pasts: Sequence[Past]) -> Past:
-    """Return the newest of several lessons, with the noise of all pooled."""
+    """Pool what several earlier runs show: noise is pooled, all else is that of the newest run (the first)."""
     groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
     for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
         groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
@@ -202,14 +209,14 @@ def select_judged_noise(
     asked: bool = False,
     schemes: Schemes | None = None,
 ) -> list[Noise]:
-    """Return the noise of the metric that carries an effect at each point, where it is judged.
+    """Return the noise of the metric in which an effect is judged at each point, as far as that is known.
 
     Args:
-        noise: The noise of one variant.
+        noise: The noise of one baseline, in all metrics at all points.
         points: The points of the sweep.
-        metric: The primary metric; None: OF_A_BASELINE.
-        asked: Whether to use exactly this metric, whatever carries it at a point.
-        schemes: Point → the kind of pair that gives the effect there; None: any.
+        metric: The primary metric; another metric may stand for it at a point. None: the metrics of OF_A_BASELINE.
+        asked: Whether to use exactly `metric`, although another metric would stand for it at a point.
+        schemes: Point → the kind of pair that gives the effect there, None for solo samples; without it: any kind.
 
     """
     judged: list[Noise] = []
@@ -226,9 +233,10 @@ def select_judged_noise(
 
 
 def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
-    """Return the committed standard deviations of pairs, as if they were of these variants at these points.
+    """Return the noise of variants at points by the committed measurements of pairs (data/pairs), for lack of better.
 
-    For CPU per request in a pair it is that of this very system on this target, if its variance components are known.
+    Those pairs were of other variants and loads. Only for CPU per request in a pair it is the noise of the variant on the
+    target, if its variance components (`lab.analysis.levels`) are committed.
     """
     noise: list[Noise] = []
     committed = list_committed_noise()
@@ -248,7 +256,10 @@ def select_committed_noise(target: str, variants: Iterable[str], points: Sequenc
 
 
 def share_left(sample: Sample) -> float | None:
-    """Return the share of local ports that wait in TIME_WAIT after a sample's load; None if it does not show that."""
+    """Return the share of local ports in TIME_WAIT after a sample's load; None if the sample does not show it.
+
+    Older samples did not record these sockets: there the connections that the proxy opened stand for them.
+    """
     if (end := sample.leftovers.get("end")) is not None:
         return None if end.unseen else find_taken_ports(end).share
     opened = sample.counters.get(OPENED)
@@ -263,9 +274,12 @@ def share_left(sample: Sample) -> float | None:
 
 
 def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
-    """Return solo load → the least share of ports that it left waiting, for loads that always left too many.
+    """Find the loads that left too many local ports in TIME_WAIT after each of their solo samples.
 
-    A load needs LEAST_SAMPLES samples or more.
+    Returns:
+        (variant, load) → the least share of local ports that the load left waiting, of loads with LEAST_SAMPLES or more
+        valid solo samples.
+
     """
     shares: dict[VariantLoad, list[float | None]] = {}
     for sample in samples:
@@ -278,14 +292,14 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
 
 
 def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], runs: Sequence[str] = ()) -> PlannedAnew:
-    """Count the starts in a plan that cannot be drained.
+    """Count the additional bring-ups that a plan needs, because a load leaves too many ports for the next one.
 
-    The load before them in their bring-up leaves too many ports waiting.
+    One is counted for each load that follows such a load in the same bring-up.
 
     Args:
         planned: The plan.
-        shares: The least that loads are known to leave (`leaving_loads`).
-        runs: The runs that showed it.
+        shares: (variant, load) → the least share of local ports that it is known to leave waiting (`leaving_loads`).
+        runs: The ids of the runs that showed these shares.
 
     """
     count, loads = 0, dict[str, None]()
@@ -302,9 +316,9 @@ def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], ru
 
 
 def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
-    """Count a plan's certain fresh bring-ups by all stored runs of its variants on a target.
+    """Count the additional bring-ups that a plan needs, by what all stored runs of its variants on a target show.
 
-    They are the user's runs and the committed ones.
+    The stored runs are the user's own and the committed ones.
     """
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):
@@ -327,14 +341,14 @@ def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
 
 
 def _is_solo_sample(loads: Set[tuple[str, str]], sample: Sample) -> bool:
-    """Return whether a sample is of one of these variants and points, and of no pair."""
+    """Return whether a sample is solo (of no pair) and is of one of these (variant, point)."""
     return sample.pair is None and (sample.variant, sample.point.name) in loads
 
 
 def _find_runs(variants: Set[str], target: str) -> Iterator[RunStore]:
-    """Yield the stored steady runs on a target that have one of the variants.
+    """Yield the stored runs on a target that have one of the variants, and only steady loads.
 
-    The text of their run.json is searched before it is parsed.
+    To save time, the text of each run.json is searched before it is parsed.
     """
     spelled = [f'"{spelling}"' for variant in variants for spelling in list_spellings(variant)]
     for folder in (runs_folder(), reference_folder()):
@@ -352,11 +366,10 @@ def _strip_name(point: LoadPoint) -> LoadPoint:
 
 
 def _find_part_left(slot: Slot, load: VariantLoad) -> float:
-    """Return the least part that a slot's load leaves waiting of what a known load leaves.
+    """Return how many ports a slot's load leaves waiting at least, as a share (0 to 1) of what a known load leaves.
 
-    It is 0 if the slot's load is neither that load, nor one with more connections. A shorter load leaves at least its
-    proportional part, since connections are opened fastest while ports are free. Each side of a pair has half of the time,
-    or the part of the machine that the other side leaves it.
+    The share is 0 if the slot's load is another one; more connections do not make it another. A shorter load leaves at least its
+    proportional part, since connections are opened fastest while ports are free. A side of a pair leaves half of that.
     """
     variant, known_load = load
     point = _strip_name(slot.point)

@@ -1,9 +1,9 @@
 """The usage per process and thread, second by second, as `pidstat -u -r -h` shows it: two tables and a summary.
 
-They are made from a usage.parquet. A row has the increase since the look before it, per second of the time between them,
-from the same clock ticks that pidstat reads: 1 % is one tick of 100 in a second, 100 % is one CPU. Cells are null where a
-usage table does not have the number: guests, and memory if the machine's is not known. An empty table gives empty tables.
-The columns are those of data/published/nds_pidstat.csv.
+The tables are made from a run's usage.parquet. A row has the increase since the previous look at the same process, per
+second of the time between the two. It comes from the same clock ticks that pidstat reads: 1 % is one tick of 100 in a
+second, 100 % is one CPU. Cells are null where the usage table does not have the number: CPU time of guests, and the share
+of memory if the machine's memory is not known. The columns are those of data/published/nds_pidstat.csv.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_COLUMNS = ("minflt_per_s", "majflt_per_s", "vsz_kib", "rss_kib", "mem_per
 
 
 def build_cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return the CPU usage of each second.
+    """Return the CPU usage of each process and thread in each second, from a sample's usage table.
 
     Columns: `t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU.
     """
@@ -31,18 +31,28 @@ def build_cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
 
 
 def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
-    """Return the memory usage of each second.
+    """Return the memory usage of each process and thread in each second, from a sample's usage table.
 
-    Columns as `build_cpu_table`, with MEMORY_COLUMNS: page faults per second; sizes at that moment; % of the machine's memory
-    (`memory_bytes`; None: not known).
+    The columns are those of `build_cpu_table`, with MEMORY_COLUMNS instead of CPU_COLUMNS: page faults per second, sizes at
+    the end of the second, and the part of the machine's memory in %.
+
+    Args:
+        usage: The sample's usage table.
+        memory_bytes: The machine's memory; None: not known, so that `mem_percent` is null.
+
     """
     return _split_seconds(usage).select(*HEAD, *_compute_memory(memory_bytes))
 
 
 def summary(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
-    """Return one row per process and thread, as pidstat's `Average:` lines.
+    """Return one row per process and thread for a whole sample, as pidstat's `Average:` lines.
 
-    Rates are over the whole time, sizes are the mean. `memory_bytes`: the machine's memory; None: not known.
+    CPU usage and page faults are per second over the whole time of the process; sizes are means over all looks.
+
+    Args:
+        usage: The sample's usage table.
+        memory_bytes: The machine's memory; None: not known, so that `mem_percent` is null.
+
     """
     looks = usage.group_by(KEY, maintain_order=True).agg(
         pl.len().alias("looks"),
@@ -59,9 +69,9 @@ _COUNTED = ("user_s", "system_s", "minflt", "majflt")
 
 
 def _split_seconds(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return each look with the increase since the one before (`…_more`, `span_s`).
+    """Return each look at a process with the increases (`…_more`) and the time (`span_s`) since the look before.
 
-    The first look of each process is left out, and a last look that came too soon.
+    The first look at each process is left out. So is the last one if it came too soon after the previous (LEAST_S).
     """
     last = pl.col("t_s").last().over(KEY)
     before = pl.col("t_s").shift().over(KEY)

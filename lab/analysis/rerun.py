@@ -2,7 +2,8 @@
 
     {command: [lab, aa, --sweep=mine/tiny.toml, …], sweep: tiny, target: kind}  →   --sweep mine/tiny.toml --target kind
 
-They do not choose the number of blocks. No record has the context of a cluster, so it is left open: `--context NAME`.
+The commands do not choose the number of blocks. No record has the context of a remote cluster, so the commands leave it
+open: `--context NAME`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ NO_LOAD = ("--", "--json", "--plan")
 
 
 def measure_command(record: RunRecord, arms: str) -> str:
-    """Return `just bench ARMS …`, or for a search `just knee ARMS …` with the conditions and load that it was given.
+    """Return the command that measures arms with the load and target of a stored run: `just bench ARMS …`.
 
-    Variants that exist only in the run's own manifests (an ablation's) are measured by the run's own command.
+    Of a run that searched the highest rate within a latency bound (knee) it is `just knee ARMS …` with the run's options.
+    If the run's variants exist only in its own manifests, as those of an ablation do, it is the run's own command.
+
+    Args:
+        record: The record of the stored run.
+        arms: The arms as the command line names them.
+
     """
     if record.manifests is not None:
         arguments = (
@@ -37,14 +44,18 @@ def measure_command(record: RunRecord, arms: str) -> str:
 
 
 def bench(arms: str, sweep: str | None, target: str | None) -> str:
-    """Return `just bench ARMS --sweep S --target T`."""
+    """Return the command that measures arms under a sweep on a target: `just bench ARMS --sweep S --target T`.
+
+    The default target (or None) is not named.
+    """
     return f"just bench {arms} --sweep {sweep}{place(target)}"
 
 
 def load(record: RunRecord) -> str:
-    """Return ` --sweep S --sustained --knee R --k6-out O --target T`, each part where it is not the default.
+    """Return the options of a command that give it a stored run's load and target, with a leading space.
 
-    A sweep that was given as a file is named as it was then.
+    They are ` --sweep S --sustained --knee R --k6-out O --target T`, each only where it is not the default. A sweep that
+    was given as a file is named by the same path.
     """
     from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -58,19 +69,23 @@ def load(record: RunRecord) -> str:
 
 
 def placed(knee: AtKnee | None, output: str | None) -> str:
-    """Return ` --knee R --k6-out O`, each part where there is one.
+    """Return the options ` --knee R --k6-out O` of a command, each only where it applies, with a leading space.
 
-    R is the rate of the knee: the search that found it may be gone, or have another result by now. O is what k6 writes
-    of every request: it costs CPU, so runs with and without it have different noise.
+    Args:
+        knee: The knee (highest rate within the latency bound) at which the run's rates were set; None: at none. R is the
+            rate, not the id of the search that found it: that run may be gone.
+        output: The format O in which k6 writes every request; None: it writes none. Writing costs CPU, so runs with and
+            without it have different noise.
+
     """
     at_knee = "" if knee is None else f" --knee {knee.rate_rps!r}".removesuffix(".0")
     return at_knee + (f" --k6-out {output}" if output else "")
 
 
 def place(target: str | None) -> str:
-    """Return ` --target T`; empty for the default target, and where it is not known.
+    """Return the option ` --target T` of a command; empty for the default target, and where the target is not known.
 
-    A remote cluster needs its context named each time.
+    For a remote cluster ` --context NAME` follows, as the user must name the context each time.
     """
     return ("" if target in (None, DEFAULT_TARGET) else f" --target {target}") + _format_context(target)
 
@@ -81,7 +96,13 @@ def resume(record: RunRecord) -> str:
 
 
 def resumed(run: str, target: str) -> str:
-    """Return ` --resume RUN` with what the run's target needs."""
+    """Return the option ` --resume RUN` of a command, for a remote cluster followed by ` --context NAME`.
+
+    Args:
+        run: The id of the run to resume.
+        target: The name of the run's target.
+
+    """
     return f" --resume {run}{_format_context(target)}"
 
 

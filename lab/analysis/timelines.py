@@ -1,7 +1,7 @@
 """The timeline of a disrupted sample: requests in bins of 100 ms, events as marks, probes, transfers.
 
-Frames of `lab.model.requests` and `lab.model.events` go in, and frames come out; times are seconds since `zero_s` (epoch).
-The module does not judge: `lab.records.outcomes` decides what counts as an outage or a stale answer.
+Each function makes one data frame from the logs of requests (`lab.model.requests`) or events (`lab.model.events`). Logs
+have times since the epoch; times in the results count from `zero_s`, the beginning of the load. The module does not judge: `lab.records.outcomes` decides what counts as an outage or a stale answer.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ Single probes and transfers have figures for themselves.
 
 
 def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
-    """Return the columns of BINS_SCHEMA for every bin, from the first due request to the last done one.
+    """Count a sample's requests in bins of time: rates, latencies, and failures by kind.
 
-    Empty bins have rates of 0.
+    There is a row with the columns of BINS_SCHEMA for each bin, from the first due request to the last answer. Empty bins
+    have rates of 0.
 
     Args:
         requests: The log of requests.
-        zero_s: The zero of the times (epoch).
+        zero_s: The moment from which times are counted, in seconds since the epoch.
         width_s: The width of a bin in seconds.
-        right: By request: whether it did not fail, though it may be no good answer (`lab.records.outcomes.mark_right_answers`); None:
-            only good answers did not fail.
+        right: For each request, whether it got a right answer, so that it does not count as failed
+            (`lab.records.outcomes.mark_right_answers`). None: only requests with a good answer do not count as failed.
 
     """
     if requests.is_empty():
@@ -103,9 +104,14 @@ def _locate_bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
 
 
 def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the least and most good answers per second of several blocks' bins: columns t_s, low_rps, high_rps.
+    """Return for each moment the smallest and the largest rate of good answers among several blocks.
 
-    The bins must be on one zero; only those that every block has are kept.
+    Args:
+        frames: The bins (`bins`) of each block, with times from the same moment of the load.
+
+    Returns:
+        Columns `t_s`, `low_rps` and `high_rps`, for the bins that every block has.
+
     """
     if not frames:
         return pl.DataFrame(schema={"t_s": pl.Float64, "low_rps": pl.Float64, "high_rps": pl.Float64})
@@ -115,7 +121,16 @@ def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Return the columns of MARKS_SCHEMA in the order of time; `text` is who reported what, for people."""
+    """Return a sample's events as marks on a timeline, in the order of time.
+
+    Args:
+        events: The log of events.
+        zero_s: The moment from which times are counted, in seconds since the epoch.
+
+    Returns:
+        The columns of MARKS_SCHEMA; `row` is the row of the timeline (ROWS), `text` describes the event for people.
+
+    """
     row = {kind: row for row, kinds in ROWS.items() for kind in kinds}
     origin = pl.concat_str(["role", "object"], separator=" ").str.strip_chars()
     return (
@@ -131,15 +146,33 @@ def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
 
 def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Return the columns of PROBES_SCHEMA for every recorded probe (`lab.records.incidents`)."""
+    """Return a row for each recorded probe of a pod: when it ended, how long it took, and whether it succeeded.
+
+    Args:
+        events: The log of events (`lab.records.incidents` finds the probes in it).
+        zero_s: The moment from which times are counted, in seconds since the epoch.
+
+    Returns:
+        The columns of PROBES_SCHEMA; probes without a duration are left out.
+
+    """
     recorded = happenings.list_probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
     return recorded.drop_nulls("took_s").select(*PROBES_SCHEMA)
 
 
 def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Return the columns of TRANSFERS_SCHEMA for every large body (`lab.records.incidents`).
+    """Return a row for each transfer of a large body (upload or download) in a sample, also for failed transfers.
 
-    Those that failed or were broken off are included. MeasuringError as there.
+    Args:
+        events: The log of events (`lab.records.incidents` finds the transfers in it).
+        zero_s: The moment from which times are counted, in seconds since the epoch.
+
+    Returns:
+        The columns of TRANSFERS_SCHEMA.
+
+    Raises:
+        MeasuringError: A transfer in the log cannot be read (`lab.records.incidents.list_transfers`).
+
     """
     until_s = pl.col("at_s") - zero_s
     recorded = happenings.list_transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)

@@ -11,7 +11,12 @@ from collections.abc import Collection, Iterable
 class LabError(Exception):
     """An error a user can act on, printed as `place: fault` and then the remedy on a separate line.
 
-    `exit_status` is the status that the command ends with.
+    Attributes:
+        exit_status: The status that the command ends with.
+        place: The file, option, object or program that the error is about.
+        fault: The fault, in words.
+        remedy: The advice for the user; empty if there is none.
+
     """
 
     exit_status = 2
@@ -28,11 +33,11 @@ class UsageError(LabError):
 class NotMeasurableError(UsageError):
     """The error for a variant or load that this machine or target cannot measure.
 
-    It becomes a row "not measurable: <what>" of the table, without a number (README, "How to read a table", 6).
-    Where the user requested nothing else, it is an error like any other wrong usage.
+    The error becomes a row "not measurable: <what>" of the table, without a number (README, "How to read a table",
+    6). Where the user requested nothing else, the command fails as for any other wrong usage.
 
     Attributes:
-        what: A short name: `cores`, `open files`, `host-wide`.
+        what: A short name of what cannot be measured or is missing: `cores`, `open files`, `host-wide`.
         why: The fault as a sentence.
 
     """
@@ -51,18 +56,18 @@ class MeasuringError(LabError):
 class StartError(MeasuringError):
     """The error for a program that rejects its configuration.
 
-    Its container ends at every start, or a controller makes nothing of its objects.
+    The program's container ends at every start, or a controller does not apply the variant's objects.
     """
 
 
 class NodeRefusesError(StartError):
-    """The error for a setting that a node does not accept: not measurable there, independent of what runs on it."""
+    """The error for a setting that a node refuses: the setting cannot be measured there, whatever program runs."""
 
 
 class LostError(MeasuringError):
     """The error for a lost prerequisite of the run: the cluster, the generator's pod or the right to measure there.
 
-    The run stops. In contrast to other faults it shows nothing about the variant, so nothing is recorded and
+    The run stops. In contrast to other faults the loss shows nothing about the variant. So nothing is recorded, and
     `--resume` measures the sample again.
     """
 

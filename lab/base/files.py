@@ -35,13 +35,13 @@ class StoreError(MeasuringError):
 
 @contextmanager
 def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
-    """Turn an OSError of the block into a StoreError with its place and a remedy.
+    """Turn an OSError of the block, which writes files, into a StoreError that names the place and a remedy.
 
     What was recorded before stays as it is.
 
     Args:
         place: The place of the error where the OSError names no file.
-        setting: The environment variable that points to the place.
+        setting: The environment variable that points to the place; some remedies name the variable.
 
     """
     try:
@@ -67,7 +67,15 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 @contextmanager
 def as_option_error(option: str, path: Path) -> Iterator[None]:
-    """Turn a failed write of `path` into a UsageError of the option that named the path."""
+    """Turn a failed write in the block into a UsageError about the option that named the written path.
+
+    A BrokenPipeError passes unchanged.
+
+    Args:
+        option: The option of the command, as the place of the error.
+        path: The path that the block writes.
+
+    """
     try:
         yield
     except BrokenPipeError:
@@ -79,9 +87,13 @@ def as_option_error(option: str, path: Path) -> Iterator[None]:
 
 @contextmanager
 def as_store_error(place: str) -> Iterator[None]:
-    """Turn an OSError that this machine's shortage causes into a StoreError; let any other pass.
+    """Turn an OSError of the block into a StoreError if this machine lacks something (disk space, memory, …).
 
-    `SHORTAGE_ERRNOS` lists these errors; `place` is the error's place where the OSError names no file.
+    `SHORTAGE_ERRNOS` lists these errors; any other error passes unchanged.
+
+    Args:
+        place: The place of the error where the OSError names no file.
+
     """
     try:
         yield
@@ -126,11 +138,11 @@ def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> 
 
 
 def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[str, Any] | None = None) -> Model:
-    """Read a JSON record.
+    """Read a JSON file and return its content as an instance of a model.
 
     Args:
         path: The file.
-        model: The model of the record.
+        model: The model of the record in the file.
         remedy: The remedy of the error.
         context: The validation context of pydantic.
 
@@ -174,7 +186,9 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def create_folder_atomically(final: Path, kind: str) -> Iterator[Path]:
-    """Yield a scratch folder that is renamed to `final` when the block ends without an error.
+    """Yield a scratch folder, which gets its final name when the block ends without an error.
+
+    So a folder with the final name is always complete.
 
     Args:
         final: The folder's name once everything is written.

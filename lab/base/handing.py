@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from lab.base.errors import UsageError
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
-"""The environment variable that holds the descriptor's number."""
+"""The environment variable that holds the number of the inherited descriptor."""
 
 STDIN = "-"
 
 
 def piped_command(verb: str, option: str = "--configmap") -> str:
-    """Return the command that reads the file from standard input, for the end of a pipe in a remedy.
+    """Return a command that reads its file from standard input, as the end of a pipe that an error's remedy shows.
 
     Args:
-        verb: The verb, with the other arguments it was given.
+        verb: The verb of `just` with its other arguments, as the user wrote them.
         option: The option that takes the file.
 
     """
@@ -37,7 +37,7 @@ def read_once(path: str, reader: str) -> bytes:
 
     Args:
         path: A file, or `-` for standard input.
-        reader: The command that reads the file, for the end of a pipe in a remedy (see `again`).
+        reader: The command that reads the file, as the end of a pipe in a remedy (see `piped_command`).
 
     Raises:
         UsageError: The file or standard input cannot be read.
@@ -63,9 +63,9 @@ def read_once(path: str, reader: str) -> bytes:
 
 @contextmanager
 def hand_over(content: bytes) -> Iterator[None]:
-    """Hand content to the processes that are started within the context; `read_once` returns it there.
+    """Hand an input file's content to the child processes started in the block; there, `read_once` returns it.
 
-    Such a process must inherit the open descriptors that `inherited_descriptors` lists.
+    Such a child process must inherit the open descriptors that `inherited_descriptors` lists.
     """
     with tempfile.TemporaryFile() as file:
         file.write(content)
@@ -78,5 +78,5 @@ def hand_over(content: bytes) -> Iterator[None]:
 
 
 def inherited_descriptors() -> list[int]:
-    """Return the descriptors that a child process must inherit to receive the content; empty if there is none."""
+    """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
     return [int(os.environ[DESCRIPTOR_VARIABLE])] if DESCRIPTOR_VARIABLE in os.environ else []

@@ -8,7 +8,7 @@ from typing import Any
 def get_path(tree: Any, path: str) -> Any:
     """Return the value at a dotted path of decoded JSON, or None where the path does not exist.
 
-    >>> at({"a": [{"b": 1}]}, "a.0.b")
+    >>> get_path({"a": [{"b": 1}]}, "a.0.b")
     1
 
     Args:

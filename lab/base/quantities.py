@@ -22,7 +22,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9
 def parse_quantity(text: str) -> Fraction:
     """Parse a Kubernetes quantity into an exact number.
 
-    >>> quantity("200m"), quantity("64Mi"), quantity("1e3")
+    >>> parse_quantity("200m"), parse_quantity("64Mi"), parse_quantity("1e3")
     (Fraction(1, 5), Fraction(67108864, 1), Fraction(1000, 1))
 
     Raises:
@@ -43,7 +43,7 @@ def parse_duration_s(text: str) -> float | None:
 
     OpenShift's router and its operator read durations in this form.
 
-    >>> seconds("1m30s")
+    >>> parse_duration_s("1m30s")
     90.0
     """
     if not re.fullmatch(rf"(?:{_PART.pattern})+", text, re.ASCII):
@@ -60,7 +60,13 @@ def parse_share(text: str) -> float | None:
 def whole_number_in(place: str, minimum: int, maximum: int) -> Callable[[str], int]:
     """Return a converter from an option's text to a whole number within the range, both ends included.
 
-    The converter raises a UsageError of `place` for any other text.
+    The converter raises a UsageError for any other text.
+
+    Args:
+        place: The option, as the place of that error.
+        minimum: The lowest valid number.
+        maximum: The highest valid number.
+
     """
 
     def convert(text: str) -> int:

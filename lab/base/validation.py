@@ -95,7 +95,7 @@ def format_faults(error: ValidationError, *models: type[BaseModel], tags: Collec
     Args:
         error: The error of pydantic.
         models: The models whose keys are candidates for the nearest valid key.
-        tags: Names of a union's members, which pydantic puts into the path of a key and which are left out of it.
+        tags: Names of a union's members. Pydantic puts these names into the path of a key; the texts leave them out.
 
     """
     names = {field.alias or name for model in models for name, field in model.model_fields.items()}

@@ -34,17 +34,17 @@ Arguments = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb, or a subcommand of one.
+    """A verb of the command line, such as `bench`, or a subcommand of a verb.
 
     Attributes:
         about: A short description, for the help.
-        run: The function that runs it; None if a subcommand must follow.
-        takes: The arguments that belong to it.
-        shared: The arguments that it takes from OPTIONS.
+        run: The function that runs the verb; None if a subcommand must follow.
+        takes: The arguments that only this verb has.
+        shared: The names of its arguments that several verbs share (`OPTIONS`).
         words: The subcommands by name.
-        metavar: The name of its subcommands in the help.
-        more: Keyword arguments for argparse's parser of it.
-        add: A function that adds further arguments to its parser.
+        metavar: The name of the subcommands in the help.
+        more: Further keyword arguments for the creation of the verb's argparse parser.
+        add: A function that adds further arguments to this parser; None for none.
 
     """
 
@@ -93,8 +93,12 @@ def arm_name(text: str) -> str:
 def fraction(place: str, text: str) -> float:
     """Parse a share, written as `5%` or `0.05`, into 0.05.
 
+    Args:
+        place: The place of the error, such as `--margin`.
+        text: The share as written.
+
     Raises:
-        UsageError: The text is no share, or not more than 0 and less than 1; `place` is the error's place.
+        UsageError: The text is no share between 0 and 1, both excluded.
 
     """
     value = parse_share(text)
@@ -241,9 +245,9 @@ class _Piped(Console):
 
 @contextmanager
 def answer() -> Iterator[Console]:
-    """Yield the console for the answer; also wrap `print` in it.
+    """Yield the console on which a verb prints its answer to stdout; calls of `print` belong in the block, too.
 
-    When the reader has gone (`| head`), the rest of the answer is not printed, and the verb continues.
+    When the reader has gone (`| head`), the rest of the answer is not printed, and the verb continues after the block.
     """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)

@@ -67,10 +67,10 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _require_pair(run: RunStore) -> RunStore:
-    """Return the run.
+    """Return the run unchanged, after a check that it has an A/A pair (a variant against itself).
 
     Raises:
-        UsageError: The run has no steady A/A pair.
+        UsageError: The run has no A/A pair under a load without disruption.
 
     """
     from lab.analysis.noise import list_aa_variants
@@ -101,10 +101,10 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
 
 
 def _choose_example(report: Report) -> NextMeasurement:
-    """Return an example of a command that resolves an effect.
+    """Return an example of a command that measures with enough blocks to detect a given effect.
 
-    Its variant has one knob, its hypothesis is about this load, and its baseline is the measured variant. If there is
-    none, the example is a placeholder with a metric that is judged here.
+    The command's variant adds a single knob to the measured variant, and the hypothesis of this knob is about the
+    measured load. If there is no such variant, the example has a placeholder, with a metric that is judged here.
     """
     from lab.analysis import rerun
     from lab.analysis.noise import list_aa_variants

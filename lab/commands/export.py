@@ -105,7 +105,17 @@ def _export_verbatim(run: RunStore, sample: Sample, kind: str, output: Path | No
 
 
 def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
-    """Return a file that k6 wrote, and whether it is gzipped."""
+    """Return the content of a file that k6 wrote, and whether the content is gzipped.
+
+    Args:
+        run: The run.
+        sample: The sample.
+        kind: `k6-summary` for the summary, `k6` for the rows.
+
+    Raises:
+        UsageError: The sample has no such file.
+
+    """
     from lab.generators.k6 import OUTPUTS, SUMMARY
 
     names = [SUMMARY] if kind == "k6-summary" else [name for name, _ in OUTPUTS.values()]

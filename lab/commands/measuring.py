@@ -88,14 +88,14 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 
 def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
-    """Return the function that probes concurrent loads on a target, or None where only a plan is requested."""
+    """Return the function that tries which rates a target carries on two sides at once; None for a mere plan."""
     from lab.experiments.bench.probing import bring_up_pair
 
     return None if options.plan else partial(bring_up_pair, partial(print_plan_line, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:
-    """Return the number of a run's slots that need no further measurement; 0 for no run."""
+    """Return the number of a run's planned measurements (slots) that need no repetition; 0 for no run."""
     from lab.model.samples import is_settled, key_of_measurement
 
     if run is None:

@@ -28,7 +28,7 @@ MIN_BLOCKS_SHOWN = 3
 
 
 class LineObserver:
-    """The base of the observers: it prints which knobs were not applied, and which systems did not come up."""
+    """The base of the displays of progress: it prints which knobs failed to apply and which systems did not start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -37,13 +37,13 @@ class LineObserver:
         """Ignore the beginning of a sample."""
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
-        """Print a line for each check that failed."""
+        """Print a line for each read-back that failed; the time that the start took is not printed."""
         for reading in readings:
             if not reading.ok:
                 self._print_line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
 
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
-        """Print the reasons for a fresh bring-up."""
+        """Print the reasons why a slot's systems are replaced by freshly started ones."""
         message = f"{_name_arms(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
         self._print_line(f"       [yellow]{escape(message)}[/]")
 
@@ -59,7 +59,10 @@ class LineObserver:
 
 
 class RunTerminal(LineObserver):
-    """The observer of a run, and a context manager: at its end the bar disappears, and the lines stay."""
+    """The display of a run's progress, as an observer and a context manager.
+
+    At the end of the context the bar disappears, and the lines stay.
+    """
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
@@ -91,13 +94,27 @@ class RunTerminal(LineObserver):
         self._progress.stop()
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Show the slot next to the bar."""
+        """Show the planned measurement next to the bar.
+
+        Args:
+            slot: The planned measurement.
+            attempt: The number of the attempt, from 1; 0 while the system comes up.
+
+        """
         again = f"  again ({attempt})" if attempt > 1 else ""
         doing = f"{slot.point.name}{again}" if attempt else "coming up"
         self._show_activity(f"block {slot.block}/{self._blocks}  {_name_arms(slot)}  {doing}")
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Print a line for a solo sample."""
+        """Print a line for a solo sample: rate, p99 and CPU per request, or the outcome of a disruption.
+
+        Args:
+            slot: The planned measurement.
+            sample: The sample.
+            latency: The histogram of its latencies; None where nothing was measured.
+            last: Whether the measurement is not repeated.
+
+        """
         rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
         p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
         cpu = f"{_cost_text(sample)} µs/req"
@@ -107,7 +124,15 @@ class RunTerminal(LineObserver):
         self._print_sample(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Print a line for a pair."""
+        """Print a line for a pair: the difference of CPU per request, and the arm's effect so far.
+
+        Args:
+            slot: The planned measurement.
+            own: The sample of the slot's arm.
+            base: The sample of the arm on the other side.
+            last: Whether the measurement is not repeated.
+
+        """
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
         change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
         both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
@@ -169,7 +194,7 @@ def _cost_text(sample: Sample) -> str:
 
 
 class SearchTerminal(LineObserver):
-    """The observer of a search: it prints a line per trial."""
+    """The observer of a search for the knee (highest rate within the latency bound): it prints a line per trial."""
 
     def __init__(self, console: Console, record: RunRecord) -> None:
         super().__init__(console)
@@ -177,7 +202,15 @@ class SearchTerminal(LineObserver):
         self._width = max(len(arm.name) for arm in record.arms)
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Print a line for a trial."""
+        """Print a line for a trial: the rate, the achieved rate, p99 and the verdict.
+
+        Args:
+            slot: The planned measurement.
+            sample: The sample.
+            latency: The histogram of its latencies; None where nothing was measured.
+            last: Whether the measurement is not repeated.
+
+        """
         trial = classify_trial(slot, sample, latency, self._record, passed_before=True)
         head = f"{slot.block:>4}  {slot.arm.name:<{self._width}}  {format_rate(slot.point.rate_rps):>9} req/s"
         achieved = format_rate(sample.achieved_rps)

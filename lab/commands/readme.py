@@ -71,7 +71,12 @@ def render_file(path: Path, makers: Mapping[str, Maker]) -> str:
 
 
 def make_part(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
-    """Return one part, with its links relative to the file; a part that begins with a fence is unchanged.
+    """Return one generated part with links relative to the file; the links of a fenced part stay unchanged.
+
+    Args:
+        path: The Markdown file that the part is in.
+        match: The match of `PART` in the file.
+        makers: The functions that make parts, by the name in the markers.
 
     Raises:
         UsageError: No function makes a part of that name.
@@ -123,12 +128,18 @@ def _runs() -> Sequence[evidence.Evidence]:
 
 @cache
 def judged_claims() -> Sequence[ClaimVerdict]:
-    """Return every claim with its verdict; the first call takes seconds."""
+    """Return every claim of the published studies, with the verdict of the committed runs; cached.
+
+    The first call takes seconds.
+    """
     return ledger.judge_claims()
 
 
 def floors() -> Mapping[str, int]:
-    """Return the floor of each package, 1 at the bottom, as declared in `lab/tests/test_house.py`."""
+    """Return the floor of each package of the lab, 1 at the bottom, as declared in `lab/tests/test_house.py`.
+
+    A package imports only from packages on lower floors.
+    """
     text = (LAB / "tests" / "test_house.py").read_text()
     declared = re.search(r"^FLOORS = (\(\n.*?^\))", text, re.DOTALL | re.MULTILINE)
     assert declared
@@ -137,7 +148,7 @@ def floors() -> Mapping[str, int]:
 
 
 def _make_floors() -> str:
-    """Return the packages by floor, the highest first."""
+    """Return a table of the lab's packages by floor, the highest first."""
     rows: dict[int, list[str]] = {}
     for name, floor in sorted(floors().items(), key=lambda item: (-item[1], item[0])):
         rows.setdefault(floor, []).append(f"[`{name}`](lab/{name}/README.md)")
@@ -172,7 +183,7 @@ def folder(path: Path) -> str:
 
 
 def _make_findings() -> str:
-    """Return a row for each finding of data/reference/findings.toml: question, answer, place and advice."""
+    """Return a table with a row for each finding of data/reference/findings.toml: question, answer and advice."""
     rows: list[tuple[str, str, str]] = []
     for finding in list_findings(_runs()):
         elsewhere = "".join(
@@ -188,9 +199,13 @@ def _make_findings() -> str:
 
 
 def starts(systems: Sequence[SystemComponents]) -> str:
-    """Return by how much one start of each system varies.
+    """Return a Markdown table that shows how much one start of each system varies, as standard deviations.
 
-    Systems without repeats are left out: they were measured only to bound the variance between bring-ups.
+    Systems without repeated measurements are left out: they were measured only to bound the variance between bring-ups.
+
+    Args:
+        systems: The committed variance components of the systems.
+
     """
     rows: list[tuple[str, ...]] = []
     for components in systems:
@@ -207,14 +222,14 @@ def starts(systems: Sequence[SystemComponents]) -> str:
 
 
 def _make_reasons() -> str:
-    """Return every reason with its meaning, in the order in which they apply."""
+    """Return a table of all reasons why a sample is invalid, in the order in which the reasons apply."""
     again = " Measured again, up to twice."
     rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
     return _make_table(("reason", "meaning"), rows)
 
 
 def _make_known_costs() -> str:
-    """Return the table of the committed run of `selfbench effects`, and what each variant claims."""
+    """Return the known costs that the committed run shows, as a table, and how often their effects were claimed."""
     costs, claims = effects.read_effects(RunStore.open(str(REFERENCE / effects.SWEEP)))
     lines = "".join(f"- {effects.format_injected(claim)}\n" for claim in claims)
     return f"{render_markdown(selfbench.known_costs_page(costs))}\nWhat each claims, and how often in ten blocks:\n\n{lines}"
@@ -234,7 +249,7 @@ def _make_example(arguments: Sequence[str]) -> str:
 
 
 def _make_verbs() -> str:
-    """Return every recipe of the justfile, under its group."""
+    """Return a table of the justfile's public recipes with their comments, by group."""
     rows: list[tuple[str, str]] = []
     for recipe in RECIPE.finditer((ROOT / "justfile").read_text()):
         group = (f"**{recipe['group']}**", "")

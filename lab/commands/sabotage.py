@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
-    """Return 1 when a sabotage was not caught, or a variant did not come up with all its knobs."""
+    """Run the verb and return the exit status.
+
+    It is 1 when a read-back did not notice a missing knob, or a variant did not come up with all its knobs.
+    """
     from lab.model.variants.variants import load_chain, variant_names
 
     if options.record and (options.json or not options.intact):

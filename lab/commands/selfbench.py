@@ -29,7 +29,10 @@ REPEATS, DURATION_S = 3, 12
 Twelve seconds at 1000 requests per second leave ten requests beyond p99.9.
 """
 SECONDS_LEAST, SECONDS_MOST = 4, 600
-"""The limits of `--duration`: the pause of one second must lie well inside, and a calibration is no endurance test."""
+"""The limits of `--duration` in seconds.
+
+The pause of one second must lie well inside, and a calibration is no endurance test.
+"""
 
 
 def _run_default(_: argparse.Namespace, talk: Console) -> int:
@@ -83,7 +86,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
-    """Measure a calibration, or with `--show` print one that was measured."""
+    """Calibrate load generators against a server with known answers, or with `--show` print a stored calibration."""
     from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, get_generator
     from lab.records.calibration import CalibrationFolder
@@ -113,7 +116,14 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
 def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: PlannedCalibration) -> int:
     """Print the plan of a calibration, measure all of it unless `--plan` is set, and print the result.
 
-    What was measured before an interruption or an error is kept, and the command that prints it is shown.
+    A calibration measures load generators against a server with known answers. What was measured before an
+    interruption or an error is kept, and the command that prints it is shown.
+
+    Args:
+        options: The parsed options.
+        talk: The console of stderr.
+        target: The target.
+        ready: The planned calibration.
 
     Returns:
         The exit status: 0 for a complete calibration or a plan, 1 otherwise.

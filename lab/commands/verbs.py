@@ -72,7 +72,7 @@ OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin"}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors of the lab."""
+    """An argument parser that reports wrong arguments as an error of the lab (UsageError)."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError with the message."""

@@ -1,8 +1,9 @@
 """Disruptions that the lab causes while a load runs: one module per kind, and the table of the kinds.
 
-A kind is a `Disturbance` with its own keys: the table `[disturbance]` of a sweep, or `disturbance = {…}` of one of its
-points. It acts only through `DisturbanceContext`, so that it works on every target that supports the action. The
-consequences are judged in `lab.records.outcomes`, not here.
+A kind of disruption is a subclass of `Disturbance`. The subclass has the keys of the table `[disturbance]` of a sweep
+(a named list of loads), or of `disturbance = {…}` of one load point in the sweep. A disruption acts only through
+`DisturbanceContext`, so that it works on every target that supports the action. `lab.records.outcomes` judges the
+consequences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions that several kinds have to a variant's manifests, and to the running system before a load.
+"""Questions that several kinds of disruption put to a variant's manifests, and to the running system before a load.
 
 The manifests answer for the Deployments and pods of a role, and for the reload interval of the proxy.
 """
@@ -15,15 +15,15 @@ from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint, Response
 
 SETTLE = 1.25
-"""The reload intervals that a load must continue after its last change: one, and the time that loading takes."""
+"""The number of reload intervals that a load must last after its last change: one, and the time for the reload."""
 PAGE = "/1kB.bin"
 FETCH_S = 5.0
 
 
 def deployments(manifests: Manifests, role: str) -> list[Mapping[str, Any]]:
-    """Return all Deployments of a role.
+    """Return all Deployments of a role, such as `proxy` or `backend`.
 
-    There are several where routers share the routes, and none where the variant has no such pods.
+    There are several where several proxies share the routes, and none where the variant has no such pods.
     """
     candidates = (obj for obj in manifests if obj["kind"] == "Deployment")
     return [obj for obj in candidates if obj["metadata"].get("labels", {}).get("lab/role") == role]
@@ -57,7 +57,12 @@ def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
 
 
 def configured_interval_s(manifests: Manifests) -> float | None:
-    """Return the RELOAD_INTERVAL that the manifests set for OKD's router, or None where they set none."""
+    """Return the RELOAD_INTERVAL, in seconds, of OKD's router in the manifests, or None without a valid one.
+
+    Raises:
+        NotMeasurableError: The variant has no Deployment of a proxy.
+
+    """
     variables = container(manifests, "proxy").get("env", [])
     values = (str(variable.get("value", "")) for variable in variables if variable["name"] == "RELOAD_INTERVAL")
     return next(map(parse_duration_s, values), None)
@@ -74,14 +79,14 @@ def reload_interval_s(manifests: Manifests) -> float:
 
 
 def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
-    """Refuse a disruption that ends before the proxy's next reload can take up its last change.
+    """Refuse a disruption whose last change the proxy might load only after the disruption's end.
 
     Args:
         manifests: The manifests of the variant.
-        key: The key of the disruption that limits the wait.
-        given_s: The value of that key.
+        key: The key of the disruption's table that limits the wait.
+        given_s: The value of that key, in seconds.
         fault: The fault as a format string, in which `{interval_s}` is the reload interval.
-        remedy: The end of the remedy, after the sweep that would be long enough.
+        remedy: The end of the remedy, which follows the value that the key needs.
 
     Raises:
         UsageError: `given_s` is shorter than `SETTLE` reload intervals.
@@ -103,7 +108,7 @@ def await_answers(
         endpoint: The endpoint that the page is requested from.
         check: Returns what is wrong with an answer, or an empty text for a good one.
         within_s: The seconds after which to give up.
-        fault: The fault of the error, before what was wrong with the last answer.
+        fault: The beginning of the error's fault; what was wrong with the last answer follows.
 
     Raises:
         MeasuringError: No answer passed in time.

@@ -1,7 +1,7 @@
 """k6 processes that run concurrently with a load, and long-lived connections that such a process holds.
 
-A k6 process runs a script of this folder on the client's side. Its log, line by line, is all that the lab learns from
-it; the caller interprets the lines. The process never outlives its context.
+A process of k6 (a load generator) runs a script of this folder on the client's side. Its log, line by line, is all
+that the lab learns from the process; the caller interprets the lines. The process never outlives its context.
 
 The connections go through the proxy: WebSockets, and downloads at 20 kB/s. Each lives for about a minute, is closed
 and opened anew, and they start staggered. So some always belong to the proxy's newest processes, while old processes
@@ -46,13 +46,13 @@ _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 @dataclass(frozen=True, slots=True)
 class K6Process:
-    """A running k6 process and its log.
+    """A running process of k6 (a load generator) and its log.
 
     Attributes:
-        script: The name of its script, for messages.
+        script: The name of the k6 script, for messages.
         process: The process.
-        log: The file that it logs to.
-        ahead_s: The seconds that its clock is ahead of the lab's.
+        log: The file that the process logs to.
+        ahead_s: The seconds that the clock of the process is ahead of the lab's clock.
 
     """
 
@@ -62,24 +62,24 @@ class K6Process:
     ahead_s: float
 
     def lines(self) -> list[str]:
-        """Return the complete lines that it has logged so far."""
+        """Return the complete lines that the k6 process has logged so far."""
         text = self.log.read_bytes().decode("utf-8", "replace")
         return text[: text.rfind("\n") + 1].splitlines()
 
     def at_s(self, milliseconds: str) -> float:
-        """Convert a time of its clock (ms since the epoch) to seconds of the lab's clock."""
+        """Convert a time that k6 logged (ms since the epoch) to seconds since the epoch by the lab's clock."""
         return int(milliseconds) * 1e-3 - self.ahead_s
 
     def complain(self, fault: str) -> MeasuringError:
-        """Return an error with the fault and the last line of the log."""
+        """Return an error, to be raised by the caller, with the fault and the last line of the k6 process's log."""
         last = next((line for line in reversed(self.lines()) if line.strip()), "it said nothing")
         return MeasuringError(f"k6 {self.script}", f"{fault}: {last[:200]}", "the proxy's log may say why")
 
     def need(self) -> None:
-        """Check that it still runs.
+        """Check that the k6 process still runs.
 
         Raises:
-            MeasuringError: It has ended.
+            MeasuringError: The process has ended.
 
         """
         if (status := self.process.poll()) is not None:
@@ -88,12 +88,12 @@ class K6Process:
 
 @contextmanager
 def run_k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[K6Process]:
-    """Run a k6 script of this folder until the block ends.
+    """Run a k6 script of this folder concurrently with the load until the block ends; yield the k6 process.
 
     Args:
         context: The context of the disruption.
         script: The file name of the script.
-        load: What the script reads as `load.json`.
+        load: The content of the file `load.json` that the script reads.
 
     Raises:
         MeasuringError: k6 cannot be started.
@@ -125,7 +125,7 @@ def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterato
 
     Raises:
         MeasuringError: The caller is still in the loop after so many seconds; `place` is the error's place.
-        OverError: The load has ended.
+        LoadEndedError: The load has ended.
 
     """
     deadline = time.monotonic() + seconds
@@ -139,7 +139,7 @@ def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterato
 
 
 class HoldingDisturbance(Disturbance):
-    """The base of kinds that hold long-lived connections concurrently with the load."""
+    """The base class of the disruptions that hold long-lived connections through the proxy during the load."""
 
     websockets: int = Field(default=0, ge=0, le=1000, description="WebSockets held open meanwhile, through the proxy")
     downloads: int = Field(
@@ -148,12 +148,15 @@ class HoldingDisturbance(Disturbance):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture that serves the connections, if there are any."""
+        """The fixture (a component of manifests/fixtures) for long-lived connections; empty if there are none."""
         return (FIXTURE,) if self.websockets or self.downloads else ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state before the load; the numbers of connections are part of it."""
+        """The state that the disruption sets up before the load, with the numbers of long-lived connections.
+
+        Load points with equal states share control runs (runs of the load without the disruption).
+        """
         return *super().prepared, self.websockets, self.downloads
 
     def vet(self, manifests: Manifests) -> None:
@@ -164,16 +167,22 @@ class HoldingDisturbance(Disturbance):
             raise UsageError("disturbance.websockets", fault, remedy)
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Open all connections before the load begins.
+        """Open all long-lived connections before the load begins.
 
-        Control runs hold them too, so that cuts and extra cost in the other runs come from the disruption.
+        Control runs (the same load without the disruption) hold these connections too. So cuts and extra cost that
+        only the other runs have come from the disruption.
         """
         context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
 def hold_connections(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
-    """Hold so many connections of both types open until the block ends, then add their events to the log.
+    """Hold WebSockets and slow downloads open through the proxy until the block ends, then log their events.
+
+    Args:
+        context: The context of the disruption; its event log receives the events.
+        websockets: The number of WebSockets.
+        downloads: The number of downloads.
 
     Raises:
         MeasuringError: Not all connections can be opened, or the process that holds them ended early.
@@ -210,13 +219,14 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
 
 
 def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
-    """Return the events Held, Cut and Refused from the process's log.
+    """Return the events Held, Cut and Refused of the long-lived connections, from the k6 process's log.
 
-    A refused download has no Held.
+    A connection with an event Refused has no event Held, even if the log has both lines.
 
     Args:
-        holder: The process that holds the connections.
-        until_s: The lab's time when its end began; later lines are consequences of that end and are left out.
+        holder: The k6 process that holds the connections.
+        until_s: The time on the lab's clock, in seconds since the epoch, when the process began to end. Later lines
+            are consequences of that end and are left out.
 
     """
     matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line and holder.at_s(line[3]) < until_s]
@@ -231,9 +241,10 @@ def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
 
 @contextmanager
 def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
-    """Run the WebSocket server in the backend's pod, if there are WebSockets at all.
+    """Run the WebSocket server in the backend's pod until the block ends; do nothing if no WebSockets are requested.
 
-    It answers a request that is no handshake with 426; until it runs, the backend's nginx answers 502.
+    The block begins when the server runs. The server answers an ordinary HTTP request with status 426; before that,
+    the backend's nginx answers 502.
     """
     if not websockets:
         yield

@@ -19,7 +19,7 @@ HOST = "changing.lab.test"
 PORT = 8080
 COPIES_DOMAIN = "apps.lab.test"
 MAX_ENDPOINT_CHANGES = 999
-"""The maximum number of endpoint changes: the backend has that many ports for them."""
+"""The maximum number of endpoint changes in a load: the backend has that many ports for endpoints."""
 
 KINDS = ("Route", "Ingress", "HTTPRoute")
 """The kinds of routes that a proxy may read."""
@@ -32,10 +32,10 @@ Object = dict[str, Any]
 
 
 def find_template(manifests: Manifests) -> Mapping[str, Any]:
-    """Return the variant's first Route, Ingress or HTTPRoute, the template of the changing one.
+    """Return the variant's first Route, Ingress or HTTPRoute, as the template of the route that changes.
 
     Raises:
-        NotMeasurableError: The variant has none, or its routes use TLS to the backend.
+        NotMeasurableError: The variant has no such object, or a Route that uses TLS to the backend.
 
     """
     original = next((obj for obj in manifests if obj["kind"] in KINDS), None)
@@ -50,7 +50,7 @@ def find_template(manifests: Manifests) -> Mapping[str, Any]:
 
 
 def build_service(manifests: Manifests) -> Object:
-    """Return the Service; it has no selector, so that `build_endpoints` alone determines its endpoints."""
+    """Return the Service of the changing route, without a selector: `build_endpoints` alone sets its endpoints."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -62,8 +62,14 @@ def build_service(manifests: Manifests) -> Object:
 def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
     """Return the EndpointSlice after a change: one endpoint, at the port of this change.
 
-    Its host name changes as well, because ingress-nginx ignores a change of a slice's ports alone
+    The endpoint's host name changes as well, because ingress-nginx ignores a change of a slice's ports alone
     (internal/ingress/controller/store compares only the endpoints) [seen on kind].
+
+    Args:
+        manifests: The manifests of the variant.
+        address: The IP address of the backend's pod.
+        number: The number of the change; 0 = the state before the first change.
+
     """
     metadata = _build_metadata(manifests)
     metadata["labels"] = {**metadata["labels"], "kubernetes.io/service-name": _NAME}
@@ -78,7 +84,11 @@ def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
 
 
 def build_route(manifests: Manifests, number: int) -> Object:
-    """Return the Route, Ingress or HTTPRoute of HOST with the prefix of this change; change 0 has no prefix."""
+    """Return the Route, Ingress or HTTPRoute of the host HOST as change `number` makes it.
+
+    With it the proxy adds a request header with the prefix `/number`, which shows in the answers. Change 0, the state
+    before the first change, has no prefix.
+    """
     original = find_template(manifests)
     obj = {"apiVersion": original["apiVersion"], "kind": original["kind"], "metadata": _build_metadata(manifests)}
     spec = copy.deepcopy(dict(original["spec"]))
@@ -110,7 +120,7 @@ def copy_routes(manifests: Manifests, count: int) -> list[Object]:
 
 
 def host_of_copy(name: str) -> str:
-    """Return the host of the copy with this name."""
+    """Return the host of the copied route with this name."""
     return f"{name}.{COPIES_DOMAIN}"
 
 
@@ -129,9 +139,9 @@ def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
 
 
 def _build_metadata(manifests: Manifests) -> Object:
-    """Return the metadata of a changing object.
+    """Return the metadata of a changing object (the Service, its EndpointSlice or the route).
 
-    Its labels are those of the template: the router finds its Routes by them, and the lab its objects.
+    The labels are those of the template: the router finds its Routes by these labels, and the lab its objects.
     """
     metadata = find_template(manifests)["metadata"]
     return {"name": _NAME, "namespace": metadata["namespace"], "labels": dict(metadata.get("labels", {}))}

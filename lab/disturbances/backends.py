@@ -3,7 +3,7 @@
 add, remove   one pod more, one pod less (`remove` starts with an extra pod, so that the usual number is left)
 fail          SIGKILL to the first container of a pod; the kubelet starts it again
 freeze        the processes of a pod stop: the kernel accepts connections, and nothing answers
-slow          every pod gets so little CPU
+slow          the CPU of every pod is limited
 roll          a rolling update of the Deployment to the same containers, by its strategy
 """
 
@@ -21,12 +21,12 @@ from lab.model.endpoint import Response
 
 Action = Literal["add", "remove", "fail", "freeze", "slow", "roll"]
 PASSING: frozenset[Action] = frozenset({"freeze", "slow"})
-"""The actions that end after `for_s`; the remaining ones happen once."""
+"""The actions that the lab undoes after `for_s` seconds; the other actions happen once."""
 READY_S = 60.0
 
 
 class Backends(Disturbance):
-    """The disruption of the pods behind the proxy."""
+    """The disruption of the backend pods behind the proxy; `what` is the action (the module explains each)."""
 
     kind: Literal["backends"] = "backends"
     what: Action
@@ -47,12 +47,12 @@ class Backends(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after `at_s` for which it may still matter."""
+        """The seconds from the disruption's begin (`at_s`) until the system should have recovered, and one more."""
         return (self.for_s or 0.0) + self.recovers_s + 1
 
     @property
     def acts_s(self) -> float:
-        """The seconds that it acts; an action that happens once acts until everything has recovered."""
+        """The seconds that the disruption acts; an action that happens once acts until everything has recovered."""
         return self.for_s or self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
@@ -61,11 +61,14 @@ class Backends(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state before the load; the extra pod of `remove` is part of it."""
+        """The state that the disruption sets up before the load, with the extra pod that the action `remove` needs.
+
+        Load points with equal states share control runs (runs of the load without the disruption).
+        """
         return *super().prepared, self.what == "remove"
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Add a pod for `remove` to take away, and wait until the proxy knows it: every pod must have answered."""
+        """Add a pod that the action `remove` takes away later, and wait until every pod has answered a request."""
         if self.what != "remove":
             return
         count = replicas(context.manifests, "backend") + 1
@@ -83,7 +86,7 @@ class Backends(Disturbance):
         )
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Act, undo what lasts, and wait for the recovery."""
+        """Do what `what` names to the backend pods, undo a freeze or slowdown later, and wait for the recovery."""
         system, count = context.system, replicas(context.manifests, "backend")
         acted_s = self.at_s + (self.for_s or 0.0)
         context.say("Begin", detail=self.what, role="backend")

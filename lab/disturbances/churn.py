@@ -3,8 +3,8 @@
     what = "routes"       each change is another configuration for the host that the load requests
     what = "endpoints"    each change moves the endpoints of the host's Service
 
-Answers show the latest change that their server knows (`_changing`), so the time until a change takes effect can be
-measured. The next change does not wait for the previous one to take effect.
+Each answer shows the latest change that the answering server knows (`_changing`). So the time until a change takes
+effect can be measured. The next change does not wait for the previous change to take effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.model.endpoint import Response
 READY_S = 30.0
 """The seconds within which the first configuration must be served, in addition to the wait for a reload."""
 LATE_S = 1.0
-"""The seconds of delay after which a change is too late: the requested rate of changes is missed then."""
+"""The largest delay of a change, in seconds: beyond it, the requested rate of changes counts as missed."""
 
 
 class Churn(HoldingDisturbance):
@@ -48,22 +48,25 @@ class Churn(HoldingDisturbance):
 
     @property
     def count(self) -> int:
-        """The number of changes in total."""
+        """The number of changes of routes or endpoints that the disruption makes in total."""
         return max(1, round(self.per_s * self.for_s))
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after `at_s` until the last change must have been served."""
+        """The seconds from the disruption's begin (`at_s`) until the last change must be in effect."""
         return self.for_s + self.settles_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds for which changes are made."""
+        """The seconds that the disruption acts, in which it makes changes of routes or endpoints."""
         return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture whose answers show the latest change; also needed without long-lived connections."""
+        """The fixture (a component of manifests/fixtures) whose answers show the latest change that took effect.
+
+        The fixture is needed even if the disruption holds no long-lived connections.
+        """
         return (FIXTURE,)
 
     def vet(self, manifests: Manifests) -> None:

@@ -1,8 +1,8 @@
 """The disruption by a pod that ends while requests come: deleted, evicted as in a drain, or killed.
 
-The Deployment creates a replacement. Long-lived connections may be held concurrently: an old pod waits for them.
+The Deployment creates a replacement. The disruption may hold long-lived connections, for whose end an old pod waits.
 The lab does not help the recovery: the system alone determines what the replacement waits for, and which pods get
-requests in the interim.
+requests in the meantime.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ class Kill(HoldingDisturbance):
 
     @model_validator(mode="after")
     def _refuse_repeated_crashes(self) -> Self:
-        """Refuse to crash all pods: a pod whose container crashed stays the first, and would crash repeatedly."""
+        """Refuse the keys of a disruption that would crash all pods.
+
+        Each crash goes to the first pod. A pod whose container crashed stays the first, and would crash repeatedly.
+        """
         message = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
         refuse_broken_rules((self.how == "crash" and self.pods == "all", message))
         return self
 
     @property
     def acts_s(self) -> float:
-        """The seconds until everything has recovered: the action is momentary and never undone."""
+        """The seconds that the disruption acts: until everything has recovered from the end of the pods.
+
+        The action itself, ending a pod, is momentary and never undone.
+        """
         return self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
@@ -50,7 +56,10 @@ class Kill(HoldingDisturbance):
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """End the pods one after the other, retry refused evictions until `recovers_s` is over, and wait."""
+        """End the pods one after the other, and wait until `recovers_s` seconds are over.
+
+        A refused eviction is tried again within that time.
+        """
         count = replicas(context.manifests, self.role) if self.pods == "all" else 1
         until_s = context.now_s + self.recovers_s
         context.say("Begin", detail=f"{self.how} {self.pods}", role=self.role)

@@ -23,7 +23,7 @@ NOT_THERE = frozenset({404, 503})
 
 
 class NewRoute(Disturbance):
-    """The disruption by one new route."""
+    """The disruption by one new route, for a host that the load requests before the proxy knows it."""
 
     host, awaited = HOST, NOT_THERE
 
@@ -32,12 +32,15 @@ class NewRoute(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after `at_s` in which the host must be answered."""
+        """The seconds after the disruption's begin (`at_s`) in which the new route's host must be answered."""
         return self.within_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds in which the host must be answered: the action is momentary and never undone."""
+        """The seconds that the disruption acts: as long as the new route's host may take to be answered.
+
+        The action itself, creating the route, is momentary and never undone.
+        """
         return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
@@ -47,7 +50,7 @@ class NewRoute(Disturbance):
         refuse_short_wait(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Check that the host is unknown so far; the first answer would mean nothing otherwise.
+        """Check that the proxy does not know the host yet; otherwise the first good answer would mean nothing.
 
         Raises:
             MeasuringError: The proxy does not answer, or answers with another status than 404 or 503.
@@ -76,8 +79,8 @@ def new_route(manifests: Manifests) -> dict[str, Any]:
     A Route comes before an Ingress, and an Ingress before an HTTPRoute.
 
     Raises:
-        NotMeasurableError: The variant has no route, or the Route is a passthrough route: such routes are chosen by
-            the name in the TLS handshake, and the load sends that of another host.
+        NotMeasurableError: The variant has no route, or the Route is a passthrough route. The proxy chooses such a
+            route by the host name in the TLS handshake, and the load sends another host's name there.
 
     """
     place = "disturbance.kind: new-route"

@@ -1,4 +1,4 @@
-"""The disruption by an outage of known length, whose correct measurement is therefore known."""
+"""The disruption by an outage of known length, with which the measurement of outages can be checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outage(Disturbance):
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the proxy is stopped."""
+        """The seconds that the disruption acts, in which the proxy's processes are stopped."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:

@@ -1,7 +1,7 @@
 """The disruption by a restart of the proxy with all its routes, perhaps with little CPU.
 
-The question is whether its startup probe waits long enough. `routes` sets how many routes there are before the load:
-copies of the variant's route are added, and the load waits until the last one is served.
+The question is whether the proxy's startup probe waits long enough. `routes` sets how many routes there are before
+the load: copies of the variant's route are added, and the load waits until the last copy is served.
 
 The proxy is killed with SIGKILL, so that the same pod restarts its container: a new pod would not have the CPU limit.
 The time between the kill and the first answer is the time that a start takes.
@@ -38,16 +38,25 @@ class Startup(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state before the load; the number of routes is part of it."""
+        """The state that the disruption sets up before the load, with the number of routes.
+
+        Load points with equal states share control runs (runs of the load without the disruption).
+        """
         return (*super().prepared, self.routes)
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the start may take; the event End comes earlier, when the proxy is ready."""
+        """The seconds that the disruption acts: as long as the proxy's restart may take.
+
+        The event End comes earlier, when the proxy is ready.
+        """
         return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a proxy or a usable route, or with more routes than requested."""
+        """Refuse a variant without a proxy.
+
+        If `routes` is set, also refuse a variant without a route that can be copied, or with more routes than that.
+        """
         deployment(manifests, "proxy")
         if self.routes is not None:
             _changing.find_template(manifests)

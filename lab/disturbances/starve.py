@@ -28,12 +28,12 @@ class Starve(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after `at_s` for which it may still matter."""
+        """The seconds from the disruption's begin (`at_s`) until the system should have recovered."""
         return self.for_s + self.recovers_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the limit is in force."""
+        """The seconds that the disruption acts, in which its CPU limit is in force."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:
@@ -41,7 +41,7 @@ class Starve(Disturbance):
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Limit the CPU, and lift the limit after `for_s`."""
+        """Limit the CPU of the role's pods, and lift the limit after `for_s` seconds."""
         context.say("Begin", detail=f"CPU limited to {self.cpu}", role=self.role)
         context.system.squeeze(self.role, self.cpu)
         try:

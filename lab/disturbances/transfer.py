@@ -22,7 +22,7 @@ from lab.model.pages import PAGES
 START_S = 5.0
 """The seconds that k6 takes at most to start and to end."""
 UPLOADING_MB = 400
-"""The maximum size of all concurrent uploads together, because of memory.
+"""The maximum size of all concurrent uploads together, in megabytes, because of memory.
 
 k6 holds about three times the size of its concurrent uploads (1.3 GB for 4 of 100 MB), and the backend holds it once.
 """
@@ -52,17 +52,20 @@ class Transfer(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after `at_s` until k6 has ended at the latest."""
+        """The seconds from the disruption's begin (`at_s`) until k6, which makes the transfers, must have ended."""
         return self.for_s + self.ends_s + START_S
 
     @property
     def acts_s(self) -> float:
-        """The seconds for which new transfers begin; the event End follows when the last one is over."""
+        """The seconds that the disruption acts, in which new transfers of large bodies begin.
+
+        The event End follows when the last transfer is over.
+        """
         return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture that takes uploads."""
+        """The fixture (a component of manifests/fixtures) that receives the uploads of large bodies."""
         return (FIXTURE,)
 
     def disturb(self, context: DisturbanceContext) -> None:
@@ -85,11 +88,11 @@ class Transfer(Disturbance):
             raise client.complain("no transfer began")
 
     def events(self, client: K6Process, until_s: float) -> list[Event]:
-        """Return an event Transfer for each transfer that has begun.
+        """Return an event of the kind Transfer for each transfer that has begun.
 
         Args:
-            client: The k6 process.
-            until_s: The lab's time when the transfers that were still running broke off.
+            client: The k6 process that makes the transfers.
+            until_s: The time on the lab's clock, in seconds since the epoch, when unfinished transfers broke off.
 
         Raises:
             MeasuringError: A line of the log has an unknown form.

@@ -48,7 +48,7 @@ def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tup
         variants: The names of the variants.
 
     Returns:
-        The variants with their names at the ref, and those left out because their rendered manifests do not differ.
+        The name at the ref of each variant that differs there, by its own name; and the variants whose rendered manifests are equal.
 
     Raises:
         UsageError: git knows no such commit, it has no manifests, or a variant does not exist there.

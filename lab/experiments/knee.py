@@ -2,7 +2,7 @@
 
 Every trial is a separate block at a point `rate-<r>`, and enters run.json before it is measured. So `just knee
 --resume` can replay the stored trials and continue, whatever ended the lab. One bring-up serves the ramp and the
-bisection together; each confirmation has its own.
+bisection together; each confirmation has a separate bring-up.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ WARMUP_S = 1.0
 DURATION_S = 10.0
 START_RPS = 100
 ASSUMED_RPS = 5000
-"""The knee that a forecast of the duration assumes, since do_nothing better is known before a search."""
+"""The knee that a forecast of the duration assumes, since nothing better is known before a search."""
 UNREFUSED_S, UNREFUSED_RPS = 3600.0, 1000
 """The duration and rate of a load that no generator refuses as too short or too slow."""
 SEED = 0
-"""The seed, without effect: do_nothing is shuffled, since the trials determine the next rate."""
+"""The seed, without effect: nothing is shuffled, since the trials determine the next rate."""
 
 
 def prepare(
@@ -55,16 +55,18 @@ def prepare(
     connections: int = 100,
     **load: Any,
 ) -> bench.PreparedRun:
-    """Load and check everything for a search; start and write do_nothing.
+    """Load and check everything for a search for the knee (the highest rate within the latency bound).
+
+    Nothing is started or written.
 
     Args:
         names: The variants.
         target: The target.
         command: The command line for the record.
-        p99_s: The highest p99 with which a rate passes.
-        precision: The relative width of the interval at which a search ends.
+        p99_s: The highest p99 with which a rate passes, in seconds.
+        precision: The relative gap between the highest passing and the lowest failing rate at which a search ends: 0.05 is 5 %.
         connections: The connections of the generator.
-        load: `generator`, `duration_s`, `start_rps` (see `_build_point`), and fields of a Point.
+        load: `generator`, `duration_s`, `start_rps`, `page` (see `_build_point`), and fields of a `LoadPoint`.
 
     Raises:
         UsageError: Something does not work; the error is the first fault.
@@ -200,12 +202,21 @@ def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
 def search(
     target: Target, variants: Mapping[str, Variant], used: ChosenGenerator, store: RunStore, observer: Observer
 ) -> None:
-    """Measure until every arm's search has ended; stored trials are replayed instead of measured."""
+    """Measure until every arm's search has ended; stored trials are replayed instead of measured.
+
+    Args:
+        target: The target.
+        variants: The variants by name.
+        used: The generator of all trials.
+        store: The folder of the search's run, which is extended by every trial.
+        observer: Receives what happens, for the display.
+
+    """
     chosen = {point.name: used for point in store.record.points}
     loop = MeasuringLoop(target, variants, chosen, store, observer)
 
     def plan_next(arm: Arm) -> tuple[Slot, bool] | None:
-        """Plan and return the next trial of an arm, and whether it needs a fresh bring-up; return None at the end.
+        """Plan and return the next trial of an arm, and whether it needs a freshly started system; None at the end.
 
         Trials that were planned but not completed come first: the search depends on their order.
         """

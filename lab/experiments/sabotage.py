@@ -49,9 +49,15 @@ EXPLAINING_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one trial.
+    """The result of one trial of a variant's read-backs, with or without one of the variant's knobs.
 
-    `knob` and `sabotage` are empty where the variant was brought up unchanged.
+    Attributes:
+        variant: The name of the variant.
+        knob: The knob that was left out; empty where the variant was brought up unchanged.
+        sabotage: What was done to the knob; empty where the variant was brought up unchanged.
+        outcome: What the read-backs showed, as the module explains; capital letters mark a fault.
+        detail: The readings or the error that show it.
+
     """
 
     variant: str
@@ -62,7 +68,7 @@ class Finding:
 
 
 def try_intact(target: Target, name: str) -> Finding:
-    """Bring up the variant unchanged and return whether every knob reads back."""
+    """Bring up a variant unchanged, and return whether all its read-backs hold, as a finding."""
     try:
         variant = load_variant(name)
         readings = _bring_up_and_read(target, variant, variant.readback)
@@ -79,9 +85,13 @@ def try_intact(target: Target, name: str) -> Finding:
 
 
 def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    """Yield a finding for each variant unchanged, and one without each knob that the variant itself adds.
+    """Yield a finding for each variant unchanged, and a finding for the variant without each knob that it adds.
 
-    `intact_only` leaves out the latter; a root without knobs has none of them.
+    Args:
+        target: The target.
+        names: The names of the variants.
+        intact_only: Whether only the unchanged variants are tried.
+
     """
     held: dict[tuple[str, Check], bool] = {}
     for name in names:
@@ -159,7 +169,9 @@ def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
 
 
 def _alter(check: Check) -> Check:
-    """Return the check with another expected value, of the same form where it holds numbers (a range becomes empty).
+    """Return the read-back with another expected value: with changed numbers, or with `-not` after the text.
+
+    A single number is increased by 1. The first of several numbers stays, and each later one becomes the first plus 1.
 
     >>> _alter(Check(kind="ports", value="1024 65000")).value
     '1024 1025'
@@ -252,7 +264,14 @@ def try_all(
 
 
 def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> TrialResult:
-    """Return on which variant the target accepts the sweep's points first, or else why it refuses the last one."""
+    """Return the first variant on which the target accepts a sweep's points, or why it refuses the last variant.
+
+    Args:
+        target: The target.
+        sweep: The name of the sweep.
+        candidates: The names of the variants to try, in order.
+
+    """
     result = TrialResult(outcome="FAILED", detail="no variant is measured with it")
     points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].expanded()]
     for name in candidates:

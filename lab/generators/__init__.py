@@ -34,7 +34,14 @@ GENERATORS: Mapping[str, Generator] = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A generator as it is installed on this machine; `command` replaces its `binary` by `path`."""
+    """A load generator as it is installed on this machine.
+
+    Attributes:
+        name: The name of the generator in sweeps and tables.
+        path: The path of its program, which replaces the program's name in commands (`build_command`).
+        version: The version that the program reports.
+
+    """
 
     name: str
     path: str

@@ -1,6 +1,6 @@
 """The interface of a load generator, and what generators share: checks of a load, addresses, and reading of outputs.
 
-A generator turns a `Load` into a command line, and the program's verbatim output into a `Result`. It knows no paths
+A generator turns a `GeneratorLoad` into a command line, and the program's verbatim output into a `GeneratorResult`. It knows no paths
 except the names of the files that it needs in its scratch folder, no target, no variant, no cluster.
 
 A program's counts and seconds are accepted only if they are possible, and its percentiles only if they rise. Otherwise the output is refused:
@@ -61,7 +61,7 @@ class Generator(Protocol):
     protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
     """The protocols that it can be limited to."""
     logs_requests: bool = False
-    """Whether it can report every request (`Load.logged`)."""
+    """Whether it can report every request (`GeneratorLoad.logged`)."""
     stand_ins: tuple[str, ...] = ()
     """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 
@@ -70,11 +70,14 @@ class Generator(Protocol):
         ...
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why this generator cannot make this load truthfully, as a sentence without place, or None."""
+        """Return why this generator cannot make a load exactly as described, as a sentence; None if it can.
+
+        The sentence does not say where the load is defined; the caller's error adds that.
+        """
         ...
 
     def calibration_s(self, load: GeneratorLoad) -> float:
-        """Return the seconds at the start of the run that its latencies leave out.
+        """Return the seconds at the start of a run that the generator's latencies leave out.
 
         For wrk2 they are 10 s + 5 ms per connection and thread.
         """
@@ -85,7 +88,7 @@ class Generator(Protocol):
         return False
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the text of each script it needs in its working directory, by file name."""
+        """Return the text of each script that the generator needs in its working directory, by file name."""
         return {}
 
     def argv(self, load: GeneratorLoad) -> list[str]:

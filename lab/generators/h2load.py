@@ -65,7 +65,7 @@ MAX_DIFFERENCE_S = 0.25
 
 
 class H2load(Generator):
-    """The generator h2load."""
+    """The load generator h2load, for HTTP/2 or HTTP/1.1 over TLS, with or without an offered rate."""
 
     name = "h2load"
     binary = "h2load"
@@ -104,7 +104,7 @@ class H2load(Generator):
         )
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command; at an offered rate each connection gets its share of it."""
+        """Return the command; an offered rate is divided equally among the connections."""
         length = (
             ["-n", str(load.requests)] if load.requests is not None else ["-D", f"{round(load.duration_s * 1000)}ms"]
         )

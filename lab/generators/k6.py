@@ -11,7 +11,7 @@ This module relies on these facts about k6 (tried with 1.8.1; flags common to 1.
   against 0.5 ms of CPU at 500 requests per second). A thousand virtual users take 0.3 s to start, and 300 MB.
 - its memory management shows as latency: on one CPU, Go's collector scans a thousand virtual users for half a second
   every few seconds. Answers that take 0.1 ms are then reported with a p99 of 3 to 3.5 ms, and 0.5 ms without it. So it waits until
-  the heap has outgrown what a sample needs (`environment`), which also halves the start-up time of virtual users.
+  the heap has outgrown what a sample needs (`make_environment`), which also halves the start-up time of virtual users.
 - `http_req_duration` counts failed requests (as 0) and leaves connecting out. So a Trend of the lab's script records
   answered requests only, with connect and TLS time where every request opens a connection.
 - Go sends a GET again when a kept connection closes before it answers. That failure shows as latency only, so a
@@ -190,7 +190,7 @@ STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
 class _Summary(OutputModel):
-    """The line that `handleSummary` prints."""
+    """The summary line that the lab's script for k6 prints at the end of a run (`handleSummary`)."""
 
     duration_ms: OutputTime
     made: Count
@@ -202,12 +202,15 @@ class _Summary(OutputModel):
 
     @property
     def answered(self) -> int:
-        """The number of answered requests."""
+        """The number of requests that one k6 process had answered."""
         return 0 if self.latency is None else int(self.latency["count"])
 
     @property
     def points_ms(self) -> list[tuple[float, float]]:
-        """The pairs of probability and latency in ms; KeyError without one of the percentiles."""
+        """The latency percentiles in k6's summary, as pairs of a probability (0 to 1) and a latency in ms.
+
+        Reading it raises KeyError where the summary lacks one of the percentiles.
+        """
         if self.latency is None:
             return []
         inside = [(percent / 100, self.latency[f"p({percent})"]) for percent in PERCENTS]
@@ -216,7 +219,7 @@ class _Summary(OutputModel):
 
 @dataclass(frozen=True)
 class K6(Generator):
-    """The generator k6."""
+    """The load generator k6, and the choice which of k6's own outputs to keep."""
 
     name = "k6"
     binary = "k6"
@@ -227,11 +230,14 @@ class K6(Generator):
     remedy = "start the lab with scripts/shell, which builds it"
     protocols = frozenset({"h1", "h2"})
     out: Out | None = None
-    """The outputs of k6 that it leaves in its working directory: the summary alone, or rows too, which cost CPU."""
+    """The outputs that k6 leaves in its working directory; None = none.
+
+    They are the summary alone, or the summary with rows as CSV or JSON, which cost CPU.
+    """
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The names of the files that it leaves."""
+        """The names of the files with k6's own outputs in its working directory; empty where none are kept."""
         rows = [OUTPUTS[self.out][0]] if self.out in OUTPUTS else []
         return (SUMMARY, *rows) if self.out else ()
 

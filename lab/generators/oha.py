@@ -45,7 +45,7 @@ EARLY_S = 0.1
 
 
 class Oha(Generator):
-    """The generator oha."""
+    """The load generator oha, which makes open loops only (loads at an offered rate)."""
 
     name = "oha"
     binary = "oha"

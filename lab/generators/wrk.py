@@ -161,7 +161,7 @@ SPREAD = 0.8
 
 
 class Wrk(Generator):
-    """The generator wrk."""
+    """The load generator wrk, which makes closed loops only (loads without an offered rate)."""
 
     name = "wrk"
     binary = "wrk"
@@ -251,7 +251,7 @@ class Wrk(Generator):
 
 @dataclass(frozen=True, slots=True)
 class WrkBlock:
-    """The block that the `done` hook of one process printed.
+    """The block of counts and latencies that the Lua hook `done` of one wrk or wrk2 process printed.
 
     Attributes:
         duration_us: The length of the run in µs.
@@ -272,7 +272,7 @@ class WrkBlock:
 
     @property
     def answered(self) -> int:
-        """The number of responses in time."""
+        """The number of responses that one process received within the timeout."""
         return self.complete - self.errors.get("timeout", 0)
 
     def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
@@ -299,7 +299,7 @@ class WrkBlock:
 
 
 def read_blocks(stdout: str, timed: bool = True) -> list[WrkBlock]:
-    """Return the blocks in an output.
+    """Return the blocks of counts that the lab's Lua script printed, one for each process.
 
     Args:
         stdout: The output.

@@ -80,7 +80,7 @@ STAGGER_S = 0.005
 
 
 class Wrk2(Generator):
-    """The generator wrk2."""
+    """The load generator wrk2, which makes open loops only (loads at an offered rate)."""
 
     name = "wrk2"
     binary = "wrk2"
@@ -189,7 +189,13 @@ class Wrk2(Generator):
 
 
 def _parse_spectrum(text: str, total: int) -> Histogram:
-    """Return the histogram of the cumulative counts at the printed values; the last must be `total`."""
+    """Return the histogram of a printed percentile spectrum, from its latencies and cumulative counts.
+
+    Args:
+        text: The spectrum.
+        total: The number of latencies, which the last cumulative count must equal.
+
+    """
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]
     printed = text.partition("1/(1-Percentile)")[2].partition("#[")[0].split("\n")
     lines = sum(bool(line.strip()) for line in printed)

@@ -30,20 +30,21 @@ def sum_cpu_s(observation: Observation, ended: GeneratorOutcome) -> dict[str, fl
 def attribute_cpu(
     observation: Observation, ended: GeneratorOutcome, cpus: Cpus, neighbour_s: Mapping[str, float]
 ) -> tuple[GeneratorOutcome, Observation, dict[int, float]]:
-    """Attribute all CPU time: return the ended generator, the observation, and our processes' seconds on each CPU.
+    """Divide the CPU time of a load between the generator, the other processes of the lab, and all other programs.
 
-    A role on several CPUs is spread over them in proportion to how busy they were: one worker fills one of many. On a cluster, the nodes'
-    work that no process claims is reduced by the work of the other system's pods, which are ours.
+    The CPU seconds of a role that is pinned to several CPUs are spread over these CPUs in proportion to how busy each CPU was. (A single
+    worker, for example, keeps only one of them busy.) On a cluster, the CPU time of the nodes that belongs to no watched process
+    includes the pods of the lab's second system (`neighbour_s`). Their time is subtracted there.
 
     Args:
         observation: What the lab observed during the load.
-        ended: The generator's process.
-        cpus: The CPUs that each role is pinned to.
-        neighbour_s: Role → CPU seconds of another system of ours on the same CPUs; empty: there is none.
+        ended: The generator's process, which has ended.
+        cpus: Role → the CPUs that the role is pinned to.
+        neighbour_s: Role → CPU seconds of a second system of the lab that runs on the same CPUs; empty: there is none.
 
     Returns:
-        The ended process with the generator's CPU time, the observation with other people's work on our CPUs, and CPU → seconds that
-        our own processes used on it.
+        (the ended process with the generator's CPU time, the observation with the work of programs that are not the lab's on these
+        CPUs, CPU → seconds that the lab's own processes used on that CPU).
 
     """
     role_s = sum_cpu_s(observation, ended)

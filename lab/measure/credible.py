@@ -213,10 +213,18 @@ def _count_streams(point: LoadPoint) -> int:
 def _compare_counts(
     point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
 ) -> Iterator[Fault]:
-    """Yield the faults that other counts of the same requests show.
+    """Yield a fault for each independent count that contradicts the generator's count of requests.
 
-    Those are the proxy's own count (unless it passes TLS through unread), the kernel's where the proxy (or else the backend) lives, and
-    the bytes on the client's link.
+    The proxy counts requests (not compared if the proxy passes TLS through unread). The kernel counts TCP segments and new connections in
+    the network namespace of the proxy, or of the backend if there is no proxy. The client's link counts bytes.
+
+    Args:
+        point: The load.
+        result: The counts of the generator.
+        observation: What the lab observed during the load, with the other counts.
+        body_bytes: The length of an answer's body in bytes; 0: the bytes on the link are not compared.
+        tls: How the proxy treats TLS.
+
     """
     least, highest = result.requests, result.requests + count_unanswered(result)
     in_flight = 2 * _count_streams(point) + COUNTED_REQUESTS

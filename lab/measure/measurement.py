@@ -122,7 +122,15 @@ class Regime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of one attempt at a slot: the record, and what is stored with it."""
+    """The result of one attempt to measure a slot (a planned measurement): a sample, and the data stored with it.
+
+    Attributes:
+        sample: The record of the sample, valid or with the reason why not.
+        raw: The generator's verbatim output; empty if there is none.
+        histograms: Name → histogram of what the generator measured.
+        usage: The CPU and memory that each process used during the load.
+
+    """
 
     sample: Sample
     raw: str = ""

@@ -5,8 +5,8 @@ link        the shaped link was full: 90 % of its rate or more, in either direct
             with the headers of one frame, at most 5 % less than passes the wire
 errors      errors are the load's subject, and a hundredth of the requests or more failed
 proxy       as many of its CPUs as it has workers were full (95 %) and the generator's were not: a saturation throughput of the proxy
-waiting     neither side's were: the generator's stayed below the 80 % that it may use at an offered rate, the proxy's were not full.
-            They waited for something else: a disk, a full queue, a retransmission, more connections
+waiting     the CPUs of neither side were full: the generator's stayed below the 80 % that it may use at an offered rate.
+            Both sides waited for something else: a disk, a full queue, a retransmission, more connections
 generator   any other case: the generator's CPU time is part of every result
 
 Where roles are not pinned to CPUs (a cluster), a role's CPUs are those of its node, for any process. Proxy and generator on one node are
@@ -44,7 +44,7 @@ def limited_by(
     proxy_core: float | None,
     generator_core: float | None,
 ) -> Limit | None:
-    """Return what limited a closed loop.
+    """Return what limited a closed loop (a load without an offered rate), as a word of the module's list.
 
     Args:
         point: The load.
@@ -80,10 +80,10 @@ def limited_by(
 
 
 def compute_fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
-    """Return how full as many of the proxy's CPUs are as its workers can fill.
+    """Return the busy fraction of the least busy among the proxy's CPUs that its workers can fill.
 
-    If workers are bound, the fullest CPUs are theirs. Where they are not, no CPU belongs to a single worker: then the used CPU time decides
-    where it shows more.
+    There are as many such CPUs as workers, and the fullest CPUs count. Workers that are not bound to CPUs spread their work over more CPUs.
+    So the used CPU time per worker counts where it is the larger number.
 
     Args:
         shares: The busy fraction of each of the proxy's CPUs.

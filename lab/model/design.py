@@ -26,9 +26,9 @@ ABSOLUTE_VALUE_BLOCKS = 2
 SHOWN_PAIR_BLOCKS = 3
 """The number of blocks with a pair where solo samples decide and the pair's effect is only shown in addition."""
 NOISE_FLOOR_BLOCKS = MIN_BLOCKS
-"""The number of blocks with an A/A pair for the noise floor, on one worker generation each.
+"""The number of blocks in which an A/A pair (the baseline against itself) is measured for the noise floor.
 
-It is the fewest with an interval.
+It is the fewest blocks that give an interval. In each of them the pair is measured on one worker generation.
 """
 CONCURRENT = (
     "between different systems a concurrent pair decides nothing, as each changes what the other costs:"
@@ -66,7 +66,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """An arm at a point, either solo or as one side of a pair."""
+    """The planned measurement of an arm at a point, either solo or as one side of a pair."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -81,12 +81,12 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The fresh bring-ups that a plan is certain to need.
+    """The additional starts of a system (fresh bring-ups) within blocks that a plan is certain to need.
 
     Attributes:
         count: The number of fresh bring-ups.
         loads: The loads that are followed by a fresh bring-up, each as "variant at point".
-        runs: The stored runs that show it.
+        runs: The stored runs that show the need for them.
 
     """
 
@@ -128,7 +128,7 @@ class Design(Record):
 
 
 def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collection[str], **fields: Any) -> Design:
-    """Return the design that a plan's slots show.
+    """Return the design that follows from a plan's slots (planned measurements).
 
     Args:
         plan: The plan.
@@ -175,14 +175,15 @@ def find_solo_places(
     variants: Mapping[str, tuple[bool, str | None]],
     systems: Collection[str] = (),
 ) -> dict[ArmAndPoint, str]:
-    """Return the places at which the solo samples decide a variant's effect, with the reason.
+    """Return the reason why solo samples, not pairs, decide a variant's effect, by arm and point; absent = pairs do.
 
-    That a point supports no pairing (`Point.why_alone`) is not among these reasons.
+    The property of a point that it supports no pairing (`LoadPoint.why_alone`) is not among these reasons.
 
     Args:
         arms: The arms of the run.
         points: The points of the run.
-        variants: By name, whether the variant can have a shared-resource cost, and its primary metric.
+        variants: By name, whether the variant can have a shared-resource cost (one that lies in what both sides of a pair share), and
+            its primary metric.
         systems: The arms that run another system than the arm they are compared with.
 
     """
@@ -223,7 +224,7 @@ def choose_shape(
     unpaired: Collection[str] = (),
     once: int | None = None,
 ) -> Shape | None:
-    """Return the number of blocks in which each arm is measured as a pair and solo.
+    """Return the numbers of blocks in which each arm is measured as a pair and solo (with the machine to itself).
 
     Args:
         arms: The arms of the run.

@@ -1,6 +1,6 @@
 """The base of all disruptions of a system under load: the keys of every kind, and the interface to the system.
 
-The kinds themselves are not known here: the caller that validates a table passes them in (`known`).
+The kinds themselves are not known here: the caller that validates a table passes them in (`make_validation_context`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Disturbable(Protocol):
         ...
 
     def backend_endpoint(self) -> Endpoint:
-        """Return the address of the backend itself, whose answer the canary compares with."""
+        """Return the address of the backend itself, with whose answer the canary (a checked request) is compared."""
         ...
 
     def pod_address(self, role: Role) -> str:
@@ -95,7 +95,10 @@ class Disturbable(Protocol):
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper (a round-trip server) beside a role, on its CPUs; it ends with the system at the latest."""
+        """Start a helper (a round-trip server) next to a role, on the role's CPUs.
+
+        The helper ends with the system at the latest.
+        """
         ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
@@ -111,13 +114,14 @@ class Disturbable(Protocol):
         ...
 
     def clock(self) -> ClockOffset:
-        """Measure the offset of the generator's clock now."""
+        """Measure how far the generator's clock is ahead of the lab's clock now."""
         ...
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
         """End the role's first pod, and return when the request was made.
 
-        Its Deployment makes another at once, which starts when it can.
+        Its Deployment makes another at once, which starts when it can. A crash only ends the pod's first container, which the kubelet
+        restarts in the same pod.
 
         Returns:
             False when a PodDisruptionBudget refused an eviction (an event records it); the caller may try again.
@@ -132,7 +136,10 @@ class Disturbable(Protocol):
         """Request a rolling update of the role's Deployment to the same containers, by its strategy, and return."""
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop (SIGSTOP) or continue every process of the role's first pod."""
+        """Stop (SIGSTOP) the processes of the role's first pod, or continue what was stopped.
+
+        On a cluster these are the processes of the pod's first container, except its PID 1.
+        """
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
         """Limit the CPU of the first container of the role's running pods.
@@ -159,34 +166,43 @@ class Disturbance(Record, strict=True):
     host: ClassVar[str | None] = None
     """The host that the load requests, where it is not the first of the variant."""
     awaited: ClassVar[frozenset[int]] = frozenset()
-    """The statuses that are no failures until the disruption has been done; 2xx shows that it has."""
+    """The statuses that do not count as failures until the disruption has been done, as a 2xx answer shows."""
     loads_client: ClassVar[bool] = False
-    """Whether it works on the client's side too: busy CPUs there then prove nothing, but requests sent late do."""
+    """Whether the disruption works on the client's side, too.
+
+    Busy CPUs there are then no proof that the generator was overloaded; requests that were sent late are.
+    """
 
     at_s: float = Field(default=5.0, ge=1, le=3600, description="when it begins, after the load began")
 
     @property
     def lasts_s(self) -> float:
-        """The approximate seconds after `at_s` in which it may still matter: the load must last longer."""
+        """The approximate seconds for which a disruption may matter from its beginning (`at_s`) on.
+
+        The load must last longer than until then.
+        """
         return self.acts_s + 1
 
     @property
     def acts_s(self) -> float:
-        """The seconds that it acts from `at_s` on, without the recovery.
+        """The seconds for which a disruption acts from its beginning (`at_s`) on, without the system's recovery.
 
-        Latency `during` covers this time where no End was logged (control runs, and kinds that have nothing to undo). A momentary
-        disruption acts until the system has recovered.
+        The latencies "during" a disruption cover this time where no event End was logged: in control runs, and for kinds that have nothing
+        to undo. A momentary disruption acts until the system has recovered.
         """
         raise NotImplementedError
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The components of manifests/fixtures that are added to every variant of the run."""
+        """The components of manifests/fixtures that a disruption adds to every variant of the run."""
         return ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state that `prepare` sets up; points that differ in it have separate control runs."""
+        """The key of the state that a disruption's `prepare` sets up: its host and fixtures.
+
+        Load points with different keys have separate control runs (the same load without the disruption).
+        """
         return self.host, self.fixtures
 
     def vet(self, manifests: Manifests) -> None:
@@ -209,8 +225,8 @@ class Disturbance(Record, strict=True):
     def disturb(self, context: DisturbanceContext) -> None:
         """Disrupt the system from `at_s` on, in a thread during the load; not called in control runs.
 
-        It logs Begin before it does anything, and End once that is undone, before it waits for the recovery. `context.wait` raises
-        OverError at the load's end.
+        It logs the event Begin before it does anything, and End once everything is undone, before it waits for the recovery.
+        `context.wait` raises LoadEndedError at the load's end.
 
         Raises:
             MeasuringError: It could not be done.
@@ -237,7 +253,9 @@ class DisturbanceContext:
     beside: ExitStack = field(default_factory=ExitStack)
     """The stack for what `prepare` starts: it runs during the load, in control runs too, and ends with it."""
     over: threading.Event = field(default_factory=threading.Event)
+    """The flag that the load has ended."""
     began: float = field(default_factory=time.monotonic)
+    """The time at which the load began, by `time.monotonic`."""
 
     @property
     def now_s(self) -> float:
@@ -245,12 +263,12 @@ class DisturbanceContext:
         return time.monotonic() - self.began
 
     def wait(self, seconds: float) -> None:
-        """Wait, or raise OverError when the load ends first."""
+        """Wait for so many seconds, or raise LoadEndedError when the load ends first."""
         if self.over.wait(max(0.0, seconds)):
             raise LoadEndedError
 
     def wait_until(self, at_s: float) -> None:
-        """Wait until this many seconds after the load began, or raise OverError when the load ends first."""
+        """Wait until this many seconds after the load began, or raise LoadEndedError when the load ends first."""
         self.wait(at_s - self.now_s)
 
     def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - the column's name
@@ -258,7 +276,7 @@ class DisturbanceContext:
         self.log.add("lab", kind, object, detail, role)
 
     def change(self, number: int, way: str, objects: Manifests, role: str = "") -> None:
-        """Apply objects as a numbered change, and log it with the time from before the system has it.
+        """Apply objects as a numbered change, and log the change with the time just before the system received it.
 
         Args:
             number: The number of the change.

@@ -21,11 +21,11 @@ class Endpoint:
     """The address of a load: a URL without path, and the Host header that the routes expect.
 
     Attributes:
-        base_url: The URL without path. Unless `tls` is `none` it is https and names the host, which resolves on the client's side. With
-            `shards` it is that of the first shard.
+        base_url: The URL without path. With TLS it is https and names the host, which resolves on the client's side. With `shards` it is
+            the URL of the first shard.
         host: The Host header.
         hosts: All hosts of a load that is spread over several routes, `host` first.
-        tls: The place where TLS ends.
+        tls: The place where TLS ends: `edge` = in the proxy, `passthrough` = in the backend, `reencrypt` = in both; `none` = no TLS.
         way: A note for samples about what lies between client and proxy; empty = nothing.
         shards: The URL without path and the hosts of each proxy, where several proxies share the routes.
 

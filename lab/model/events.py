@@ -40,7 +40,7 @@ FIRST_PORT = 9000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A single event of a system.
+    """A single event of a system under load, such as a pod's deletion or a reload.
 
     Attributes:
         at_s: The time, in seconds since the epoch, by the lab's clock.
@@ -84,7 +84,7 @@ class EventLog:
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events in the order in which they were added; the sequence grows."""
+        """The events of this log in the order in which they were added; the sequence grows with the log."""
         return self._events
 
 

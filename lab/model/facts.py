@@ -32,9 +32,9 @@ Where a run lacks one, it is unknown and distinguishes no two machines.
 
 
 def select_lasting(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts without those of one boot.
+    """Return the facts without those that change with a boot of the machine or from moment to moment.
 
-    Results of two times are of the same machine only if these are equal.
+    Two runs are of the same machine only if these facts are equal.
     """
     return {name: value for name, value in facts.items() if name not in EVERY_BOOT}
 

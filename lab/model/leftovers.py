@@ -18,7 +18,7 @@ Moment = Literal["before", "start", "end"]
 
 
 class Leftovers(Record):
-    """The leftovers in one system at one moment.
+    """The state that earlier loads have left in one system at one moment, such as sockets in TIME_WAIT.
 
     A place is a network namespace or pod, named by its role ("proxy", "proxy-2", "backend").
     """
@@ -86,7 +86,15 @@ One follows where earlier loads left too much, one more where the warm-up on the
 
 
 class PortsTaken(NamedTuple):
-    """The place and destination whose TIME_WAIT sockets take the largest share of the local ports."""
+    """The place and destination whose TIME_WAIT sockets take the largest share of the local ports.
+
+    Attributes:
+        place: The network namespace or pod, named by its role.
+        destination: The address and port of the sockets' other end; `any` where destinations were not distinguished.
+        sockets: The number of TIME_WAIT sockets.
+        ports: The number of local ports that the place can use; 0 = unknown.
+
+    """
 
     place: str
     destination: str
@@ -95,7 +103,7 @@ class PortsTaken(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The sockets' share of the ports; 0 where the number of ports is unknown."""
+        """The share of a place's local ports that the TIME_WAIT sockets take; 0 for an unknown number of ports."""
         return self.sockets / self.ports if self.ports else 0.0
 
     def __str__(self) -> str:
@@ -126,9 +134,9 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
 
 
 def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
-    """Return a sentence for each bound that is broken before a warm-up; empty for a drained start.
+    """Return a sentence for each bound that leftovers of earlier loads exceed before a warm-up; empty for none.
 
-    An unknown value breaks no bound.
+    An unknown value exceeds no bound.
 
     Args:
         leftovers: The state before the warm-up.

@@ -37,7 +37,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLoad:
-    """The load that one generator process makes.
+    """The load that a generator makes, in one process or several.
 
     Attributes:
         url: The URL with the page's path. Names in it resolve on the client's side. With `shards` it is that of the first shard.
@@ -55,12 +55,12 @@ class GeneratorLoad:
         gzip: Whether to accept a response that is compressed with gzip.
         brotli: Whether to accept a response that is compressed with brotli.
         forwarded: Whether requests have the headers that a proxy in front would add.
-        answers: The statuses that are right; empty = 2xx.
+        answers: The statuses that are right; empty = 2xx, or for wrk and wrk2, which see no redirects, all below 400.
         resumption: Whether new TLS connections must resume a session (True) or must not (False); None = either.
         generators: The number of processes that make the load together, each its part of the connections and the rate.
         logged: Whether every request is recorded for `Generator.requests`; only generators with `logs_requests` can.
-        timed: Whether its latencies are needed. Those of a generator that is paused in between are not, and wrk then omits them.
-        protocol: The protocol that is spoken to the proxy; no other is.
+        timed: Whether the latencies are needed. They are not where the generator is paused between time slices, and wrk then omits them.
+        protocol: The only protocol that is spoken to the proxy.
         streams: The number of requests at once on each connection, for HTTP/2 only.
 
     """
@@ -90,7 +90,7 @@ class GeneratorLoad:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of every request, without Host."""
+        """The headers of every request of this load, without Host."""
         coding = "gzip" if self.gzip else "br" if self.brotli else ""
         return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
 
@@ -140,21 +140,22 @@ class GeneratorResult:
 
     @property
     def achieved_rps(self) -> float:
-        """The requests answered per second of the schedule, or of the run where there is no schedule.
+        """The requests that a load had answered per second of its schedule, or of the run without a schedule.
 
-        A slow last answer to an open loop is latency: it does not change the rate at which requests were sent.
+        A slow last answer in an open loop (a load at an offered rate) counts as latency. It does not change the rate at which requests
+        were sent.
         """
         over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
         return self.requests / over_s if over_s > 0 else 0.0
 
     @property
     def histograms(self) -> dict[str, Histogram]:
-        """The histograms of the report, by the name of their series."""
+        """The latency histograms of a generator's report, by series: `latency`, and `service` if reported."""
         return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
 
 
 def expect(held: object, fault: str) -> None:
-    """Raise OutputError with this fault unless the condition is true."""
+    """Raise OutputError with the message `fault` unless the condition `held` is true."""
     if not held:
         raise OutputError(fault)
 

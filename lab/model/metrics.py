@@ -85,30 +85,33 @@ class Metric:
 
     @property
     def ratio(self) -> bool:
-        """Whether arms are compared by ratio."""
+        """True if two arms are compared by their ratio in this metric, as rates and latencies of steady loads are."""
         return self.kind == "ratio"
 
     @property
     def cost(self) -> bool:
-        """Whether it is the cost of a request.
+        """True if this metric is the cost of a request, in µs of CPU time.
 
-        Its effect is also shown as a time, because the same percentage of another absolute value is another time.
+        An effect on a cost is also shown as a time, because the same percentage of another absolute value is another time.
         """
         return self.ratio and self.unit == "µs"
 
     @property
     def latency(self) -> bool:
-        """Whether it is a latency of a load; in a closed loop latencies follow from the throughput."""
+        """True if this metric is read from the latency histogram of a load.
+
+        In a closed loop (a load without an offered rate) latencies follow from the throughput.
+        """
         return self.histogram is not None
 
     @property
     def short(self) -> str:
-        """The name in a table's cell."""
+        """The name of this metric in a table's cell: its label, or its title where it has no label."""
         return self.label or self.title
 
     @property
     def own_unit(self) -> str:
-        """The internal unit of the number: s, bytes, bytes/s, share, or the unit that it is shown in."""
+        """The unit of this metric's numbers inside the lab: s, bytes, bytes/s, share, or the displayed unit."""
         if self.unit in ("s", "ms", "µs"):
             return "s"
         if self.unit in ("kB", "MB", "MB/s"):
@@ -149,9 +152,15 @@ class Metric:
         return f"{'−' if value < 0 else '+' if signed else ''}{text}"
 
     def coarse(self, value: float, count: int = 2) -> str:
-        """Return a number of a few blocks with `count` significant digits and without its unit: 30, 3,000.
+        """Return a value of this metric rounded to few digits, without its unit: 30, 3,000.
 
-        A count below 100 that is a whole number stays as it is. The end of the histogram's range gets a ≥.
+        A metric that counts things keeps a whole number below 100 as it is. A latency at the upper end of the histogram's range
+        (120 s) gets a ≥ in front, because longer latencies count there, too.
+
+        Args:
+            value: The number in its internal unit.
+            count: The number of significant digits.
+
         """
         if self.kind == "difference" and not self.unit and float(value).is_integer() and abs(value) < 100:
             return self.text(value)
@@ -165,7 +174,7 @@ class Metric:
     # -- effects: log-ratios, or differences in the number's internal unit -------------------------------------
 
     def size(self, effect: float | None) -> str:
-        """Return the size of an effect, a floor or a bound as text: `3.2 %`, `0.21 s`."""
+        """Return the size of an effect, of the A/A noise floor or of a bound as text: `3.2 %`, `0.21 s`."""
         return format_size(effect) if self.ratio and effect is not None else self.with_unit(effect)
 
     def change(self, effect: float | None) -> str:
@@ -216,7 +225,7 @@ def read_spread(histogram: Histogram) -> float | None:
 
 
 def memory_bytes(sample: Sample) -> float | None:
-    """Return the memory of the proxy, or of the backend where there is no proxy."""
+    """Return the peak memory of the proxy, or of the backend where there is no proxy; None where unknown."""
     usage = sample.usage.get("proxy") or sample.usage.get("backend")
     return float(usage.rss_bytes) if usage else None
 
@@ -240,7 +249,13 @@ def failed_share(sample: Sample) -> float | None:
 
 
 def outcome_ratio(over: str, under: str) -> OfSample:
-    """Return a function that reads the ratio of two keys of `Sample.outcome`."""
+    """Return a function that reads the ratio of two values in `Sample.outcome`, the outcome of a disruption.
+
+    Args:
+        over: The key of the numerator.
+        under: The key of the denominator; the function returns None where it is 0 or unknown.
+
+    """
 
     def read_ratio(sample: Sample) -> float | None:
         first, second = sample.outcome.get(over), sample.outcome.get(under)
@@ -290,7 +305,7 @@ def counted_per_request(*names: str) -> OfSample:
 
 
 def backend_cpu_per_request(sample: Sample) -> float | None:
-    """Return the CPU seconds of the backend per good answer."""
+    """Return the CPU seconds of the backend per request that was answered as it should be; None where unknown."""
     used = sample.usage.get("backend")
     return per_good_request(sample, used.cpu_s if used else None)
 

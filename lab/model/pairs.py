@@ -17,9 +17,9 @@ MAX_IN_FLIGHT = 0.02
 
 
 class Layout(Record):
-    """The planned layout of one pair at one point in one block.
+    """The planned layout of one pair at one point in one block: which side each arm has, and which side is first.
 
-    Over the blocks each choice is half and half, in randomized order.
+    Over the blocks each choice has both values equally often, in randomized order.
     """
 
     side: Side = Field(default="left", description="of the slot's own arm")
@@ -29,7 +29,7 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """The same layout from the view of the arm on the other side."""
+        """This layout of a pair as seen from the arm on the other side: only `side` differs."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
@@ -42,7 +42,7 @@ class Renewed(Record):
 
 
 class PairSide(Record):
-    """One side of a pair, in that side's sample. Times are seconds, shares are fractions."""
+    """The part of a sample that describes its side of a pair. Times are seconds, shares are fractions."""
 
     against: str = Field(description="the arm on the other side")
     side: Side = Field(description="which of the two places it had")
@@ -69,16 +69,16 @@ class PairSide(Record):
 
 
 REPEATS = 2
-"""The number of measurements of one pair in each of its ways."""
+"""The number of measurements of one pair of variants in each way of measuring (`Way`)."""
 Way = Literal["plain", "slices", "together"]
 """How a comparison is measured: solo one after the other, or as a pair of either scheme."""
 WAYS = get_args(Way)
 
 
 class Compared(Record):
-    """One measurement of a variant against the baseline.
+    """The result of one measurement of a variant against the baseline, in one way of measuring (`Way`).
 
-    `log_ratios` has the natural logarithm of variant / baseline by metric.
+    `log_ratios` has the natural logarithm of variant / baseline for each metric.
     """
 
     round: int

@@ -28,7 +28,7 @@ ArmRole = Literal["variant", "baseline", "again", "reference"]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A variant under a name, brought up once per block.
+    """A variant under the name by which a run measures it; a block may bring it up solo, and again for each pair.
 
     Attributes:
         name: The name in the run; it differs from the variant's for the A/A arm.
@@ -53,8 +53,11 @@ class Slot:
     """A planned measurement: a solo sample of an arm, or one sample of each side of a pair."""
 
     order: int
+    """The position in the plan, from 1."""
     block: int
+    """The number of the block, from 1."""
     arm: Arm
+    """The arm that is measured; of a pair, the arm on this side."""
     point: LoadPoint
     against: Arm | None = None
     """The arm on a pair's other side; None = solo."""
@@ -67,31 +70,32 @@ class Slot:
 
     @property
     def bring_up(self) -> tuple[int, str, str, str]:
-        """The key that the slots of one bring-up share: block, arm, other side's arm, and a disrupted point's name.
+        """The key that planned measurements on one bring-up (one start of a system) share.
 
-        A disruption leaves a system changed, so a disrupted point has a bring-up to itself.
+        It has the block, the arm, the arm on a pair's other side or empty, and the name of a disrupted point or empty. A disruption leaves
+        a system changed, so a disrupted point has a bring-up to itself.
         """
         return self.block, self.arm.name, self.other, self.point.name if self.point.disturbance is not None else ""
 
     @property
     def other(self) -> str:
-        """The name of the arm on the other side; empty = solo."""
+        """The name of the arm on the other side of a planned pair; empty for a solo measurement."""
         return self.against.name if self.against else ""
 
     @property
     def turned(self) -> Slot:
-        """The same pair from the view of its other side."""
+        """This planned measurement of a pair as seen from the pair's other side: both arms and the layout swapped."""
         assert self.against is not None and self.layout is not None, "only a pair has two sides"
         return replace(self, arm=self.against, against=self.arm, layout=self.layout.turned)
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """The slots of both sides of a pair, or this slot if it is solo."""
+        """The planned measurements (slots) of both sides of a pair, or this slot alone if it is solo."""
         return (self, self.turned) if self.against else (self,)
 
     @property
     def cells(self) -> tuple[CellKey, ...]:
-        """The keys of the slot's measurements: those of both sides for a pair, first that of `arm`."""
+        """The keys of a slot's measurements: one for a solo slot, two for a pair, first that of `arm`."""
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
         )
@@ -123,7 +127,7 @@ class Plan:
 
     @property
     def reloads(self) -> int:
-        """The number of reloads, counting both sides of a pair, which wait for each other."""
+        """The number of reloads that a plan has between its measurements; both sides of a pair count."""
         before: dict[tuple[int, str, str, str], Slot] = {}
         count = 0
         for slot in self.slots:
@@ -133,7 +137,7 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """The number of bring-ups; a pair counts as one, as its sides come up at the same time."""
+        """The number of bring-ups (starts of a system) in a plan; the two sides of a pair count as one."""
         return len({slot.bring_up for slot in self.slots})
 
     def lasts_s(self, bring_up_s: float) -> float:
@@ -150,9 +154,9 @@ class Plan:
 
 
 def needs_reload(slot: Slot, before: Slot | None) -> bool:
-    """Return whether the workers must be renewed for a slot.
+    """Return whether the proxy must reload before a slot, so that new worker processes serve it.
 
-    The first generation of a point is measured on the workers that are already running.
+    The first worker generation of a point consists of the workers that are already running.
 
     Args:
         slot: The slot to measure.
@@ -200,7 +204,7 @@ ArmAndPoint = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The content of a run's blocks: in how many blocks each arm is measured as a pair and solo.
+    """The numbers of a run's blocks in which each arm is measured as a pair and solo (with the machine to itself).
 
     Attributes:
         pairs: The number of blocks in which an arm is paired with its baseline, by arm.
@@ -223,8 +227,9 @@ def plan_samples(
 ) -> Plan:
     """Plan the measurements of a run as a split plot with randomized, counterbalanced orders.
 
-    In every block each arm comes up once, in shuffled order. Inside the bring-up every point is measured. Solo arms have the same order
-    of points within a block. That order, like the order of each pair, is drawn from Williams squares (`williams_squares`). The worker
+    In every block each arm comes up once, in shuffled order. Inside the bring-up every point is measured, but each disrupted point has
+    a bring-up to itself. Solo arms have the same order of points within a block. That order, like the order of each pair, is drawn from
+    Williams squares (`williams_squares`). The worker
     generations and the repeats of one point follow each other directly: each later point begins on the workers that are already
     running. The reference arm is measured in the first, the middle and the last block.
 
@@ -319,7 +324,13 @@ def _draw_solo_orders(
 
 
 def _unevenness(orders: Sequence[Sequence[str]], names: frozenset[str]) -> int:
-    """Return how much more often the most frequent first of these points is first than the rarest."""
+    """Return how unevenly the first place is distributed among some points: the largest count less the smallest.
+
+    Args:
+        orders: The orders of points.
+        names: The points that count; all others in an order are skipped.
+
+    """
     firsts = Counter(next(name for name in order if name in names) for order in orders)
     return max(firsts[name] for name in names) - min(firsts[name] for name in names)
 
@@ -361,8 +372,9 @@ def _draw_layouts(
 ) -> dict[int, dict[str, Layout]]:
     """Draw the layouts of one pair, by block and point.
 
-    A point that is not in all of the pair's blocks is in as many blocks with one side as with the other, and, as far as the draws
-    allow, in as many in which one side came up first.
+    A layout is the choice which side each arm has, and which side is first. A point may be measured in fewer blocks than the pair has.
+    Then the pair's arm has the left side in half of these blocks and the right side in the other half. The side that comes up first is
+    balanced in the same way, as far as the draws allow.
 
     Args:
         rng: The source of random numbers.

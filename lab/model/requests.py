@@ -31,7 +31,7 @@ A load begins at a whole millisecond by its log.
 
 
 def good(frame: pl.DataFrame) -> pl.Series:
-    """Return which requests were answered with a 2xx status."""
+    """Return for each request of the table whether it was answered with a 2xx status."""
     return frame.select(((pl.col("error") == "") & pl.col("status").is_between(200, 299)).alias("good"))["good"]
 
 

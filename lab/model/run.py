@@ -50,7 +50,7 @@ class VariantRecord(Record):
 
     @classmethod
     def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:
-        """Return the record of a variant.
+        """Build the record of a rendered variant for `run.json`.
 
         Args:
             variant: The variant.
@@ -90,7 +90,7 @@ class NotMeasured(Record):
 
     @property
     def advised(self) -> str:
-        """The text with the remedy on a second line, as in an error."""
+        """The text about an unmeasurable variant, with the remedy on a second line if there is one."""
         return f"{self}\n  {self.remedy}" if self.remedy else str(self)
 
 
@@ -108,7 +108,7 @@ class RoundTrip(Record):
 
 
 class KneeSearch(Record):
-    """The settings of a search for the knee: requirements on a rate, and steps; fixed before the first trial."""
+    """The settings of a search for the knee (the highest rate within the latency bound), fixed before its start."""
 
     p99_s: float = Field(description="p99 is at most this")
     min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
@@ -119,7 +119,10 @@ class KneeSearch(Record):
 
 
 class AtKnee(Record):
-    """The knee at which a run's loads were placed: their `rate_rps` is `of_knee` times this rate."""
+    """The knee (the highest rate within the latency bound) that the rates of a run's loads were derived from.
+
+    The `rate_rps` of such a load is its `of_knee` times this rate.
+    """
 
     rate_rps: float
     run: str | None = Field(description="the search that found it; null = the rate was named")
@@ -132,7 +135,7 @@ class AtKnee(Record):
 
 
 class ProbeTrial(Record):
-    """A trial of a few seconds at an offered rate on two sides at once, before the plan was fixed."""
+    """The result of a few seconds of load at an offered rate on two sides at once, before the plan was fixed."""
 
     rate_rps: float = Field(description="of each side")
     achieved_rps: float | None = Field(description="of the slower side; null = nothing was measured")
@@ -143,7 +146,7 @@ class ProbeTrial(Record):
 
 
 class Probe(Record):
-    """The rate that a target sustains at one point for two sides at once, and the plan's decision about it."""
+    """The rate that a target sustains at one point for both sides of a pair at once, and what was planned for it."""
 
     point: str = Field(description="as the sweep calls it")
     rate_rps: float = Field(description="that the sweep asks for")
@@ -171,7 +174,7 @@ class Probe(Record):
 
 
 class PairSlot(Layout):
-    """The pair of a slot: its number, the other arm, and the layout."""
+    """The pair of a slot in `run.json`: the slot's number, the other arm, and the layout."""
 
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
@@ -240,7 +243,10 @@ class RunRecord(Record):
 
     @property
     def systems(self) -> frozenset[str]:
-        """The arms whose variant no knob distinguishes from its baseline: another system, no setting to apply."""
+        """The names of this run's arms that no knob distinguishes from their baseline.
+
+        Such an arm is another system, and its variant has no setting to apply.
+        """
         variant_arms = ((arm.name, self.variants[arm.variant]) for arm in self.arms if arm.role == "variant")
         knobs = {name: variant.knobs for name, variant in self.variants.items()}
         return frozenset(
@@ -251,10 +257,10 @@ class RunRecord(Record):
 
     @property
     def different_systems(self) -> frozenset[str]:
-        """The arms that run another system than the arm that they are compared with.
+        """The names of this run's arms that run another system than the arm that they are compared with.
 
-        The recorded bases decide. In runs from before these were recorded, it is any variant that is not its baseline with added knobs,
-        and has no setting to apply.
+        The recorded folders of their manifests (`VariantRecord.base`) decide. Older runs have no such record. There a variant is another
+        system if it is not its baseline with added knobs and has no setting to apply.
         """
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
         compared = (
@@ -270,13 +276,16 @@ class RunRecord(Record):
 
     @property
     def solo(self) -> dict[ArmAndPoint, str]:
-        """The places where, by the rules, the solo samples decide a variant's effect, with the reason."""
+        """The reason why solo samples, not pairs, decide a variant's effect in this run, by arm and point.
+
+        Arms and points whose pairs decide are absent. The rules are those of `find_solo_places`.
+        """
         variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
         return find_solo_places(self.arms, self.points, variants, self.different_systems)
 
     @property
     def designed(self) -> Design:
-        """The recorded design or, for a run of an earlier lab, the design that its slots and variants show."""
+        """The design of this run: the recorded one or, in older runs, the one that its slots and variants show."""
         if self.design is not None:
             return self.design
         variant_of = {arm.name: self.variants[arm.variant] for arm in self.arms}
@@ -309,13 +318,22 @@ class RunRecord(Record):
     def planned(
         self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[ArmAndPoint, str], once: int | None
     ) -> RunRecord:
-        """Return the run with newly planned slots, in pairs where possible. The arguments are those of `choose_shape`."""
+        """Return the run with newly planned slots, in pairs where possible.
+
+        Args:
+            blocks: The number of blocks.
+            seed: The seed of all random choices.
+            sides: The sides that the target has, as in `choose_shape`.
+            solo: The places where solo samples decide, and the reason, as in `choose_shape`.
+            once: The number of blocks of a point with a single worker generation, as in `choose_shape`.
+
+        """
         unpaired = [name for name, variant in self.variants.items() if variant.unpaired]
         shape = choose_shape(self.arms, self.points, blocks, sides, solo, unpaired, once)
         return self.with_plan(plan_samples(self.arms, self.points, blocks, seed, shape))
 
     def with_plan(self, planned: Plan) -> RunRecord:
-        """Return the run with the slots of a plan, which the method `plan` restores."""
+        """Return the run with the slots and pairs of a plan, from which the method `plan` restores the plan."""
         pairs = tuple(
             PairSlot(
                 order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
@@ -329,7 +347,11 @@ class RunRecord(Record):
 
 
 def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> bool:
-    """Return whether a variant is neither its baseline with added knobs, nor another name or revision of it."""
+    """Return whether a variant is another system than its baseline, in runs that do not record their bases.
+
+    The systems are the same if the variant is the baseline with added knobs, or the baseline at another commit. They count as the same,
+    too, if the variant has a setting to apply, or exists only to measure with.
+    """
     if variant.snippet or variant.only_to_measure_by:
         return False
     if variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]:

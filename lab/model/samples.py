@@ -32,7 +32,7 @@ class Reason(StrEnum):
     """The reason as a sentence."""
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """Return a member that is its value as text, and has its meaning."""
+        """Create a reason from the word that samples record and the sentence that explains the word."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -83,7 +83,7 @@ class Reason(StrEnum):
 
     @property
     def environmental(self) -> bool:
-        """Whether the machine and not the system is the cause, so that measuring again can help."""
+        """True if a sample with this reason is invalid because of the machine, so that measuring again can help."""
         return self in {
             Reason.CLOCK_STEP,
             Reason.STEAL,
@@ -95,9 +95,9 @@ class Reason(StrEnum):
 
     @property
     def broken(self) -> bool:
-        """Whether the system failed to do its work.
+        """True if a sample with this reason is invalid because the measured system failed to do its work.
 
-        Faults of the machine and the generator are not among these reasons, nor is a system that was too slow for a rate.
+        It is False for faults of the machine and of the generator, and for a system that was too slow for a rate.
         """
         return self in {
             Reason.BRING_UP_FAILED,
@@ -111,7 +111,7 @@ class Reason(StrEnum):
 
     @property
     def unserved(self) -> bool:
-        """Whether an offered rate was not reached, because the system or the generator was too slow."""
+        """True if a sample with this reason missed its offered rate: the system or the generator was too slow."""
         return self in {Reason.RATE_NOT_ACHIEVED, Reason.DROPPED}
 
 
@@ -230,28 +230,31 @@ class Sample(Record):
 
     @property
     def valid(self) -> bool:
-        """Whether the sample is valid."""
+        """True if this sample counts, which is the verdict `valid`."""
         return self.verdict == "valid"
 
     @property
     def change(self) -> Change | None:
-        """The lasting change that makes this sample invalid; None without one.
+        """The lasting change of rate or CPU time per request that makes this sample invalid; None without one.
 
-        A change on a pair's other side is not included, nor one in a sample that is invalid for another reason.
+        It is None as well where only the other side of a pair changed, and in a sample that is invalid for another reason.
         """
         return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
     @property
     def untimed(self) -> bool:
-        """Whether the generator was paused in between (slices): its clock, rate and latencies then do not count."""
+        """True if the generator of this sample was paused between the time slices of a pair.
+
+        The generator's clock, rate and latencies then do not count.
+        """
         return self.pair is not None and self.pair.scheme == "slices"
 
     @property
     def goodput_rps(self) -> float | None:
-        """The requests per second that were answered as they should be: the achieved rate without wrong statuses.
+        """The requests per second of this sample that were answered as they should be, without wrong statuses.
 
-        For a side that ran in slices it is per second of that side's time, and None where too many of its answers may have arrived in the
-        other side's slices.
+        For one side of a pair in time slices, the rate is per second of that side's slices. It is None where too many of the side's answers
+        may have arrived in the other side's slices (`MAX_IN_FLIGHT`), and where no rate was measured.
         """
         rate_rps = self.achieved_rps
         if self.pair is not None and self.pair.own_s and self.requests:
@@ -273,7 +276,10 @@ class Sample(Record):
 
 
 def key_of_measurement(item: Slot | Sample) -> CellKey:
-    """Return the key of the measurement of a sample or slot; for a pair's slot that of its first side."""
+    """Return the key of the measurement of a sample or slot, as `CellKey` describes.
+
+    For a slot of a pair it is the key of the first side, that of the slot's own arm.
+    """
     if isinstance(item, Slot):
         return item.cells[0]
     if item.pair is None:
@@ -282,7 +288,7 @@ def key_of_measurement(item: Slot | Sample) -> CellKey:
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
-    """Return the keys of all measurements of these slots."""
+    """Return the keys of all measurements of these slots; a slot of a pair has two, one for each side."""
     return {key for slot in slots for key in slot.cells}
 
 
@@ -302,7 +308,10 @@ def is_settled(sample: Sample) -> bool:
 
 
 def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
-    """Return the seconds of each bring-up that the samples show; for a pair those of both sides together."""
+    """Return the seconds of each bring-up (start of a system) that the samples show.
+
+    The bring-up of a pair counts once, with the seconds of both sides.
+    """
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:
         if sample.bring_up_s is not None:

@@ -57,13 +57,19 @@ class Change(Record):
 
     @property
     def dearer(self) -> bool:
-        """Whether a request cost more CPU time afterwards, as when the kernel searches for a free port."""
+        """True if a request cost more than 1.5 times (`DEARER`) the CPU time after this change as before.
+
+        That happens when the kernel searches for a free port. The result is False where one of the two costs is unknown.
+        """
         before, after = self.cpu_before_s, self.cpu_after_s
         return before is not None and after is not None and after > DEARER * before
 
 
 class Steadiness(Record):
-    """The judgement of one sample. `change`: null = steady, as far as its seconds can show."""
+    """The judgement whether the rate and the CPU time per request of one sample were steady.
+
+    `change` is null where they were, as far as the sample's single seconds can show.
+    """
 
     source: Source | None = Field(
         description="what stood for the requests of each second; null = nothing was seen of them"
@@ -75,7 +81,7 @@ class Steadiness(Record):
 def find_cause(
     counters: Mapping[str, int], leftovers: Leftovers | None, requests: int, duration_s: float, dearer: bool
 ) -> Cause | None:
-    """Return the cause of a change that the counters of a sample show, or None.
+    """Return the cause of a lasting change, as the counters of the sample show it; None where they show none.
 
     Args:
         counters: The increases of the counters, by role/name.

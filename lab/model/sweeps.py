@@ -33,12 +33,15 @@ CONTROL = "control"
 """The name, or the end of the name, of a point that is a control run."""
 
 SUSTAINED_S = 180.0
-"""The seconds that `--sustained` loads, at least.
+"""The shortest load of `--sustained`, in seconds.
 
 It is three times the life of a TIME_WAIT socket, so that ports that ran out come back twice.
 """
 MAX_PAIR_SHARE = 0.4
-"""The largest fraction of the knee for a pair, as it offers the rate twice, to proxies on the same CPUs."""
+"""The largest fraction of the knee (the highest rate within the latency bound) at which a pair is measured.
+
+A pair offers the rate twice, to two proxies on the same CPUs.
+"""
 SPARE = 1.2
 """The connections that a load with a disruption needs, per request that may hang at once.
 
@@ -98,18 +101,27 @@ class LoadPoint(Record, strict=True):
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
 
     def at_rate(self, knee_rps: float) -> LoadPoint:
-        """Return the point with its rate at this knee, in whole requests per second, as wrk2 accepts no others.
+        """Return the point with the rate that is its fraction `of_knee` of the given knee.
 
-        A point without `of_knee` returns unchanged.
+        The knee is the highest rate that a proxy serves within the latency bound. The rate is in whole requests per second, because wrk2
+        accepts no others. A point without `of_knee` returns unchanged.
+
+        Args:
+            knee_rps: The knee in requests per second.
+
         """
         if self.of_knee is None:
             return self
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
 
     def on_cpus(self, cpus: int | None) -> LoadPoint:
-        """Return the point with the number of threads that a generator on so many CPUs may have (None: unknown).
+        """Return the point with the number of threads that a generator on so many CPUs may have.
 
         The connections are divisible by that number. A point without `threads_at_most` returns unchanged.
+
+        Args:
+            cpus: The number of the generator's CPUs; None = unknown, which counts as one.
+
         """
         if self.threads_at_most is None:
             return self
@@ -120,8 +132,8 @@ class LoadPoint(Record, strict=True):
     def for_minutes(self) -> LoadPoint:
         """Return the point as `--sustained` loads it: for `SUSTAINED_S` or longer, without a warm-up, and solo.
 
-        The first seconds are part of what is measured, and the other side of a pair would have half of the time. A load that ends by a
-        number of requests, or that is disrupted, returns unchanged.
+        There is no warm-up, because the first seconds are part of what is measured. There is no pair, because each side would run for half
+        of the time only. A load that ends by a number of requests, or that is disrupted, returns unchanged.
         """
         if self.requests is not None or self.disturbance is not None:
             return self
@@ -131,26 +143,32 @@ class LoadPoint(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """The way to load a pair: interleaved slices, or concurrent at an offered rate, which cannot pause."""
+        """The way to load the two sides of a pair at this load point: `slices` or `together`.
+
+        Closed loops alternate in time slices. Loads at an offered rate cannot pause, so both sides run at once.
+        """
         return "slices" if self.rate_rps is None else "together"
 
     @property
     def concurrent(self) -> bool:
-        """Whether the two sides of a pair run at the same moment at this point, instead of interleaved."""
+        """True if both sides of a pair run at the same moment under this load, instead of in alternating slices."""
         return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
-        """Return the number of values that a pair's statistics use in so many blocks."""
+        """Return the number of values that a pair's statistics use in so many blocks.
+
+        It is one value per block or, where `singly` is set, one value per worker generation.
+        """
         return blocks * self.generations if self.singly else blocks
 
     @property
     def shared_cost(self) -> bool:
-        """Whether the load's work is a shared-resource cost: every request opens a connection."""
+        """True if the work of this load lies in what the sides of a pair share: every request opens a connection."""
         return not self.keepalive
 
     @property
     def why_alone(self) -> str:
-        """The reason why this load does not support pairing; empty where it does."""
+        """The reason why no pair of arms can be measured under this load; empty where one can."""
         reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
             "queues, ports or files run out": bool(self.subject),
@@ -163,13 +181,21 @@ class LoadPoint(Record, strict=True):
 
     @property
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
-        """The key of the load and the prepared system without disruption; points with one key share a control run."""
+        """The key by which disrupted load points share a control run (the same load without the disruption).
+
+        It consists of the load without name and disruption, and of the state that the disruption's `prepare` sets up.
+        """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
 
 
 def find_control(points: Iterable[LoadPoint], point: LoadPoint) -> LoadPoint | None:
-    """Return the control run of a disrupted point; None for any other point, a control run included."""
+    """Return the control run of a disrupted point: the same load without the disruption.
+
+    Returns:
+        None for a point that has no disruption or is a control run itself.
+
+    """
     if point.disturbance is None or point.control:
         return None
     return next((candidate for candidate in points if candidate.control and candidate.load == point.load), None)
@@ -286,12 +312,15 @@ class PointSpec(Record, strict=True):
 
     @property
     def pages(self) -> list[str]:
-        """The pages as a list."""
+        """The pages that a `[[points]]` table names, as a list even for a single page."""
         return self.page if isinstance(self.page, list) else [self.page]
 
     @property
     def fault(self) -> str | None:
-        """The fault of the combination of keys, as `key: fault`; None without one. Generators check their limits."""
+        """The fault in the combination of a `[[points]]` table's keys, as `key: fault`; None without one.
+
+        The limits of a generator are checked by the generator itself.
+        """
         pages = [*PAGES, *(OTHER_PATHS if self.answers else ())]
         unknown = next((page for page in self.pages if page not in pages), None)
         several = self.generations > 1 or self.repeats > 1
@@ -414,9 +443,9 @@ class SweepForm(Record, strict=True):
     )
 
     def fault(self, points: Collection[str]) -> str | None:
-        """Return the fault of the names in it, as `key: fault`; None without one.
+        """Return the fault of the names in this form, as `key: fault`; None without one.
 
-        The values are checked when the points are made.
+        Values are checked when the form's points are made.
 
         Args:
             points: The names of the points in the file.
@@ -473,7 +502,10 @@ class Sweep(Record, strict=True):
         return self
 
     def expanded(self) -> list[LoadPoint]:
-        """Return every point and, with a disruption, a control run without it for each different load."""
+        """Return every load point of the sweep and, for each different disrupted load, a control run.
+
+        A control run is the same load without the disruption.
+        """
         points = [
             point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
             for spec in self.points
@@ -530,7 +562,10 @@ def sweep_names() -> list[str]:
 
 @cache
 def _form_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the forms in a file; none where it is no TOML, which is reported when its sweep is read."""
+    """Return the names of the forms (`[forms.NAME]`) in a sweep file; empty for a file that is no TOML.
+
+    Such a file is reported when its sweep is read.
+    """
     try:
         forms = tomllib.loads(path.read_text("utf-8")).get("forms", {})
     except (OSError, ValueError):

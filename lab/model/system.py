@@ -48,17 +48,23 @@ class System(Disturbable, Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """Prepare a call of `popen` with the same arguments, and return a context with the function that makes it.
+        """Prepare the start of a generator, and return a context manager with the function that starts it.
 
-        Everything that the call needs is made, or begun, before the function is called. If it is never called, nothing is left behind.
+        The arguments are those of `popen`. Everything that the start needs is made, or begun, before the function is called. If the
+        function is never called, nothing is left behind.
         """
         ...
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Make one load with `load.generators` generators at once, each in a separate place.
 
-        It is allowed only where the target has accepted the point, and within a `watch`, which counts only what it observes from the
+        It is allowed only where the target has accepted the load point, and within a `watch`. The watch counts only what happens from the
         generators' beginning on.
+
+        Args:
+            load: The load of all generators together.
+            files: The text of each file that a generator needs, by file name.
+
         """
         ...
 
@@ -100,8 +106,8 @@ class System(Disturbable, Protocol):
     def leftovers(self) -> Leftovers:
         """Look at what earlier loads have left in the system now.
 
-        The processes of the first look, and of the first after `renew`, are the ordinary ones. A place that cannot be looked at is in
-        `unseen`.
+        The proxy's processes that the first look finds count as the ordinary ones; so do those of the first look after `renew`. A place
+        that cannot be looked at is in `unseen`.
         """
         ...
 

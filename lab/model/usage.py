@@ -10,14 +10,15 @@ import polars as pl
 from lab.base.validation import Record
 
 UNCLAIMED = "cluster/cpu_ms"
-"""The counter of the nodes' CPU time that only the cluster itself explains: its pods, kubelets, runtime, kernel."""
+"""The counter of the nodes' CPU time that only the cluster explains: pods, kubelets, container runtime and kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The result of observing a system between two moments. Fractions are of one CPU.
+    """The CPU, memory and counters of a system under measurement, as observed between two moments.
 
-    The last three attributes are set on a cluster only. There the generator's process is not on this machine, and no role has CPUs to itself.
+    Fractions are of one CPU. The last three attributes are set on a cluster only. There the generator's process is not on this machine,
+    and no role has CPUs to itself.
 
     Attributes:
         elapsed_s: The seconds between the two moments.
@@ -50,7 +51,7 @@ class Observation:
 
 
 class Usage(Record):
-    """The CPU seconds and the peak memory (bytes) of one role over the sample."""
+    """The CPU seconds and the peak memory (bytes) that one role (proxy, backend, …) used during a sample."""
 
     cpu_s: float
     rss_bytes: int
@@ -75,5 +76,6 @@ USAGE_SCHEMA = {
 }
 """The columns of usage.parquet, with a row per process and second.
 
-Proxy and backend have a row per thread too, where there are several threads. A sum over all rows counts such processes twice: select the rows without a `tid`, or those with one.
+Proxy and backend have a row per thread too, where there are several threads. A sum over all rows counts such processes twice: select the
+rows without a `tid`, or those with a `tid`.
 """

@@ -1,6 +1,6 @@
 """The outcome of a disruption as numbers, computed from a log of requests, events and usage.
 
-This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.outcome_summary`. Nothing is guessed: what
+This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.summary`. Nothing is guessed: what
 the logs do not show is None, and what a kind of disruption does not have is left out. All times are seconds by the lab's clock; nothing here
 reads a clock.
 """

@@ -106,7 +106,7 @@ def split_by_variant(stream: bytes) -> dict[str, str]:
     """Return the manifests in a stream that `pack_manifests` made: YAML by variant.
 
     Raises:
-        FrameError: The stream is damaged.
+        DamagedError: The stream is damaged.
 
     """
     before, *parts = _VARIANT.split(tables.text_of(stream, xz=True))
@@ -234,7 +234,7 @@ class PackedForm:
         """Return the manifests of a variant as they were applied: YAML, a document per object.
 
         Raises:
-            FrameError: The run has no manifests of this variant.
+            DamagedError: The run has no manifests of this variant.
 
         """
         if variant not in self._manifests:
@@ -249,7 +249,7 @@ class PackedForm:
         """Return what was stored of a bring-up: its `readback`, or what was `deployed`.
 
         Raises:
-            FrameError: Nothing of this kind was stored of the bring-up.
+            DamagedError: Nothing of this kind was stored of the bring-up.
 
         """
         if (kind, stem) not in self._bringups:

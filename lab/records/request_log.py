@@ -52,7 +52,10 @@ class _LastLine:
         self.latency_us = 0
 
     def difference_to(self, line: bytes) -> bytes:
-        """Return a line as its difference to the last one; a line that is neither a request nor a latency stays."""
+        """Return a line as its difference to the last one of its kind, if it is a request or a latency.
+
+        Any other line stays, with another sign in front if it begins like a difference.
+        """
         if _LATENCY.fullmatch(line):
             before_us, self.latency_us = self.latency_us, int(line.replace(b".", b""))
             return b"%b%d" % (_SIGN, self.latency_us - before_us)

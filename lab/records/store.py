@@ -184,12 +184,14 @@ class RunStore:
         return self._packed or self._folders
 
     def _read_form(self, read: Callable[[Form], Told], place: Callable[[Form], object], advice: str = "") -> Told:
-        """Return what `read` returns for the folder's form; turn its errors into a UsageError.
+        """Read a part of the run's folder with `read`; raise a UsageError where the part cannot be read.
+
+        The form of a folder is how its files are stored: as a folder for each sample, or packed into a few files.
 
         Args:
-            read: Reads a part of the form.
-            place: Returns the place that the error names.
-            advice: The text after the error's remedy.
+            read: Takes the folder's form, and returns the part that is wanted.
+            place: Takes the folder's form, and returns the file or folder that the error names.
+            advice: More text for the error's remedy, which begins with "restore it from a copy"; empty: none.
 
         """
         form = self._form
@@ -412,7 +414,7 @@ class RunStore:
 
         Raises:
             OSError: The output cannot be read.
-            FrameError: The archive of outputs is damaged.
+            DamagedError: The archive of outputs is damaged.
 
         """
         return self._form.holds(sample)

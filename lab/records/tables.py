@@ -72,7 +72,7 @@ class DamagedError(ValueError):
 
 @contextmanager
 def damage_as_frame_error() -> Iterator[None]:
-    """Turn what libraries raise for damaged bytes into a FrameError."""
+    """Turn what libraries raise for damaged bytes into a DamagedError."""
     try:
         yield
     except (*BROKEN, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -115,7 +115,7 @@ def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str
 
     Raises:
         OSError: The file cannot be read.
-        FrameError: The file is damaged.
+        DamagedError: The file is damaged.
 
     """
     parts = read_table(path, HISTOGRAM_SCHEMA).partition_by("series", as_dict=True, maintain_order=True)
@@ -134,7 +134,7 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
         kind: Whether the histogram has exact counts or only quantiles.
 
     Raises:
-        FrameError: A bucket does not exist, occurs twice, or is empty.
+        DamagedError: A bucket does not exist, occurs twice, or is empty.
 
     """
     sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
@@ -155,7 +155,7 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
 
     Raises:
         OSError: The file cannot be read.
-        FrameError: The file is damaged, or its columns differ.
+        DamagedError: The file is damaged, or its columns differ.
 
     """
     content = path.read_bytes()
@@ -190,7 +190,7 @@ def read_joined_tables(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.Da
 
     Raises:
         OSError: The file cannot be read.
-        FrameError: The file is damaged.
+        DamagedError: The file is damaged.
 
     """
     frame = read_table(path, {SAMPLE: pl.String, **schema})
@@ -255,7 +255,7 @@ def read_raw(path: OutputPlace) -> tuple[str, str]:
 
     Raises:
         OSError: The file cannot be read.
-        FrameError: The file is damaged.
+        DamagedError: The file is damaged.
 
     """
     stdout, _, stderr = read_output(path).decode("utf-8", "surrogateescape").partition(STDERR_MARK)
@@ -267,7 +267,7 @@ def read_output(path: OutputPlace) -> bytes:
 
     Raises:
         OSError: The file cannot be read.
-        FrameError: The file is damaged.
+        DamagedError: The file is damaged.
 
     """
     with damage_as_frame_error():
@@ -285,7 +285,7 @@ def decompress(content: bytes, xz: bool = False) -> bytes:
     """Return the content of a zstd or xz stream.
 
     Raises:
-        FrameError: The stream is damaged, cut short, or followed by more bytes.
+        DamagedError: The stream is damaged, cut short, or followed by more bytes.
 
     """
     decompressor = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()

@@ -26,9 +26,13 @@ COUNT_WORDS = ("no boot", "one boot", "two boots", "three boots")
 
 @dataclass(frozen=True, slots=True)
 class OverBoots:
-    """An effect over boots with its confidence interval, in the unit of the effects it was computed from.
+    """The mean effect over several boots of the machine, in the unit of the effects on the single boots.
 
     Attributes:
+        effect: The mean effect.
+        low: The lower end of its confidence interval.
+        high: The upper end of its confidence interval.
+        boots: The number of boots.
         between: The standard deviation of the true effect from boot to boot.
 
     """
@@ -80,6 +84,11 @@ def estimate_between_variance(effects: Floats, variances: Floats) -> float:
     """Return Paule and Mandel's tau², the variance between boots; 0 where boots do not differ.
 
     With this variance the weighted mean square about the mean is 1.
+
+    Args:
+        effects: The effect on each boot.
+        variances: The squared standard error of each effect.
+
     """
     upper = float(effects.var(ddof=1))  # with this variance alone the mean square is at most 1
     lower = 0.0 if variances.all() else upper * 1e-12
@@ -92,7 +101,7 @@ def estimate_between_variance(effects: Floats, variances: Floats) -> float:
 
 
 def _weigh(effects: Floats, variances: Floats) -> tuple[float, float, float]:
-    """Return the weighted mean, the weighted mean square about it, and the sum of the weights."""
+    """Return the mean weighted by 1/variance, the weighted mean square about the mean, and the sum of the weights."""
     weights = 1 / variances
     total = float(weights.sum())
     mean = float((weights * effects).sum()) / total

@@ -18,10 +18,12 @@ from scipy import special
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """The standard deviation of one variance component, with its confidence interval.
+    """One variance component: the variation between repeats, between worker generations or between bring-ups.
 
     Attributes:
         sd: The standard deviation; 0 where the means differ by less than the components below explain.
+        low: The lower end of the confidence interval of `sd`.
+        high: The upper end of the confidence interval of `sd`.
         degrees: The degrees of freedom of the component's mean square.
 
     """
@@ -34,7 +36,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The variance components of a nested design, and the mean of all its values.
+    """The variance components of repeats within worker generations within bring-ups, and the mean of all values.
 
     Attributes:
         mean: The mean of all values.

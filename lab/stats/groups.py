@@ -95,6 +95,11 @@ def compute_shares_p(hits: Sequence[int], totals: Sequence[int]) -> float:
 
     With all margins given, group i has h_i hits with a probability in proportion to the product of C(totals_i, h_i) (Freeman & Halton 1951,
     Biometrika 38:141). The p-value is the probability of all tables that are no more likely than the observed one.
+
+    Args:
+        hits: The number of hits in each group.
+        totals: The size of each group, in the same order.
+
     """
     all_hits = sum(hits)
     observed_weight = prod(comb(total, hit) for total, hit in zip(totals, hits, strict=True))

@@ -43,7 +43,7 @@ def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
     value = np.clip(latency, 0, LIMIT_US).astype(np.int64)
     shift = np.zeros_like(value)
     large = value >= LINEAR_BUCKETS
-    shift[large] = np.floor(np.log2(value[large])).astype(np.int64) - 10  # log2(HALF) == 10
+    shift[large] = np.floor(np.log2(value[large])).astype(np.int64) - 10  # log2(BUCKETS_PER_DOUBLING) == 10
     return np.where(
         large, LINEAR_BUCKETS + (shift - 1) * BUCKETS_PER_DOUBLING + (value >> shift) - BUCKETS_PER_DOUBLING, value
     )
@@ -84,18 +84,29 @@ class Histogram:
 
     @staticmethod
     def empty(kind: Kind = "exact") -> Histogram:
-        """Return a histogram without a request."""
+        """Create a latency histogram without any request.
+
+        Args:
+            kind: Where counts that are added come from, as in the attribute `kind`.
+
+        """
         return Histogram(np.zeros(BUCKETS, dtype=np.int64), kind)
 
     @staticmethod
     def of_values(values_s: npt.ArrayLike) -> Histogram:
-        """Build a histogram from single latencies in seconds, shape (n,)."""
+        """Build an exact latency histogram from single latencies in seconds, shape (n,)."""
         number = find_buckets(np.round(np.asarray(values_s, dtype=np.float64) / UNIT_S))
         return Histogram(np.bincount(number, minlength=BUCKETS).astype(np.int64), "exact")
 
     @staticmethod
     def of_counts(pairs: Iterable[tuple[float, int]] | npt.NDArray[np.float64], kind: Kind) -> Histogram:
-        """Build a histogram from pairs of a latency in seconds and a count, or an array of them, shape (n, 2)."""
+        """Build a latency histogram from latencies and the number of requests with each latency.
+
+        Args:
+            pairs: Pairs of a latency in seconds and a count, or an array of such pairs, shape (n, 2).
+            kind: Where the counts come from: `exact`, or `quantiles` if they were derived from printed percentiles.
+
+        """
         counts = np.zeros(BUCKETS, dtype=np.int64)
         rows = pairs if isinstance(pairs, np.ndarray) else list(pairs)
         table = np.asarray(rows, dtype=np.float64).reshape(-1, 2)
@@ -104,7 +115,7 @@ class Histogram:
 
     @staticmethod
     def of_quantiles(points: Iterable[tuple[float, float]], total: int) -> Histogram:
-        """Build a histogram of `total` requests from printed percentiles.
+        """Build a latency histogram from the percentiles that a program printed.
 
         The requests between two percentiles count at the upper one.
 
@@ -120,12 +131,15 @@ class Histogram:
 
     @cached_property
     def up_to(self) -> npt.NDArray[np.int64]:
-        """The number of requests in each bucket or a lower one, shape (BUCKETS,); every percentile uses it."""
+        """The cumulative counts of a latency histogram: the requests in each bucket and all lower ones.
+
+        The shape is (BUCKETS,). Every percentile is computed from these counts.
+        """
         return np.cumsum(self.counts)
 
     @property
     def total(self) -> int:
-        """The number of requests."""
+        """The number of requests in a latency histogram."""
         return int(self.up_to[-1])
 
     def merge(self, histogram: Histogram) -> Histogram:
@@ -148,15 +162,15 @@ class Histogram:
 
     @property
     def maximum_s(self) -> float | None:
-        """The top of the highest bucket that holds a request, in seconds; None without a request."""
+        """The longest latency in seconds: the top of a histogram's highest filled bucket; None without a request."""
         filled = np.flatnonzero(self.counts)
         return float(compute_bucket_edges_s(filled[-1])[1]) if filled.size else None
 
     @property
     def mean_s(self) -> float | None:
-        """The mean latency in seconds; None without a request.
+        """The mean latency of a histogram's requests in seconds; None without a request.
 
-        For printed percentiles it is the integral of their curve, which is taken to be straight between two of them.
+        For printed percentiles the mean is the integral of the curve through them, with straight lines between neighbours.
         """
         if not self.total:
             return None

@@ -41,10 +41,14 @@ SearchStage = Literal["ramp", "bisection", "again", "confirmation", "doubt"]
 
 @dataclass(frozen=True, slots=True)
 class KneeSearchSettings:
-    """The settings of a search, with rates in requests per second.
+    """The settings of a search for the knee, the highest rate within the latency bound.
 
     Attributes:
-        precision: The search ends where high / low is at most 1 + this, or where both rates are neighbours.
+        start_rps: The first rate that is tried, in requests per second.
+        precision: The relative gap at which the search ends: the lowest rate that fails is at most 1 + this times the highest that passes,
+            or the next whole number.
+        least_rps: The lowest rate that may be tried.
+        most_rps: The highest rate that may be tried.
 
     """
 
@@ -56,7 +60,7 @@ class KneeSearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class KneeTrial:
-    """A rate that was tried, and the verdict."""
+    """A rate that a search for the knee has tried, and the verdict: passed, failed or unclear (machine was busy)."""
 
     rate_rps: int
     verdict: Verdict
@@ -64,24 +68,31 @@ class KneeTrial:
 
 @dataclass(frozen=True, slots=True)
 class NextTrial:
-    """The rate to try next, and the stage of the search that needs it."""
+    """The rate that a search for the knee tries next, and the stage of the search that needs this trial.
+
+    Attributes:
+        rate_rps: The rate in requests per second.
+        stage: `ramp` and `bisection` look for the knee. `again` repeats a rate that failed, until the majority of its trials
+            decides. `doubt` tries the lowest failing rate once more. `confirmation` tries the highest passing rate once more.
+
+    """
 
     rate_rps: int
     stage: SearchStage
 
     @property
     def fresh(self) -> bool:
-        """Whether the trial needs a system that is brought up for it."""
+        """True if this trial of a rate needs a freshly started system: a confirmation, or a doubted failure."""
         return self.stage in ("confirmation", "doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class KneeFound:
-    """The answer of a search.
+    """The answer of a search for the knee, in requests per second.
 
     Attributes:
-        passes_rps: The highest rate that passes; it was confirmed.
-        fails_rps: The lowest rate that failed; None where `most_rps` passed.
+        passes_rps: The knee: the highest rate that passes, which was confirmed.
+        fails_rps: The lowest rate that failed; None where the highest rate of the settings (`most_rps`) passed.
 
     """
 
@@ -91,7 +102,7 @@ class KneeFound:
 
 @dataclass(frozen=True, slots=True)
 class KneeNotFound:
-    """The end of a search without a knee.
+    """The end of a search that found no knee (highest rate within the latency bound).
 
     Attributes:
         passes_rps: The highest rate that passed, confirmed or not; None without one.

@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A paired effect with its interval: a log-ratio, or (from `estimate_difference`) a number in the values' own unit.
+    """The estimate of an effect: a log-ratio, or a number in the unit of the values (from `estimate_difference`).
 
     Below six blocks `low` and `high` are for planning only: show and claim nothing unless `has_interval`.
 
@@ -50,7 +50,7 @@ class Estimate:
         n: The number of blocks.
         confidence: The coverage of the intervals, as a fraction.
         sd: The standard deviation of the blocks; None for one block.
-        p_value: The two-sided p-value that the effect is not 0; None for one block.
+        p_value: The two-sided p-value of an effect of 0; None for one block.
         hodges_lehmann: The Hodges-Lehmann estimate of the effect, which outliers hardly move.
         hl_low: The lower end of its interval; None below six blocks.
         hl_high: The upper end of its interval; None below six blocks.
@@ -72,24 +72,24 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are enough blocks for an interval."""
+        """True if a paired effect rests on enough blocks (six) to show an interval."""
         return self.interval is not None
 
     @property
     def ratio(self) -> float:
-        """The ratio of variant to baseline: 0.9 is 10 % less (meaningless for an estimate from `estimate_difference`)."""
+        """The effect as a ratio of variant to baseline, 0.9 for 10 % less; meaningless for a difference."""
         return exp(self.effect)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval (low, high) as log-ratios; None where it must not be shown."""
+        """The confidence interval (low, high) of an effect, in the unit of the effect; None below six blocks."""
         if self.n < MIN_BLOCKS or self.low is None or self.high is None:
             return None
         return self.low, self.high
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
-        """The interval (low, high) as ratios; None where it must not be shown."""
+        """The interval (low, high) of an effect, as ratios of variant to baseline; None below six blocks."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
@@ -116,8 +116,8 @@ def estimate_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: 
 def estimate_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the mean difference variant − baseline in the values' own unit: for counts and times that may be 0.
 
-    Like `estimate_ratio`, but with differences instead of log-ratios. The interval is that of the mean difference. Where every block has the
-    same difference it has no width, and a note reports that.
+    The method is that of `estimate_ratio`, with differences instead of log-ratios. The interval is that of the mean difference. Where every
+    block has the same difference, the interval has no width, and a note reports that.
 
     Where one side alone waits, the differences are skewed, and Student's t covers less often than it promises. For an exponential wait it
     covers 89 times in 100 from six to ten blocks and 93 times from 30 on, and nearly all that it misses is larger than the interval. It
@@ -329,8 +329,9 @@ def has_outliers(d: Floats) -> bool:
 def is_autocorrelated(d: Floats) -> bool:
     """Return whether the lag-1 autocorrelation is above that of 99 in 100 runs with independent blocks.
 
-    Below six blocks the result is False. r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise it has the mean −1/n and the variance (n−2)²/(n²(n−1)) (Moran 1948,
-    Biometrika 35:255). With the variance's limit, 1/n, nothing would ever be significant below eight blocks.
+    Below six blocks the result is False. The autocorrelation is r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise r₁ has
+    the mean −1/n and the variance (n−2)²/(n²(n−1)) (Moran 1948, Biometrika 35:255). With the variance's limit, 1/n, nothing would ever be
+    significant below eight blocks.
     """
     deviations = d - d.mean()
     total = float((deviations**2).sum())
@@ -343,9 +344,14 @@ def is_autocorrelated(d: Floats) -> bool:
 
 @lru_cache(maxsize=256)
 def _find_walsh_rank(n: int, confidence: float) -> int:
-    """Return the k of `estimate_hodges_lehmann`, or 0 where none exists.
+    """Return the rank k of the ends of the Hodges-Lehmann interval for so many blocks; 0 where no interval exists.
 
-    T⁺'s null distribution is counted exactly: each rank 1…n is in or out with chance ½.
+    `estimate_hodges_lehmann` explains k. T⁺'s null distribution is counted exactly: each rank 1…n is in or out with chance ½.
+
+    Args:
+        n: The number of blocks.
+        confidence: The coverage of the interval, as a fraction.
+
     """
     chance = np.ones(1)
     for rank in range(1, n + 1):

@@ -1,8 +1,8 @@
 """Power calculations: how many blocks to plan for an effect, and the smallest effect that a number of blocks detects.
 
 The standard deviation of a pilot is itself an estimate, and from six blocks its error is about a third. Half of all plans would be too
-short if they used the estimate directly, so plans use an upper confidence limit of it (`compute_planned_sd`). Every function needs a pilot, and
-no plan exceeds `MAX_BLOCKS`.
+short if they used the estimate directly, so plans use an upper confidence limit of it (`compute_planned_sd`). A pilot is an earlier run
+that shows the noise. Every function needs one, and no plan exceeds `MAX_BLOCKS`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compute_mde(sd: float, blocks: int, level: float = 0.05, power: float = 0.9)
 
 
 def _find_distance(sd: float, blocks: int, level: float, power: float) -> float:
-    """Return the minimum detectable effect in the unit of `sd`."""
+    """Return the minimum detectable effect in the unit of `sd`; the arguments are those of `compute_mde`."""
     critical_t = float(special.stdtrit(blocks - 1, 1 - level / 2))
     return float(special.nctdtrinc(blocks - 1, 1 - power, critical_t)) * sd / sqrt(blocks)
 
@@ -68,7 +68,15 @@ def compute_mde_from_pilot(
 ) -> float | None:
     """Return the minimum detectable effect that a run of `blocks` may promise, given a pilot's noise.
 
-    This is `compute_mde` at `compute_planned_sd`. It is at most `effect` exactly where `blocks_for(…, effect)` is at most `blocks`.
+    This is `compute_mde` at the upper limit that `compute_planned_sd` returns. The result is at most `effect` exactly where
+    `count_blocks_for_effect(…, effect)` is at most `blocks`.
+
+    Args:
+        sd: The standard deviation of one block's log-ratio in the pilot, an earlier run.
+        pilot_blocks: The blocks that `sd` was measured in, two or more.
+        blocks: The number of blocks of the planned run.
+        level: The p-value at which a sign is claimed, as in `compute_mde`.
+        power: The probability that the sign is claimed.
 
     Returns:
         The effect as a fraction (0.06 = 6 %); None below six blocks.
@@ -125,8 +133,8 @@ def count_blocks_to_exclude(
 ) -> int | None:
     """Return the fewest blocks whose interval excludes, with probability `power`, a bound away from the truth.
 
-    An interval that excludes a bound is a t-test of that bound (`count_blocks_to_detect`). For a median, whose interval is wider, the number is
-    approximate.
+    An interval that excludes a bound is a t-test of that bound (`count_blocks_to_detect`). For a median, whose interval is wider, the
+    number is approximate.
 
     Args:
         half_width: The half-width, 0 or more, of the interval that `blocks` gave, in the unit of `distance` (for ratios: logarithms).

@@ -8,7 +8,8 @@ estimated from few seconds. Up to a quarter of the sample may be the transition 
 
 The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again). They detect all of
 the 136 samples whose rate falls within the sample; the smallest of these falls is by a factor of 2.3. Of 2,847 other samples they detect
-seven, which are falls that a reader sees, too, of the same kind as the known ones. Halves that differ by 25 % would be a poor criterion: slow links, throttled pods and TLS handshakes meet it.
+seven, which are falls that a reader sees, too, of the same kind as the known ones. Halves that differ by 25 % would be a poor
+criterion: slow links, throttled pods and TLS handshakes meet it.
 
 A first second that is worse than the rest is no change: connections, handshakes and caches are made in it.
 """
@@ -108,7 +109,7 @@ class SampleSeconds:
 
 @dataclass(frozen=True, slots=True)
 class LastingChange:
-    """A lasting change within a sample.
+    """A lasting change of the rate or of the CPU time per request within one sample.
 
     Attributes:
         at_s: The time of the change, in seconds since the load began.

@@ -50,7 +50,10 @@ def format_micros(value_s: float) -> str:
 
 
 def format_bytes(value: float | None) -> str:
-    """Return a size with three significant digits in powers of 1000: 950 B, 61.2 kB, 12.3 MB, 1.05 GB; – for None."""
+    """Return a size in bytes with three significant digits and its unit: 950 B, 61.2 kB, 1.05 GB; – for None.
+
+    The units are powers of 1000.
+    """
     if value is None:
         return "–"
     steps = ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"))

@@ -45,10 +45,10 @@ def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, con
     Returns:
         An `Estimate` with these fields. `effect` is the median of all m·n differences of logarithms (Hodges & Lehmann 1963), `low` and
         `high` its distribution-free interval (see `estimate_shift`), which holds for two arms whose noise has the same shape, whatever that is.
-        `estimate_hodges_lehmann`, `hl_low` and `hl_high` repeat them. `n` is the smaller of m and n; below six the bounds are None. `p_value` is
+        `hodges_lehmann`, `hl_low` and `hl_high` repeat them. `n` is the smaller of m and n; below six the bounds are None. `p_value` is
         that of the Wilcoxon rank sum (see `compute_rank_sum_p`). `sd` is √(s_variant² + s_baseline²): the standard deviation of one block's
-        log-ratio if the blocks had nothing in common, so never less than pairing them in one run leaves. Both are None for a side of one
-        block.
+        log-ratio if the blocks had nothing in common, so more than pairing them in one run leaves, where the sides vary alike. Both are
+        None for a side of one block.
 
     Raises:
         ValueError: For an empty side, and for values that are zero, negative or not finite.
@@ -62,8 +62,9 @@ def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, con
 def estimate_unpaired_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the difference variant − baseline in the values' own unit, without pairing their blocks.
 
-    Like `estimate_unpaired_ratio`, but with differences instead of log-ratios: for counts and times that may be 0. Where most values are the same, the
-    interval covers more often than it promises. Where all differences are equal it has no width, and a note reports that.
+    The method, arguments and fields are those of `estimate_unpaired_ratio`, with differences instead of log-ratios: for counts and times
+    that may be 0. Where most values are the same, the interval covers more often than it promises. Where all differences are equal, the
+    interval has no width, and a note reports that.
 
     Raises:
         ValueError: For an empty side, and for values that are not finite.
@@ -133,9 +134,15 @@ def _estimate(variant: Floats, baseline: Floats, confidence: float) -> Estimate:
 
 @lru_cache(maxsize=256)
 def _rank(m: int, n: int, confidence: float) -> int:
-    """Return the k of `estimate_shift`, or 0 where there is none.
+    """Return the rank k of the ends of the unpaired shift's interval (`estimate_shift`); 0 where no interval exists.
 
-    Beyond `EXACT_PAIRS` it follows from the normal U with mean m·n/2 and variance m·n(m + n + 1)/12.
+    Beyond `EXACT_PAIRS` pairs k follows from the normal U with mean m·n/2 and variance m·n(m + n + 1)/12.
+
+    Args:
+        m: The number of blocks of one run.
+        n: The number of blocks of the other run.
+        confidence: The coverage of the interval, as a fraction.
+
     """
     tail = (1 - confidence) / 2
     if m * n > EXACT_PAIRS:
@@ -148,7 +155,16 @@ def _rank(m: int, n: int, confidence: float) -> int:
 
 @lru_cache(maxsize=64)
 def _count_sums(ranks: tuple[int, ...], size: int) -> Floats:
-    """Return in how many ways `size` of the `ranks` add up to 0, 1, 2, …; shape (largest sum + 1,)."""
+    """Count the ways in which a fixed number of ranks add up to each possible sum.
+
+    Args:
+        ranks: The ranks in ascending order.
+        size: The number of ranks in a sum.
+
+    Returns:
+        The number of ways for the sums 0, 1, 2, …; shape (largest sum + 1,).
+
+    """
     ways = np.zeros((size + 1, sum(ranks[-size:]) + 1))
     ways[0, 0] = 1
     for rank in ranks:

@@ -1,4 +1,4 @@
-"""The effects of a reference over its boots, and what is still to be measured on another boot.
+"""The effects of a reference (a committed run) over boots of the machine, and what to measure on another boot.
 
     data/reference/slow-link, …/boot-2, …/boot-3  →  "over three boots p50 at rate-25 −61.8 % [−68.0, −54.4] (…)"
 
@@ -36,9 +36,9 @@ MIN_BOOTS = 3
 With two boots, an interval over boots is twelve standard errors wide.
 """
 NEAR_BOUND = 0.2
-"""The distance from a claim's bound to the measured value, as a share of it, within which the bound is near.
+"""The distance from a claim's bound to the measured value, as a share of that value, within which the bound is near.
 
-The effect of a boot (SD 8 to 9.5 %) can move the one across the other.
+From boot to boot a ratio differs by 8 to 9.5 % (SD), so another boot can move the value to the other side of a near bound.
 """
 ONE_BOOT_CAVEAT = (
     "Every size is of one boot of one machine, unless it says of how many: from boot to boot a ratio differs by 8 to 9.5 % (SD),"
@@ -49,13 +49,13 @@ ONE_BOOT_CAVEAT = (
 
 @dataclass(frozen=True, slots=True)
 class StepOverBoots:
-    """The effect of an arm at a point, boot by boot.
+    """The effect of an arm (one variant of a run) at a load point, on each boot of the machine.
 
     Attributes:
         point: The name of the point.
-        effects: The effect of each boot that has one, the first run's first.
+        effects: The effect on each boot that has one; the first run's effect comes first.
         over: The mean of the effects with its interval over boots; None for one boot.
-        lost: Why a further boot does not count.
+        lost: The reasons why further boots do not count, one for each such boot.
 
     """
 
@@ -66,12 +66,12 @@ class StepOverBoots:
 
     @property
     def boots(self) -> int:
-        """The number of boots that have an effect."""
+        """The number of boots of the machine that have an effect of this arm at this point."""
         return len(self.effects)
 
     @property
     def text(self) -> str:
-        """The effect in words: `one boot`, or the effect over boots followed by each boot's."""
+        """The boots in words: `one boot`, or the mean effect over boots with the effect of each boot after it."""
         lost = "".join(f"; {reason}" for reason in self.lost)
         if self.over is None:
             return f"{format_boots(max(1, self.boots))}{lost}"
@@ -82,10 +82,10 @@ class StepOverBoots:
 
     @property
     def agree(self) -> bool:
-        """True if the boots support the first one's decision.
+        """True if further boots of the machine support the first boot's decision about an effect, or there are none.
 
-        From three boots on, the interval over boots must decide as the first run did: it excludes no difference, or for an equivalent step
-        lies within the equivalence margin. Two boots need the same sign, or each an effect within the margin.
+        From three boots on, the interval over boots must fit that decision. For a better or worse step the interval must not contain 0 (no
+        difference); for any other step it must lie within the equivalence margin. With two boots, the range of the two effects must do so.
         """
         if self.over is None:
             return True
@@ -100,14 +100,15 @@ class StepOverBoots:
 def compute_step_over_boots(
     first: Evidence, further: Sequence[Evidence | Damaged], arm: str, point: str
 ) -> StepOverBoots:
-    """Return an arm's deciding effect at a point over a reference's boots.
+    """Return an arm's effect at a load point on each boot of the machine, and the mean effect over the boots.
 
-    Where the first run has no estimate (samples that are not steady, two clusters), the result is its effect alone, of one boot.
+    The effect is that of the arm against its baseline in the primary metric, which decides. Where the first run has no estimate of the
+    effect (samples that are not steady, values in two clusters), the result has the first run's effect alone and no mean.
 
     Args:
-        first: The reference's first run.
-        further: Its runs on other boots.
-        arm: The arm's name.
+        first: The run of a reference (a committed measurement) on the first boot.
+        further: The runs of the same reference on other boots of the machine.
+        arm: The name of the arm (one variant of the run).
         point: The point's name.
 
     Raises:
@@ -134,13 +135,15 @@ def compute_step_over_boots(
 
 
 def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
-    """Return the effect of an arm at a point in the primary metric, a judged one first; None where there is none.
+    """Return the effect of an arm at a point in the primary metric; None where the run has none.
+
+    Of several effects, the first judged one (with a decision) is preferred.
 
     Args:
         run: The run.
         arm: The arm's name.
         point: The point's name.
-        metric: Another metric than the primary one; empty: the primary one.
+        metric: The metric to use instead of the primary one; empty: the primary one.
 
     """
     for disturbed in (False, True):
@@ -156,7 +159,7 @@ def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class BootTask:
-    """A measurement to make once the machine has booted anew, and the reference that it belongs to.
+    """A measurement to make once the machine has booted anew, for a reference (a run in data/reference).
 
     Attributes:
         kind: `finding` or `claim`.
@@ -167,10 +170,10 @@ class BootTask:
         sweep: The sweep's name.
         target: The target's name.
         points: The names of the points.
-        boots: The ids of the boots that exist.
-        bench: The command that measures it.
-        minutes: How long that takes, approximately.
-        pack: The command that adds the run to the reference.
+        boots: The ids of the machine's boots on which the reference has runs.
+        bench: The command that measures the arm.
+        minutes: The approximate duration of that command.
+        pack: The command that adds the new run to the reference.
 
     """
 
@@ -191,16 +194,16 @@ class BootTask:
 def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, reason: str, arm: str, points: Sequence[str], further_arms: Sequence[str] = (), blocks: int | None = None) -> BootTask:  # fmt: skip
     """Return how to measure an arm of a reference on another boot, at these points only.
 
-    The arm's baseline and the A/A twin are measured with it.
+    The arm's baseline and the A/A twin (the baseline a second time) are measured with it.
 
     Args:
         run: The reference's first run.
-        further: Its runs on other boots.
+        further: The reference's runs on other boots.
         kind: `finding` or `claim`.
-        reason: Which finding or claim.
+        reason: The finding's question, or the claim with its bound and the measured value.
         arm: The arm that is measured again.
         points: The names of the points.
-        further_arms: Arms that it is compared with, in addition to its baseline.
+        further_arms: Arms that `arm` is compared with, in addition to its baseline.
         blocks: The number of blocks; None: as many as the first run has.
 
     """
@@ -226,7 +229,7 @@ def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: s
 def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
     """Return a run's record reduced to these arms and points.
 
-    The arms' baselines and A/A twins stay, as do the points' control runs.
+    The arms' baselines and A/A twins (baselines a second time) stay, as do the control runs of the points.
     """
     bases = {arm.baseline for arm in record.arms if arm.name in arms and arm.baseline} | arms
     twins = {arm.name for arm in record.arms if arm.role == "again" and arm.baseline in bases}
@@ -255,7 +258,7 @@ def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> Run
 def compute_distance_to_bound(part: MeasuredTest) -> float | None:
     """Return the distance from the measured value to the test's nearest bound, as a share of the value.
 
-    None where no bound is a size (a ratio of 1 and a difference of 0 are directions), and where nothing was decided.
+    The result is None where the test is undecided, or where every bound is a mere direction: a ratio of 1 or a difference of 0.
     """
     test = part.test
     neutral = 1.0 if test.ratio_to is not None else 0.0
@@ -270,8 +273,8 @@ def compute_distance_to_bound(part: MeasuredTest) -> float | None:
 def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootTask]:  # fmt: skip
     """Return what to measure for claims that rest on fewer than three boots and have a bound near the measured value.
 
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Each claim and run appears once, with its nearest
-    test.
+    A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Each claim and run appears once, with the test
+    whose bound is nearest.
 
     Args:
         verdicts: The verdicts of the claims.
@@ -316,15 +319,20 @@ def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence],
 # -- as tables ---------------------------------------------------------------------------------------------
 
 LENGTHS = "known-cost-lengths"
-"""The sweep that measures a known cost in samples of two lengths; it is also the reference's name."""
+"""The name of a sweep that measures a known cost in samples of two lengths, and of the committed run with it."""
 LENGTHS_ARM = "ingress-nginx+extra-work-80"
 """The arm with the known cost."""
 
 
 def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
-    """Return the known cost in samples of 2 s and 4 s as a table with a row for each boot, or how to measure it.
+    """Return a table of what known extra work (LENGTHS_ARM) costs in samples of 2 s and of 4 s, on each boot.
 
-    Below it stands by how much lengths and boots differ.
+    A sentence below the table says by how much this cost differs between the two lengths, and between boots of the machine. If no
+    committed run has measured the cost, the page is only the command that measures it.
+
+    Args:
+        runs: The committed runs.
+
     """
     run = next((entry for entry in runs if entry.name == LENGTHS), None)
     if run is None:

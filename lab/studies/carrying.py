@@ -43,11 +43,14 @@ Comparison = Literal["same", "other", "open"]
 KNOWN_WORK = "ingress-nginx+extra-work-80"
 """The knob that adds the same known work on every target."""
 POWER_FACTOR = 1.65
-"""The ratio of a difference to half its 95 % interval at which it is found with 90 % power: (1.96 + 1.28) / 1.96."""
-LadderStep = tuple[str, tuple[str, ...], str]
-"""A step of the ladder: target, names of the variant, and words for it.
+"""The ratio of a difference to half the width of its 95 % interval at which 90 % power finds the difference.
 
-The variant's present name comes first (`lab.model.variants.naming`).
+It is (1.96 + 1.28) / 1.96.
+"""
+LadderStep = tuple[str, tuple[str, ...], str]
+"""A step of the ladder (a chain of variants from plain nginx to the controller): target, variant's names, and words.
+
+The names are of one variant, the present one first, then old ones (`lab.model.variants.naming`). The words describe the step.
 """
 CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
     ("ingress-nginx+access-log-off", "kind"): (
@@ -74,7 +77,7 @@ class TargetEffect:
     Attributes:
         run: The name of the run's folder.
         pairs: The number of pairs.
-        cost: The effect on what a request costs.
+        cost: The effect on the CPU time that a request costs.
         doubt: Half the width of the 95 % interval of the baseline's cost, as a share of that cost. For fewer blocks than an interval needs,
             it is the entire range of the blocks.
 
@@ -87,7 +90,10 @@ class TargetEffect:
 
     @property
     def seconds(self) -> Interval:
-        """The effect in seconds, with its interval widened by the uncertainty of the baseline's cost."""
+        """The effect of a knob in CPU seconds per request, with its interval.
+
+        The interval is widened by the uncertainty of the baseline's cost.
+        """
         value, low, high = self.cost.seconds
         margin = abs(value) * self.doubt
         return value, value - hypot(value - low, margin), value + hypot(high - value, margin)
@@ -95,12 +101,12 @@ class TargetEffect:
 
 @dataclass(frozen=True, slots=True)
 class TransferLine:
-    """The effects of a knob at a load on every target.
+    """The effects of one knob (one setting) at one load, on every target.
 
     Attributes:
         variant: The variant with the knob.
         against: The variant's baseline.
-        kind: Where the knob's cost can lie, as annotated.
+        kind: Where the knob's cost can lie (a key of COST_PLACES), as the knob is annotated.
         point: The load.
         shown: Target → effect.
         why: Target → why it has no effect in `shown`.
@@ -129,7 +135,14 @@ class TransferLine:
 
 
 def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparison:
-    """Return whether two effects are equivalent (within the margin), different, or neither for certain."""
+    """Return whether two effects are equivalent (`same`), different (`other`), or neither for certain (`open`).
+
+    Args:
+        on_target: The effect on a target: a value and its 95 % interval.
+        on_local: The effect on `local`, in the same unit.
+        margin: The equivalence margin, in the same unit.
+
+    """
     gap, half = subtract_intervals(on_target, on_local)
     if abs(gap) + half <= margin:
         return "same"
@@ -137,9 +150,17 @@ def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparis
 
 
 def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
-    """Return every knob with committed pairs on two targets or more at one load, by name.
+    """Return the effects of every knob that committed runs measured on two targets or more at the same load.
 
-    The load is the one that most targets have, closed loops first.
+    A knob is one setting. Its effect counts only where the variant with the knob and its baseline were measured as a pair (at once).
+
+    Args:
+        runs: The committed runs.
+
+    Returns:
+        One line per knob, sorted by the variant's name. The line is about the load at which the knob was measured on most targets;
+        of several such loads, about one without an offered rate (closed loop).
+
     """
     by_knob: dict[tuple[str, str], dict[LoadPoint, dict[str, TargetEffect]]] = {}
     kinds: dict[tuple[str, str], Kind] = {}
@@ -168,9 +189,10 @@ def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
 
 
 def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPoint, TargetEffect]]:
-    """Yield (variant and its baseline, kind, load, effect) of knobs that were measured in pairs and have an interval.
+    """Yield (variant and its baseline, kind, load, effect) of knobs that a run measured in pairs with an estimate.
 
-    The load leaves out for how long and how often it is made: that changes the precision of an effect, not the effect.
+    Kind is where the knob's cost can lie. The load is without its duration, warm-up, repeats and threads, so loads of several runs are equal:
+    these change the precision of an effect, not the effect.
     """
     record = run.run.record
     duration = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
@@ -189,7 +211,7 @@ def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPo
 
 
 def _estimate_doubt(row: SummaryRow) -> float:
-    """Return the uncertainty of the baseline's cost, as a share of it; 0 where no block measured it."""
+    """Return the uncertainty of the baseline's cost as a share of that cost; 0 where no block measured the cost."""
     solo = list(row.base.known(METRIC).values()) if row.base else []
     level = estimate_median(solo) if solo else None
     if level is not None and level.low is not None and level.high is not None:
@@ -199,10 +221,17 @@ def _estimate_doubt(row: SummaryRow) -> float:
 
 
 def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
-    """Yield for each kind of cost and target how well `local`'s effects predict those on the target.
+    """Yield a sentence for each kind of cost and target: how well `local`'s effects predict those on the target.
 
-    A sentence counts for how many knobs `local`'s time and share are equivalent on the target. The better predictor is equivalent for more
-    knobs than it fails for, and more often than the other.
+    An effect of a knob (one setting) can be expressed as time per request, or as a share of a request's cost. For each of the two, the
+    sentence counts the knobs for which the target's effect is equivalent to that on `local`, differs, or is inconclusive. The better
+    predictor is the one with the larger number of equivalent knobs minus different knobs; if both numbers are equal, the one with fewer
+    different knobs. The sentence ends with the better predictor. It ends with "neither" if the better one has not more equivalent knobs
+    than different ones, and leaves the question open if both predictors are equal.
+
+    Args:
+        lines: The effects of each knob on all targets.
+
     """
     phrases: Mapping[Comparison, str] = {
         "same": "is that there for",
@@ -234,7 +263,7 @@ def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
 
 
 def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "process") -> list[TransferLine]:
-    """Return the knobs of a kind that were measured both on `local` and on a target."""
+    """Return the lines of knobs with this place of cost (`kind`) that were measured on `local` and on a target."""
     return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
 
 
@@ -249,7 +278,7 @@ class ExplainedDifference:
         variant: The variant with the knob.
         measured: The effect on the target: a value and its 95 % interval.
         predicted: The effect that `by` predicts, in the unit of `measured`; None where nothing predicts it.
-        share: Whether both are log-ratios, else they are seconds.
+        share: Whether `measured` and `predicted` are log-ratios; False: they are seconds.
         by: The explanation in words.
 
     """
@@ -262,7 +291,7 @@ class ExplainedDifference:
 
     @property
     def fits(self) -> bool:
-        """True if the interval of the difference between measured and predicted contains 0."""
+        """True if the explanation predicts a knob's effect: the interval of measured minus predicted contains 0."""
         if self.predicted is None:
             return False
         gap, half = subtract_intervals(self.measured, self.predicted)
@@ -279,7 +308,16 @@ class ExplainedDifference:
 def explain_differences(
     lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str
 ) -> list[ExplainedDifference]:
-    """Return each knob in the proxy's process whose time on a target differs from `local`'s, with an explanation."""
+    """Return each knob whose time on a target differs from that on `local`, with an explanation.
+
+    Only knobs count whose cost lies in the proxy's process.
+
+    Args:
+        lines: The knobs that were measured on several targets.
+        runs: The committed runs, whose ladders explain differences.
+        target: The target to compare with `local`.
+
+    """
     shared = _select_shared(lines, target)
     work = next((line for line in shared if line.variant == KNOWN_WORK), None)
     return [_explain(line, work, runs, target) for line in shared if line.seconds(target) == "other"]
@@ -288,7 +326,19 @@ def explain_differences(
 def _explain(
     line: TransferLine, work: TransferLine | None, runs: Sequence[Evidence], target: str
 ) -> ExplainedDifference:
-    """Return what explains a knob's effect on a target: steps of the ladder, else the known work's cost there."""
+    """Return a knob's effect on a target with an explanation why the effect differs from that on `local`.
+
+    The ladder is a chain of variants from plain nginx to the controller. Where CAUSES names steps of the ladder for the knob, those steps
+    explain the effect. Otherwise the effect on `local` is multiplied by the ratio of what the same known work (KNOWN_WORK) costs on the
+    target and on `local`.
+
+    Args:
+        line: The effects of the knob (one setting) on all targets.
+        work: The effects of KNOWN_WORK on all targets; None where they were not measured on both targets.
+        runs: The committed runs, which contain the steps of the ladder.
+        target: The target whose effect is explained, for example `kind`.
+
+    """
     target_cost, local_cost = line.shown[target].cost, line.shown[DEFAULT_TARGET].cost
     predicted = None
     if (line.variant, target) in CAUSES:
@@ -344,8 +394,9 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
     """Yield every knob in the proxy's process whose comparison of times between `local` and a target is inconclusive.
 
     Yields:
-        The variant, the blocks that were measured on the target, the blocks that would decide it nine times in ten if both effects are what
-        they were measured to be (None: more than any plan takes, or no number does), and whether `local`'s own interval is too wide for any.
+        (variant, blocks measured on the target, blocks needed on the target, whether `local`'s own interval is too wide for any number of
+        blocks to decide). The blocks needed decide the comparison nine times in ten if both effects are what they were measured to be. None:
+        no number of blocks decides it, or more are needed than any plan takes.
 
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
@@ -363,7 +414,9 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
 
 
 def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
-    """Return the table and a sentence for each kind of cost and target; links start at the top of the checkout.
+    """Return the table of knobs by target, and a sentence for each kind of cost and target.
+
+    Links in the table start at the top of the checkout.
 
     Args:
         lines: The knobs that were measured on several targets.

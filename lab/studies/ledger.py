@@ -1,8 +1,8 @@
 """The ledger: every published claim with two judgements side by side.
 
-The one is by the publication's own data (`lab.studies.claims.publications`), the other by our runs, with the effect and the run that it
-rests on. It is printed as text, as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a claim without a
-rule is counted.
+The first judgement is by the publication's own data (`lab.studies.claims.publications`). The second one is by our runs, with the measured
+effect and its run. The ledger is printed as text, as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a
+claim without a rule is counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ OPENINGS: dict[Answer, str] = {
 def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
     """Return the verdicts of all claims, or of one study's, in the order of claims.csv.
 
-    Each is judged by its own data and by the runs of data/reference.
+    Each claim is judged by its publication's own data and by the runs of data/reference.
+
+    Args:
+        study: The study's key; None: all studies.
 
     Raises:
         UsageError: A rule is faulty.
@@ -61,9 +64,13 @@ def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
-    """Return the verdicts of the checks, which are known beforehand, by the runs of data/reference.
+    """Return the verdicts of the checks, by the runs of data/reference: facts that are known before any run.
 
-    The rules are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
+    Their rules are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
+
+    Args:
+        study: The key of the study whose checks are judged; None: all studies.
+
     """
     runs, damaged = evidence.load_references()
     return [
@@ -72,12 +79,12 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return how often each answer occurs: `102 claims: 3 reproduced, 12 inconclusive, …`."""
+    """Return in words how often each answer occurs: `102 claims: 3 reproduced, 12 inconclusive, …`."""
     return f"{len(verdicts)} claims: {_count_answers([verdict.answer for verdict in verdicts], ANSWERS)}"
 
 
 def own_counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return how often each answer by the publications' own data occurs."""
+    """Return in words how often each answer by the publications' own data occurs."""
     text = _count_answers([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
     return f"by the publications' own data: {text or 'none judged'}"
 
@@ -98,13 +105,13 @@ def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = ()) -> None:
-    """Assert at the end of a notebook that its claims are complete.
+    """Assert at the end of a notebook that its claims have complete verdicts and that its checks hold.
 
-    A damaged file is reported in its claim's verdict and ends no notebook.
+    A damaged file does not fail the assertion: the verdict of its claim reports it.
 
     Args:
         verdicts: The verdicts of the claims.
-        known: The verdicts of the checks.
+        known: The verdicts of the checks, which are facts known before any run.
 
     Raises:
         AssertionError: A run lacks what a claim's rule asks for, a claim without a run has a verdict, or a check did not come out as it must.
@@ -124,9 +131,14 @@ def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdic
 
 
 def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
-    """Return a Markdown paragraph for the head of a notebook: these claims' results, and the counts of all verdicts.
+    """Return a Markdown paragraph for the head of a notebook: some claims' results, and the counts of all verdicts.
 
-    Each claim is followed by the number that decides it.
+    Each claim is followed by the measured number that decides it, or by the reason why there is none.
+
+    Args:
+        verdicts: The verdicts of all claims of the notebook.
+        *ids: The ids of the claims whose results the paragraph has.
+
     """
     by_id = {verdict.claim.id: verdict for verdict in verdicts}
     by_opening: dict[str, list[str]] = {opening: [] for opening in OPENINGS.values()}
@@ -161,13 +173,15 @@ def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
 def print_verdicts(
     console: Console, verdicts: Sequence[ClaimVerdict], rules_too: bool = False, known: Sequence[ClaimVerdict] = ()
 ) -> None:
-    """Print every judged claim with its text, both judgements, effect and run; below, by study, those without a rule.
+    """Print every judged claim with its text, both judgements, effect and run.
+
+    Below stand, by study, the claims that have no rule yet, and the counts of the answers.
 
     Args:
         console: Where to print.
         verdicts: The verdicts of the claims.
         rules_too: Whether to print both rules of each claim, and how claims of each kind are judged.
-        known: The verdicts of the checks, printed after the claims.
+        known: The verdicts of the checks (facts known before any run), printed after the claims.
 
     """
     grid = Table.grid(padding=(0, 2))
@@ -197,13 +211,13 @@ def print_verdicts(
 
 
 def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), linked: bool = False) -> list[Part]:
-    """Return the ledger as a table with notes, for a Markdown file and at the notebooks' ends.
+    """Return the ledger as a table with notes, for a Markdown file and for the notebooks' ends.
 
-    Below the table stand how kinds of claims are judged, and the checks.
+    The notes below the table list claims without a rule, counts, how kinds of claims are judged, and the checks.
 
     Args:
         verdicts: The verdicts of the claims.
-        known: The verdicts of the checks.
+        known: The verdicts of the checks (facts known before any run).
         linked: Whether to link claims to their notebooks and runs to their folders, with paths from the top of the checkout.
 
     """
@@ -217,7 +231,14 @@ def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), l
 
 
 def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) -> Iterator[str | TableCell]:
-    """Yield the cells of a claim's row; `folders`: run → its folder's name."""
+    """Yield the cells of a claim's row in the ledger's table.
+
+    Args:
+        verdict: The claim's verdict.
+        folders: Id of a run → name of its folder in data/reference.
+        linked: Whether to link the claim to its notebook and the runs to their folders.
+
+    """
     claim, judgement = verdict.claim, verdict.own
     yield f"[{claim.id}](notebooks/{claim.study}.ipynb)" if linked else claim.id
     yield claim.text
@@ -232,13 +253,19 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
 
 
 def _explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return how claims of the kinds among these are judged."""
+    """Return a line for each kind of claim among these verdicts: how claims of that kind are judged."""
     kinds = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 
 
 def list_verdicts(verdicts: Sequence[ClaimVerdict], checks: Sequence[ClaimVerdict] = ()) -> dict[str, Any]:
-    """Return what `ledger --json` prints: claims, checks, counts, and what answers and kinds mean."""
+    """Return what `ledger --json` prints: claims, checks, counts, and the meaning of each answer and kind of claim.
+
+    Args:
+        verdicts: The verdicts of the claims.
+        checks: The verdicts of the checks (facts known before any run).
+
+    """
     return {
         "answers": ANSWERS,
         "own_answers": OWN_ANSWERS,

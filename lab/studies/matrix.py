@@ -35,10 +35,11 @@ HOLDS = "holds"
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """The result for a parameter or sweep on a target.
+    """The result for one published parameter or one sweep (a named list of load points) on one target.
 
     Attributes:
-        kind: The result.
+        kind: `measured` by a committed run, `works` (a variant came up in a trial and was read back), `accepted` (a trial accepted the sweep,
+            no run has it), `not possible`, or `not shown` either way.
         said: The evidence in words.
         where: The path of the evidence, from the top of the checkout.
 
@@ -51,11 +52,11 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class MatrixLine:
-    """A row of the matrix.
+    """A row of the matrix: what every target has shown about one parameter, published load or sweep.
 
     Attributes:
-        study: The study's key.
-        name: The parameter or sweep.
+        study: The study's key; for a sweep, the keys of all its studies.
+        name: The name of the parameter, published load or sweep.
         by: The names of what realises it in the lab, or why nothing does.
         cells: Target → cell.
 
@@ -69,7 +70,15 @@ class MatrixLine:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRun:
-    """A committed run, with the number of samples that count of each variant."""
+    """A run that is committed in data/reference.
+
+    Attributes:
+        name: The name of the run's folder.
+        target: The run's target.
+        sweep: The name of the run's sweep.
+        variants: Variant → the number of its valid samples.
+
+    """
 
     name: str
     target: str
@@ -111,13 +120,13 @@ def make_matrix() -> tuple[Sequence[MatrixLine], Sequence[MatrixLine], Sequence[
 
 @cache
 def _load_files() -> Mapping[str, StudyFile]:
-    """Return the study files by study; raise UsageError for a damaged one."""
+    """Return key of a study → content of its file, for all studies; raise UsageError for a damaged file."""
     return {key: load_study(key).file for key in list_studies()}
 
 
 @cache
 def map_study_sweeps() -> Mapping[str, Sequence[str]]:
-    """Return each sweep that belongs to a study, with the variants that are measured with it there.
+    """Return sweep → the variants that are measured with the sweep, for every sweep that belongs to a study.
 
     A sweep belongs to the study named in its own `study` key, and to every study whose file lists it.
     """
@@ -137,7 +146,7 @@ def map_study_sweeps() -> Mapping[str, Sequence[str]]:
 
 @cache
 def _map_knobs() -> Mapping[str, Sequence[str]]:
-    """Return each knob that realises published parameters → these, as STUDY/PARAMETER."""
+    """Return knob → the published parameters that the knob realises, as STUDY/PARAMETER, without knobs of none."""
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
@@ -166,9 +175,9 @@ def _find_studies(sweep: str) -> Sequence[str]:
 
 
 def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
-    """Return each sweep of a study → the variants that the study measures with it.
+    """Return each sweep of a study → the variants that the study measures with that sweep.
 
-    These are its own sweeps, complete or shortened, and those that make its published loads.
+    A study has its main sweep, those of its changes, the shortened forms of both, and those that make its published loads.
     """
     groups = [([file.sweep, file.quick.sweep], file.variants)]
     groups += [([change.sweep, change.quick], change.variants) for change in file.changes]
@@ -258,8 +267,8 @@ def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collec
 
     Args:
         target: The target.
-        sweeps: The run's sweep is one of these; None: any.
-        variants: Only samples of these variants count; None: of any.
+        sweeps: The names of the sweeps that a run may have; None: any sweep.
+        variants: The names of the variants whose samples count; None: any variant.
 
     """
     counted = {
@@ -281,7 +290,10 @@ def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
 
 @cache
 def list_shown_variants() -> tuple[str, ...]:
-    """Return every name under which anything was shown: overlays, and combinations with `+` in runs and trials."""
+    """Return the names of all variants that may have shown anything: the overlays, and those of runs and trials.
+
+    Names of runs and trials may be combinations with `+`.
+    """
     names = [name for run in read_runs() for name in run.variants]
     names += [name for trial in trials.read_trials().values() for name in trial.variants]
     return tuple(dict.fromkeys([*variant_names(), *names]))
@@ -289,7 +301,7 @@ def list_shown_variants() -> tuple[str, ...]:
 
 @cache
 def _list_knobs(name: str) -> frozenset[str]:
-    """Return the knobs of a variant as it is now; empty if it no longer exists."""
+    """Return the names of a variant's knobs, by its present manifests; empty if the variant no longer exists."""
     try:
         return frozenset(knob for overlay in load_chain(name) for knob in overlay.own_knobs)
     except UsageError:

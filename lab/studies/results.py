@@ -44,39 +44,65 @@ RelativeToReference = tuple[float, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class StudyLevel:
-    """The measured value in the table's unit, with the interval of the geometric mean of `n` blocks."""
+    """The measured value of one cell of a study's table, with its interval, all in the table's unit.
+
+    Attributes:
+        value: The value; None where the blocks fall into two clusters.
+        low: The lower end of the 95 % interval of the blocks' geometric mean; None: no interval.
+        high: The upper end of that interval; None: no interval.
+        n: The number of blocks.
+        smallest: The smallest value of a block.
+        largest: The largest value of a block.
+        clusters: (number of blocks, mean) of each of two clusters of values (bimodal); empty otherwise.
+
+    """
 
     value: float | None
-    """The value; None where the blocks fall into two clusters."""
     low: float | None
     high: float | None
     n: int
     smallest: float
     largest: float
     clusters: tuple[tuple[int, float], ...]
-    """(number of blocks, mean) of each of two clusters; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyCell:
-    """A cell of a study's table, as measured here and as published."""
+    """A cell of a study's table, as measured here and as published.
+
+    Attributes:
+        keys: The published columns that name the cell → their values.
+        variant: The variant that stands for the cell; None: none at the loads of this run.
+        point: The load point that stands for the cell; None: none at the loads of this run.
+        level: The measured value; None: the run did not measure the cell.
+        published: The published value in the table's unit; None: none was published.
+        relative: The measured ratio to the table's reference cell with its 95 % interval, over the blocks that have both cells; None: none.
+        published_relative: The same ratio of the published values; None: none.
+        notes: Reasons why the measured value cannot be trusted or is missing.
+
+    """
 
     keys: dict[str, str]
-    """Published column → value: the table's keys of this cell."""
     variant: str | None
     point: str | None
     level: StudyLevel | None
-    """The measured value; None: it is not part of this run."""
     published: float | None
     relative: RelativeToReference | None
-    """The ratio to the table's reference cell with its 95 % interval, over the blocks that have both."""
     published_relative: float | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShapedTable:
-    """A table of a study, filled in."""
+    """A study's table in its published shape, filled in with published and measured values.
+
+    Attributes:
+        shape: The table as the study's file defines it.
+        rows: The keys that head each row.
+        columns: The keys that head each column.
+        cells: Keys of a cell (those of its row, then those of its column) → cell.
+
+    """
 
     shape: Shape
     rows: tuple[tuple[str, ...], ...]
@@ -86,7 +112,14 @@ class ShapedTable:
 
 @dataclass(frozen=True, slots=True)
 class ShapedStudy:
-    """A study's run in the published shape."""
+    """A run of a study as tables in their published shape.
+
+    Attributes:
+        key: The study's key.
+        question: The study's question.
+        tables: The tables.
+
+    """
 
     key: str
     question: str
@@ -197,7 +230,7 @@ def _fill_cell(
     Args:
         shape: The table.
         key: The cell's keys, in the table's order.
-        measured: Keys → who measures the cell.
+        measured: Keys → the variant, point and metric that stand for the cell.
         numbers: Keys → published number.
         rows: (arm, point) → row of the run's table.
         absent: Variant → why the run could not measure it.
@@ -224,7 +257,14 @@ def _fill_cell(
 
 
 def _measure_level(row: SummaryRow, metric: Ratio, scale: float) -> StudyLevel | None:
-    """Return the run's value in this table's unit, with the interval of the blocks' geometric mean."""
+    """Return the run's value with the interval of the blocks' geometric mean; None where no block has the metric.
+
+    Args:
+        row: The row of the run's table for an arm at a load point.
+        metric: The metric.
+        scale: The size of the table's unit in seconds or requests per second, by which values are divided.
+
+    """
     absolute = row.cell.absolute(metric)
     if absolute is None:
         return None
@@ -244,9 +284,14 @@ def _measure_level(row: SummaryRow, metric: Ratio, scale: float) -> StudyLevel |
 
 
 def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> RelativeToReference | None:
-    """Return the ratio to the reference, paired by block; None where either has no block.
+    """Return the ratio of a cell to its reference cell, paired by block; None where one of them has no block.
 
-    Where the reference was measured in few blocks, it is the ratio of the means, without an interval.
+    Where too few blocks have both cells for an interval, the result is the ratio of the geometric means, without an interval.
+
+    Args:
+        values: Block → value of the cell.
+        reference: Block → value of the reference cell.
+
     """
     common = sorted(values.keys() & reference.keys())
     if common and (len(common) >= stats.MIN_BLOCKS or len(common) == len(values)):
@@ -262,7 +307,14 @@ def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) 
 
 
 def _list_notes(row: SummaryRow | None, cell: StudyTableCell, level: StudyLevel | None) -> tuple[str, ...]:
-    """Return the reasons why a cell cannot be trusted, or has no value; empty where it can."""
+    """Return the reasons why a cell's measured value cannot be trusted or is missing; empty for a trusted value.
+
+    Args:
+        row: The run's row for the cell's variant and load point; None: they are not part of the run.
+        cell: The variant, point and metric that stand for the cell.
+        level: The measured value; None: there is none.
+
+    """
     if row is None:
         return (f"'{cell.variant}' is not part of this run",)
     limits = {"generator": "generator-limited: the proxy could do more", **LIMIT_NOTES}
@@ -285,7 +337,7 @@ def _list_notes(row: SummaryRow | None, cell: StudyTableCell, level: StudyLevel 
 
 
 def page(tables: Sequence[ShapedTable]) -> list[Part]:
-    """Return each table, which is never folded, with its notes."""
+    """Return a study's tables as parts of a page, each with its title and notes."""
     parts: list[Part] = []
     for table in tables:
         name, unit, shape = table.shape.title, table.shape.unit, table.shape

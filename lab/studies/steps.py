@@ -1,6 +1,6 @@
 """The tuning steps: the primary effects of all committed runs with what was published about them, and the findings.
 
-    data/reference/slow-link  →  Step("gzip at rate-25 against baseline", p50 −62.5 %, better, of ingress-nginx, digitalocean)
+    data/reference/slow-link  →  TuningStep: gzip at rate-25 against baseline, p50 −62.5 %, better, of ingress-nginx, digitalocean
 
 The findings are the steps that data/reference/findings.toml picks, in plain words. Refuses to judge anew: decisions and sentences come
 from the run's own table (`lab.analysis.summary`, `lab.analysis.explain.run`).
@@ -46,7 +46,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class PublishedEffect:
-    """The size that a claim published for a step.
+    """The size that a published claim states for a tuning step.
 
     Attributes:
         claim: The claim's id.
@@ -62,7 +62,7 @@ class PublishedEffect:
 
 @dataclass(frozen=True, slots=True)
 class TuningStep:
-    """A tuning step: an arm against its baseline at a point, in the primary metric.
+    """A tuning step: an arm (variant of a run) against its baseline at one load point, in the primary metric.
 
     Attributes:
         run: The run's id.
@@ -101,7 +101,7 @@ class TuningStep:
 
     @property
     def on(self) -> str:
-        """The words ` on TARGET`, empty for the target on which most steps are measured."""
+        """The target of a tuning step as the words ` on TARGET`; empty for `local`, the default target."""
         return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
@@ -135,10 +135,10 @@ class StepFinding:
         verdict: The run's verdict about the arm.
         measured: The first part of the run's own sentence, with the boots that it rests on.
         advice: The second part of that sentence.
-        boots: The effect over boots.
+        boots: The effect over the boots of the machine that measured it.
         target: The run's target.
         elsewhere: The same step on other targets, one of each target and metric.
-        kept: The stand-in's costly defaults that its run did not change.
+        kept: The costly defaults of a stand-in (a program that replaces a missing one) that its run did not change, in words.
 
     """
 
@@ -154,7 +154,7 @@ class StepFinding:
 
     @property
     def on(self) -> str:
-        """The target in words: `on kind`."""
+        """The target of a finding's run in words: `on kind`."""
         return f"on {self.target}"
 
 
@@ -253,8 +253,14 @@ def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
 def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], place: str) -> StepFinding:
     """Return the finding that answers a question from its run.
 
-    `elsewhere` has the same variant, baseline, point and metric on other targets, from the newest run of each target: `runs` are ordered as
-    by `lab.analysis.evidence.load_references`.
+    The finding's `elsewhere` has the same variant, baseline, point and metric on other targets, from the newest run of each target.
+
+    Args:
+        question: The question.
+        run: The run that the question names.
+        runs: The committed runs, in the order of `lab.analysis.evidence.load_references`, the newest first.
+        place: The file of the questions, for messages.
+
     """
     steady, disturbed = summarise_run(run)
     by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
@@ -281,9 +287,14 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
 
 
 def list_boot_tasks(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootTask]:
-    """Return what to measure once the machine has booted anew.
+    """Return what to measure once the machine has booted anew: first for findings, then for claims.
 
-    First come findings that rest on fewer boots than `MIN_BOOTS`, then claims.
+    Both are those that rest on fewer boots than `MIN_BOOTS`.
+
+    Args:
+        runs: The committed runs.
+        judged: The verdicts of the claims.
+
     """
     further = {run.name: further_boots(run) for run in runs}
     by_name = {run.name: run for run in runs}

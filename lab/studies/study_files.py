@@ -50,7 +50,7 @@ class StrictModel(BaseModel):
 
 
 class Quick(StrictModel):
-    """The shortened load of `--quick`."""
+    """The shortened load of a study for `--quick`: a sweep (a named list of load points) and a number of blocks."""
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
@@ -66,11 +66,11 @@ class StudyChange(StrictModel):
     against: str = Field(default="", description="what they are compared with; none: each with its own baseline")
 
     def command(self, quick: bool, place: str) -> str:
-        """Return the command that makes the run.
+        """Return the `just bench` command that makes the run for this question.
 
         Args:
-            quick: Whether to shorten it.
-            place: The target's options, as `lab.analysis.rerun.place` returns them.
+            quick: Whether to use the shortened sweep.
+            place: The options that name the target, as `lab.analysis.rerun.place` returns them.
 
         """
         against = f" --against {self.against}" if self.against else ""
@@ -78,7 +78,7 @@ class StudyChange(StrictModel):
 
 
 class NotAKnob(StrictModel):
-    """A row of parameters.csv that no component realises."""
+    """A published parameter (a row of parameters.csv) that no kustomize component realises, with the reason."""
 
     why: str = Field(min_length=1)
     by: str | None = Field(
@@ -145,13 +145,13 @@ class Shape(StrictModel):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The published columns that name a cell: those of the rows, then those of the columns."""
+        """The published columns whose values name a cell of this table: those of `rows`, then those of `columns`."""
         return (*self.rows, *self.columns)
 
     def of_point(self, point: LoadPoint) -> PublishedKeys | None:
-        """Return the published keys that a point stands for; None if the point is not in this table.
+        """Return the published keys (column → value) that a load point stands for; None if it is not in this table.
 
-        They are empty where the table defines none for points.
+        The result is empty where the table defines neither `points` nor `point_fields`.
         """
         if not self.points:
             values = {column: getattr(point, name) for column, name in self.point_fields.items()}
@@ -180,7 +180,13 @@ class StudyFile(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study: its key, which is the stem of its file's name, and the file's content."""
+    """A study, which is one publication.
+
+    Attributes:
+        key: The stem of the name of the study's file in `lab/studies/`.
+        file: The content of that file.
+
+    """
 
     key: str
     file: StudyFile
@@ -188,7 +194,15 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class StudyTableCell:
-    """The measurement for one published cell: the cell's keys in the table's order, variant, point and metric."""
+    """The measurement that stands for one cell of a study's table.
+
+    Attributes:
+        key: The values of the published columns that name the cell, in the order of `Shape.keys`.
+        variant: The name of the variant to measure.
+        point: The name of the load point to measure.
+        metric: The name of the metric.
+
+    """
 
     key: tuple[str, ...]
     variant: str
@@ -272,10 +286,10 @@ def read_published(table: Shape) -> dict[tuple[str, ...], float]:
 
 
 def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCell, ...]:
-    """Return every cell of a table that these points give, in the file's order.
+    """Return every cell of a study's table that these load points measure, in the order of the study's file.
 
     Raises:
-        UsageError: Nothing names a key of a cell, or two measurements fall into one cell.
+        UsageError: A cell lacks the value of one of its published columns, or two measurements fall into one cell.
 
     """
     place = f"table '{table.title}'"
@@ -299,7 +313,7 @@ def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCel
 
 
 def _read_rows(table: Shape) -> list[Mapping[str, str]]:
-    """Return the published rows that the table's filters keep; empty if nothing was published."""
+    """Return the published rows that the table's filters keep; empty if the table names no published file."""
     if table.published is None:
         return []
     rows = publications.read_texts(Path(table.published).stem)
@@ -312,7 +326,18 @@ def _refuse_unknown_names(place: str, key: str, names: Sequence[str], options: S
 
 
 def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
-    """Refuse names that no variant has at present: a study's runs are found by present names."""
+    """Refuse names that no variant has at present; old names of variants are refused, too.
+
+    A study's runs are found by present names.
+
+    Args:
+        place: The file and key that the names are from, for the error message.
+        names: The names of variants.
+
+    Raises:
+        UsageError: No variant has one of these names.
+
+    """
     for name in names:
         if not is_variant(name) or find_present_name(name) != name:
             raise UsageError(place, f"there is no '{name}'", did_you_mean(find_present_name(name), variant_names()))
@@ -325,10 +350,10 @@ def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool
 
     Args:
         name: A study's key or a variant's name.
-        as_variant: Whether a name that both a study and a variant have is the variant's.
+        as_variant: Whether to read a name that both a study and a variant have as the variant's.
 
     Returns:
-        The variants, and whether they are a study's.
+        The names of the variants, and whether the name was a study's.
 
     Raises:
         UsageError: There is no such study or variant.

@@ -1,8 +1,8 @@
 """A runner for a proxy's own checker (`nginx -t`, `haproxy -c`) on a configuration that runs nowhere yet.
 
-The checker runs in private folders, with a private network and with user ids of a container. What it refuses, the proxy would
-refuse when it starts, and its controller when it reloads. The fault is reported in the proxy's words, before anything is
-measured. The runner needs no right but that to create namespaces.
+The checker runs in private folders, with a private network and with user ids of a container. A configuration that the checker
+refuses would also be refused when the proxy starts, and at a reload by its controller. The fault is reported in the proxy's
+words, before anything is measured. The only right that the runner needs is to create namespaces.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ def find_refusal(
     hosts: str = "",
     programs: Mapping[str, Path] | None = None,
 ) -> str:
-    """Return why a checker refuses the configuration in some files, in its own words; empty = it accepts it.
+    """Return why a checker refuses the configuration in some files, in the checker's words; empty if it accepts.
+
+    If the checker does not end in time, the text reports that instead (`is_late`).
 
     Args:
         command: the checker's command.
         files: path → text, or `-> target` for a symbolic link.
-        folders: further folders that cover the machine's own: path → file → text.
-        hosts: the text of its /etc/hosts; empty = the machine's own.
+        folders: further folders that cover the machine's own: path of the folder → name of a file → text.
+        hosts: the text of /etc/hosts for the checker; empty = the machine's own.
         programs: path → program to mount there.
 
     Raises:
-        UsageError: for a file that lies in no folder of `PRIVATE_FOLDERS`.
+        UsageError: for a file or program that lies in no folder of `PRIVATE_FOLDERS` that this machine has.
 
     """
     overlays = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
@@ -54,7 +56,7 @@ def find_refusal(
 
 
 def is_late(message: str) -> bool:
-    """Return whether the text of `find_refusal` is no refusal, because the checker did not end in time."""
+    """Return whether a text of `find_refusal` reports that the checker did not end in time, instead of a refusal."""
     return _LATE in message
 
 
@@ -99,7 +101,16 @@ def _make_folder(folder: Path) -> None:
 
 
 def _locate(path: str, private: Mapping[str, Path]) -> Path:
-    """Return where a container's path lies on the machine. A path outside the private folders is a UsageError."""
+    """Return where a container's path lies on the machine.
+
+    Args:
+        path: the path in the container.
+        private: private folder of the container → the folder on the machine that covers it.
+
+    Raises:
+        UsageError: when the path is in no private folder.
+
+    """
     prefix = next((prefix for prefix in private if path.startswith(f"{prefix}/")), None)
     if prefix is None:
         raise UsageError(path, "is not in a folder of the container's own", f"one of: {', '.join(PRIVATE_FOLDERS)}")
@@ -107,7 +118,13 @@ def _locate(path: str, private: Mapping[str, Path]) -> Path:
 
 
 def _clean_message(message: str, files: Mapping[str, str]) -> str:
-    """Return a message without time and process, and with the text of the faulty line instead of its number."""
+    """Return a checker's message without time and process, with the text of the faulty line instead of its number.
+
+    Args:
+        message: the message.
+        files: path → text of the checked files.
+
+    """
     message = _STAMP.sub("", message)
     place = _PLACE.search(message)
     file, number = (place[1] or place[3], place[2] or place[4]) if place else ("", "")
@@ -121,7 +138,15 @@ def _clean_message(message: str, files: Mapping[str, str]) -> str:
 def _run_in_namespaces(
     command: Sequence[str], private: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path
 ) -> str:
-    """Run the checker in namespaces, and return the decisive line of its errors; empty when it succeeds."""
+    """Run the checker in new namespaces, and return the decisive line of its errors; empty when it succeeds.
+
+    Args:
+        command: the checker's command.
+        private: path → folder or file on the machine that covers it.
+        programs: (program, file on which it is mounted).
+        scratch: the folder that holds the covering folders.
+
+    """
     # The folder that holds the scratch folder is covered last.
     ordered = sorted(private.items(), key=lambda item: scratch.is_relative_to(item[0]))
     binds = [*programs, *((source, target) for target, source in ordered)]

@@ -17,9 +17,14 @@ HOST = "127.0.0.1"
 
 
 def compose_query(port: int, path: str) -> str:
-    """Compose a command for `sh` that prints the answer of an interface on the loopback, or fails.
+    """Compose a command for `sh` that prints the answer of an HTTP interface on the loopback, or fails.
 
     Where the command uses bash, it prints the response's headers before the body.
+
+    Args:
+        port: the interface's port.
+        path: the path to request, with its query.
+
     """
     url = quote(f"http://{HOST}:{port}{path}")
     request = f"GET %s HTTP/1.1\\r\\nHost: {HOST}\\r\\nConnection: close\\r\\n\\r\\n"  # Envoy refuses HTTP/1.0

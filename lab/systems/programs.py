@@ -57,10 +57,11 @@ _run_outside_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class RootFiles:
-    """The unpacked files of a controller.
+    """The unpacked files of a controller's image, or of the lab's own build of that controller.
 
     Attributes:
-        about: what they are, in words.
+        folder: the folder on this machine that has the files.
+        about: what the files are, in words.
 
     """
 
@@ -70,10 +71,12 @@ class RootFiles:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in one version.
+    """A program in one version, which a system runs and the lab has fetched or built.
 
     Attributes:
-        file: its path on this machine.
+        name: the program's name.
+        version: the program's version.
+        file: the program's path on this machine.
 
     """
 
@@ -88,7 +91,7 @@ class Program:
 
     @property
     def about(self) -> str:
-        """The name and version, for the run's facts."""
+        """The program's name and version in one text, for the run's facts."""
         return f"{self.name} {self.version}"
 
 
@@ -107,7 +110,7 @@ def read_tag_version(container: Container) -> str:
 
 
 def provide_for_image(container: Container, name: str) -> Program:
-    """Return the program of that name in the version of a container's image, fetched unless it is here.
+    """Return the program of that name in the version of a container's image; fetch it if this machine lacks it.
 
     Raises:
         UsageError: as `read_tag_version` and `provide_wheel_program`.
@@ -117,10 +120,12 @@ def provide_for_image(container: Container, name: str) -> Program:
 
 
 def provide_wheel_program(place: str, name: str, version: str) -> Program:
-    """Return a program from a pinned wheel, fetched unless it is here.
+    """Return a program from a pinned wheel (a Python package file); fetch it if this machine lacks it.
 
     Args:
-        place: the place in the manifests that requires it, for error messages.
+        place: the place in the manifests that requires the program, for error messages.
+        name: the program's name.
+        version: the version, as pyproject.toml pins it.
 
     Raises:
         UsageError: when the version is not pinned, or cannot be fetched.
@@ -143,11 +148,13 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
     """Return a program that is built from a pinned Go module, or is on PATH in that version.
 
     Args:
-        place: the place in the manifests that requires it, for error messages.
+        place: the place in the manifests that requires the program, for error messages.
+        name: the program's name, which is also its folder in scripts/tools.
         module: the Go module, without version.
+        version: the required version of the module.
 
     Raises:
-        UsageError: when it cannot be built, or exists in another version.
+        UsageError: when the program cannot be built, or exists in another version.
 
     """
     file = find_go_program(name)
@@ -167,8 +174,9 @@ def provide_image_program(short: str, version: str, module: str) -> Program | No
     """Return the program of an image that contains only that program; None where the lab has no such program.
 
     Args:
-        short: the short name of the image.
-        module: the Go module that it is built from; empty where it is not.
+        short: the short name of the image, which is also the program's name.
+        version: the version of the image.
+        module: the Go module from which the program is built; empty where it is not built from one.
 
     Raises:
         UsageError: as `provide_wheel_program` and `provide_go_program`.
@@ -180,14 +188,16 @@ def provide_image_program(short: str, version: str, module: str) -> Program | No
 
 
 def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -> Path:
-    """Return the folder with the unpacked files of Debian packages, unpacked unless `file` is in it.
+    """Return the folder with the unpacked files of Debian packages; unpack them if `file` is missing there.
 
     Args:
-        place: the place in the manifests that requires them, for error messages.
+        place: the place in the manifests that requires the packages, for error messages.
         name: the name of the folder in .cache.
+        packages: the names of the packages.
+        file: the path below the folder of a file that shows that the packages are unpacked.
 
     Raises:
-        UsageError: when they cannot be unpacked.
+        UsageError: when the packages cannot be unpacked.
 
     """
     folder = CACHE / name
@@ -200,13 +210,13 @@ def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -
 
 @dataclass(frozen=True, slots=True)
 class DebianProgram:
-    """A program from Debian.
+    """A program from Debian, installed on this machine or unpacked from its package.
 
     Attributes:
-        name: its name in Debian.
-        program: its file.
-        modules: the folder of its modules.
-        libraries: the libraries that this machine lacks.
+        name: the program's name in Debian.
+        program: the program's file on this machine.
+        modules: the folder of the program's modules on this machine.
+        libraries: the files of libraries that this machine lacks.
 
     """
 
@@ -221,7 +231,12 @@ class DebianProgram:
         return f"{INSIDE}/{self.name}"
 
     def files(self, loaded: Iterable[str]) -> dict[str, Path]:
-        """Return what a container needs of the program with these modules: path in the container → file."""
+        """Return the files that a container needs of the program: path in the container → file on this machine.
+
+        Args:
+            loaded: the names of the modules that the program loads.
+
+        """
         modules = {f"{MODULES}/mod_{name}.so": self.modules / f"mod_{name}.so" for name in loaded}
         libraries = {f"{LIBRARIES}/{file.name}": file.resolve() for file in self.libraries}
         return {self.inside: self.program, **modules, **libraries}
@@ -231,11 +246,13 @@ def provide_debian_program(place: str, program: str, package: str, modules: str)
     """Return a program from Debian, as it is on PATH, else unpacked from its package.
 
     Args:
-        place: the place in the manifests that requires it, for error messages.
-        modules: the folder of its modules below /usr/lib.
+        place: the place in the manifests that requires the program, for error messages.
+        program: the program's name.
+        package: the name of the program's package.
+        modules: the folder of the program's modules below /usr/lib.
 
     Raises:
-        UsageError: when it cannot be unpacked.
+        UsageError: when the package cannot be unpacked.
 
     """
     if installed := shutil.which(program):
@@ -247,11 +264,13 @@ def provide_debian_program(place: str, program: str, package: str, modules: str)
 
 @cache
 def read_version(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
-    """Return the version in what a program's `-v` prints.
+    """Return the version of a program, from what the program prints with the option `-v`.
 
     Args:
+        program: the name of the program on PATH, or its file.
         form: the regular expression whose first group is the version.
-        libraries: the libraries that the machine lacks.
+        libraries: the files of shared libraries that the program needs and the machine lacks. The program is run with
+            their folders in LD_LIBRARY_PATH.
 
     Returns:
         The version; `unknown` where the expression matches nothing, and empty where there is no such program.
@@ -275,7 +294,7 @@ def find_go_program(name: str) -> Path | None:
 
 
 def read_module_version(file: Path, module: str) -> str:
-    """Return the version of the module that a Go program was built from; empty = of no such module.
+    """Return the version of the Go module from which a program was built; empty if it was built from another module.
 
     The program's file records it, as `go version -m` reads it.
     """
@@ -293,7 +312,16 @@ def _read_module_version(file: Path, _: int, module: str) -> str:
 
 @cache
 def _find_executable(folder: Path, name: str) -> Path:
-    """Return the ELF file of that name in a folder: a wheel also has scripts of that name."""
+    """Return the binary (ELF file) of a program in the folder of an unpacked wheel, which may also have a script.
+
+    Args:
+        folder: the folder, which is searched with all its subfolders.
+        name: the file name of the program.
+
+    Raises:
+        UsageError: when there is no such binary.
+
+    """
     for path in sorted(folder.rglob(name)):
         if path.is_file():
             with path.open("rb") as file:
@@ -312,11 +340,11 @@ def locate_root_files(system: str, image: str) -> RootFiles:
     """Return the unpacked files of a controller.
 
     Args:
-        system: the name of its folder in .cache/controllers.
-        image: its short name in manifests/images.
+        system: the name of the controller's folder in .cache/controllers.
+        image: the short name of the controller's image in manifests/images.
 
     Raises:
-        UsageError: when they are not there.
+        UsageError: when the files are missing.
 
     """
     roots = json.loads(os.environ.get(ROOTS, "{}"))
@@ -330,9 +358,13 @@ def locate_root_files(system: str, image: str) -> RootFiles:
 
 
 def run_outside(script: str, argv: Sequence[str]) -> int:
-    """Run one of the project's scripts, which needs the network and prints to stderr, and return its exit status.
+    """Run one of the project's scripts that need the network, and return its exit status.
 
-    It runs outside the lab's namespaces (`lab.targets.local.sandbox.namespaces`), one script at a time.
+    The script prints to stderr. It runs outside the lab's namespaces (`lab.targets.local.sandbox.namespaces`), one script at a time.
+
+    Args:
+        script: the name of the script in scripts/.
+        argv: the script's arguments.
 
     Raises:
         ConnectionError: when the lab's outer process has ended.

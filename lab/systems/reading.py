@@ -20,7 +20,7 @@ CLOCK_S = 1.0
 
 
 class ReadingRecord(Check):
-    """A reading as a file in `readback/` records it: the check's keys without empty ones, and the result."""
+    """A read-back check as a file in `readback/` records it: the check's keys without empty ones, and the result."""
 
     observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
     ok: bool
@@ -29,11 +29,13 @@ class ReadingRecord(Check):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one check.
+    """The result of one read-back check, which asks the running system whether a setting took effect.
 
     Attributes:
+        check: the check.
         observed: the value that the running system has, or `absent`, or `unreadable`.
-        detail: the reason why it is not ok; empty where it is.
+        ok: whether the running system has the value that the check asks for.
+        detail: the reason why the check is not ok; empty where it is.
 
     """
 
@@ -50,18 +52,18 @@ class Reading:
         return f"{subject}: {comparison}" + (f" ({self.detail})" if self.detail else "")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reading as the plain data of a `ReadingRecord`."""
+        """Return the check and its result as the plain data of a `ReadingRecord`."""
         result = {"observed": self.observed, "ok": self.ok, "detail": self.detail}
         return ReadingRecord.model_validate(self.check.model_dump() | result).model_dump(exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedProcess:
-    """A process of the checked role.
+    """A process in the container that a read-back check looks into.
 
     Attributes:
-        pid: its id, as its container counts.
-        title: its command line, with single blanks between the arguments.
+        pid: the id of the process, in the container's own numbering.
+        title: the command line of the process, with single blanks between the arguments.
 
     """
 
@@ -105,7 +107,7 @@ def request_page(system: System, check: Check, port: int, path: str) -> str:
 
 
 def list_processes(system: System, check: Check) -> list[ListedProcess]:
-    """Return the processes of the check's role that its container's /proc shows, without kernel threads."""
+    """Return the processes that /proc shows in the container of the check's role, without kernel threads."""
     script = (
         'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
     )
@@ -130,7 +132,13 @@ def list_matching_processes(system: System, check: Check) -> list[ListedProcess]
 
 
 def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
-    """Return the soft limit of a process from the row `name` of its /proc/PID/limits.
+    """Return the soft limit of a process from its /proc/PID/limits.
+
+    Args:
+        system: the running system.
+        check: the check, whose role names the container.
+        pid: the id of the process in the container.
+        name: the name of the row in the file, such as `Max open files`.
 
     Raises:
         UnreadableError: when there is no such row.
@@ -143,10 +151,10 @@ def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
 
 
 def require_key(check: Check, key: str) -> str:
-    """Return a key of the check, as text, that its kind needs.
+    """Return as text the value of a key that every check of this kind needs.
 
     Raises:
-        UnreadableError: when the check does not have it.
+        UnreadableError: when the check does not have the key.
 
     """
     value = getattr(check, key)
@@ -166,22 +174,37 @@ def join_distinct(values: Sequence[str]) -> str:
 
 
 def compare_value(check: Check, observed: str, value: str | None = None) -> Reading:
-    """Compare the observed value with the check's value, or with `value` where it is given."""
+    """Compare the observed value with the expected one, and return the result of the check.
+
+    Args:
+        check: the check.
+        observed: the value that the running system has.
+        value: the expected value; None: the check's own.
+
+    """
     expected = check.value if value is None else value
     ok = observed == expected
     return Reading(check, observed, ok, "" if ok else f"expected {expected!r}, found {observed!r}")
 
 
 def fail_reading(check: Check, observed: str, detail: str) -> Reading:
-    """Return a failed reading: the value is not the requested one, or not the one that runs."""
+    """Return the result of a check that failed.
+
+    Args:
+        check: the check.
+        observed: the value that the running system has.
+        detail: the reason why the check failed.
+
+    """
     return Reading(check, observed, ok=False, detail=detail)
 
 
 def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
-    """Check a path in every part of one kind of a configuration that a page of the proxy shows.
+    """Check the value at a path in every part of one kind, in a configuration that a page of the proxy shows.
 
     Args:
-        parts: kind of part → each such part that serves the load.
+        check: the check.
+        parts: kind of part → the parts of this kind that serve the load.
         part: the kind of part to look at.
         path: the path in the part, such as `a.0.b`.
         page: the page that shows the configuration, for the error message.
@@ -196,7 +219,18 @@ def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, pat
 
 
 def check_metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
-    """Check a metric on a page of metrics by its sum over all labels; a whole number is written without a point."""
+    """Check the sum of a metric over all its labels, on a page of metrics that the proxy serves.
+
+    A whole number is compared without a decimal point.
+
+    Args:
+        system: the running system.
+        check: the check, with the expected sum.
+        port: the port of the page on the pod's loopback.
+        page: the path of the page.
+        name: the name of the metric.
+
+    """
     form = rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$"
     numbers = re.findall(form, request_page(system, check, port, page), re.MULTILINE)
     return compare_value(check, f"{sum(map(float, numbers)):g}" if numbers else ABSENT)
@@ -205,7 +239,7 @@ def check_metric(system: System, check: Check, port: int, page: str, name: str) 
 def read_start_times(system: System, check: Check, pids: Sequence[int]) -> list[float]:
     """Return when processes started, in seconds since 1970.
 
-    That is the boot time plus field 22 of their /proc/PID/stat, which is in hundredths of a second.
+    A start time is the boot time plus field 22 of /proc/PID/stat, which is in hundredths of a second.
     """
     paths = [f"/proc/{pid}/stat" for pid in pids]
     lines = run_in_container(system, check, ["cat", "/proc/stat", *paths]).splitlines()

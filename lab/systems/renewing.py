@@ -1,7 +1,7 @@
-"""Two kinds of a proxy's reload: of changed files (`WatchedFiles`), and of an unchanged configuration (`wait_for_new_workers`).
+"""Two kinds of a proxy's reload: of changed files, and of an unchanged configuration.
 
-The first kind is for proxies that watch their files or get a signal after a change. The second kind makes new workers, which
-the proxy's processes show. Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in
+The first kind (`WatchedFiles`) is for proxies that watch their files or get a signal after a change. The second kind
+(`wait_for_new_workers`) makes new workers, which the proxy's processes show. Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in
 each), so a reload that leaves some of the old ones is refused: the next measurement would be of both generations.
 """
 
@@ -22,7 +22,7 @@ from lab.model.pairs import Renewed
 from lab.systems.system import ContainerProcess, Loading, Renew, sum_sizes, write_changed
 
 SERVES_WITHIN_S = 30.0
-"""The seconds after which a proxy that does not serve the written files never will."""
+"""The seconds within which a proxy must serve the written files; after that the run gives up on it."""
 
 
 class WatchedFiles:
@@ -56,9 +56,9 @@ class WatchedFiles:
         self._main: int | None = None
 
     def started(self) -> Loading | None:
-        """Return the load that the start of the main process began; None until that process is the proxy.
+        """Return the load that began with the start of the main process; None until that process is the proxy.
 
-        When it began is known only if the lab saw the main process before it became the proxy.
+        The time of the load is known only if the lab saw the main process before it became the proxy.
         """
         pid = self._process.pid
         if pid is None or read_text_if_readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
@@ -69,8 +69,11 @@ class WatchedFiles:
     def serving(self, loading: Loading) -> bool:
         """Return whether the proxy serves the files that were written last.
 
+        Args:
+            loading: the load that wrote these files.
+
         Raises:
-            MeasuringError: when it does not after `SERVES_WITHIN_S`, where it is known when the load began.
+            MeasuringError: when it does not serve them `SERVES_WITHIN_S` after the load began, if that time is known.
 
         """
         try:
@@ -83,7 +86,16 @@ class WatchedFiles:
         return serves
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files and send the signal, if any; return None where none changed or `over` is set."""
+        """Write the changed files, send the reload signal if the proxy has one, and return the load that began.
+
+        Args:
+            files: path in the container → text; only watched paths are written.
+            over: an event that is set when the system ends.
+
+        Returns:
+            The load; None where no file changed, or once `over` is set.
+
+        """
         began_s = time.time()
         changed = {path: text for path, text in files.items() if self._watched(path)}
         if over.is_set() or not write_changed(self._process, changed):
@@ -118,11 +130,11 @@ second one changes processes under a load, and that load's sample is invalid.
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running process.
+    """A running process of a proxy's container.
 
     Attributes:
-        parent: the id of the process that started it.
-        name: the kernel's name for it.
+        parent: the id of the process that started this one.
+        name: the kernel's name for the process.
 
     """
 
@@ -131,7 +143,13 @@ class Running:
 
 
 def find_master(processes: Mapping[int, Running], called: str) -> int | None:
-    """Return the process of a name whose parent does not have that name; None where there is none."""
+    """Return the id of the process with a given name whose parent has another name; None without such a process.
+
+    Args:
+        processes: id → process.
+        called: the kernel's name for the proxy.
+
+    """
     parents = {pid: process.parent for pid, process in processes.items() if process.name == called}
     return next((pid for pid, parent in parents.items() if parent not in parents), None)
 
@@ -149,13 +167,16 @@ def wait_for_new_workers(
 
     Args:
         ask: requests a reload.
-        serving: returns the proxy's processes.
+        serving: returns the proxy's processes by their ids.
         answers: returns whether the proxy answers.
         log_tail: returns the end of the proxy's log, for the error message.
         look_s: the seconds between two looks.
 
+    Returns:
+        The ids of the processes that began and that ended, and how long the reload took.
+
     Raises:
-        MeasuringError: when it takes longer than `MOST_S`.
+        MeasuringError: when the reload takes longer than `MOST_S`.
 
     """
     before, began_s = frozenset(serving()), time.monotonic()
@@ -179,9 +200,14 @@ def wait_for_new_workers(
 
 
 def _list_old_workers(processes: Mapping[int, Running], before: Collection[int]) -> list[int]:
-    """Return the processes of `before` that have the name of a new one and are no ancestor of a new one.
+    """Return the ids of old workers: old processes that share a new process's name and started none of the new ones.
 
-    An ancestor is a master, or a router's script.
+    A process that started new ones, directly or through others, is a master or a router's script.
+
+    Args:
+        processes: id → running process.
+        before: the ids of the processes before the reload.
+
     """
     fresh = [pid for pid in processes if pid not in before]
     names, starters = {processes[pid].name for pid in fresh}, set[int]()
@@ -192,7 +218,7 @@ def _list_old_workers(processes: Mapping[int, Running], before: Collection[int])
 
 
 def list_running(pids: Iterable[int]) -> dict[int, Running]:
-    """Return those of the processes that still run, by their ids."""
+    """Return id → process, for those of the given ids whose process still runs."""
     processes: dict[int, Running] = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -205,8 +231,8 @@ def make_signal_renewal(number: int, called: str = "") -> Renew:
     """Return a function that makes a proxy start new workers by a signal to its main process.
 
     Args:
-        number: the signal.
-        called: the kernel's name for the proxy, where its container also runs a controller.
+        number: the number of the signal.
+        called: the kernel's name for the proxy, where the container also runs a controller; empty: the container's main process.
 
     """
 

@@ -31,11 +31,11 @@ from lab.systems.manifests.objects import Objects
 
 @dataclass(frozen=True, slots=True)
 class PathSetting:
-    """A key of a ConfigMap as a path and a value.
+    """A key of a proxy's ConfigMap, as a path in one part of the proxy's configuration and a value.
 
     Attributes:
         place: the key's place in the manifests, for error messages.
-        path: the steps of the path inside its part.
+        path: the steps of the path inside that part.
         value: the value, parsed as YAML.
 
     """
@@ -46,7 +46,7 @@ class PathSetting:
 
 
 Settings = Mapping[str, Sequence[PathSetting]]
-"""The settings of each part, in the ConfigMap's order."""
+"""Part of the configuration → its settings, in the ConfigMap's order."""
 
 
 def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
@@ -54,6 +54,7 @@ def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -
 
     Args:
         place: the ConfigMap, for error messages.
+        data: the data of the ConfigMap: `PART.PATH` → value as YAML.
         parts: the names of the parts that exist.
 
     Raises:
@@ -81,7 +82,12 @@ def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -
 
 
 def read_configmap_settings(objects: Objects, name: str, parts: Collection[str]) -> Settings:
-    """Read the settings of the ConfigMap of that name; there are none where it does not exist.
+    """Read the settings of the ConfigMap of that name; a ConfigMap that does not exist has none.
+
+    Args:
+        objects: the objects of the manifests.
+        name: the name of the ConfigMap.
+        parts: the names of the parts of the configuration that exist.
 
     Raises:
         UsageError: as `read_settings`.
@@ -130,7 +136,8 @@ def read_sections(
 
     Args:
         place: the ConfigMap, for error messages.
-        defaults: section → directive → arguments without the ConfigMap; its sections are the ones that exist.
+        data: the data of the ConfigMap: `SECTION.DIRECTIVE` → arguments.
+        defaults: section → directive → arguments without the ConfigMap; only these sections exist.
 
     Raises:
         UsageError: for a section that does not exist, or a key or value that is no single directive.
@@ -149,13 +156,15 @@ def read_sections(
 
 @dataclass(frozen=True, slots=True)
 class ControllerKey:
-    """A key of a controller's ConfigMap.
+    """A key of a controller's ConfigMap, with the directive that it becomes in the proxy's configuration.
+
+    The writer is the lab's module that writes that configuration.
 
     Attributes:
-        section: the part of the configuration that its directive stands in; empty = the writer decides.
-        kind: the form of its value, such as `flag`, as the controller's writer distinguishes them.
+        section: the part of the configuration that has the directive; empty = the writer decides.
+        kind: the form of the key's value, such as `flag`, as the writer distinguishes forms.
         default: the value where the ConfigMap does not have the key.
-        directive: the directive that it becomes, as the controller's writer completes it.
+        directive: the directive, which the writer completes with the value.
 
     """
 
@@ -173,10 +182,12 @@ def load_keys(table: Path) -> Mapping[str, ControllerKey]:
 
 
 def fill_defaults(place: str, data: Mapping[str, str], keys: Mapping[str, ControllerKey]) -> dict[str, str]:
-    """Return the value of every key: the ConfigMap's, else the default.
+    """Return every key of a table → its value: the ConfigMap's, else the default.
 
     Args:
         place: the ConfigMap, for error messages.
+        data: the data of the ConfigMap.
+        keys: the table of the keys that exist.
 
     Raises:
         UsageError: for a key that the table does not have.

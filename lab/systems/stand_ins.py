@@ -56,17 +56,17 @@ class StandInSetting(Record):
 
     @property
     def name(self) -> str:
-        """The flag or the key."""
+        """The name of a stand-in's setting: its command-line flag, or its key in the ConfigMap."""
         return self.flag or self.key
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """The checks by which the setting is read back from a running system."""
+        """The checks by which a stand-in's setting is read back from a running system."""
         first = Check(kind="argument" if self.flag else "configmap", name=self.name, value=self.named)
         return (first, self.check) if self.check else (first,)
 
     def value_in(self, manifests: Manifests) -> str | None:
-        """Return the value that rendered manifests give the setting; None where they leave it to its default."""
+        """Return the value that rendered manifests give the setting; None where the manifests do not set it."""
         if self.flag:
             values = list(_flag_values(manifests, self.flag))
         else:
@@ -83,7 +83,7 @@ class Inequality(Record):
 
 
 class StandIn(Record):
-    """A program that runs instead of another, on some targets."""
+    """A stand-in: a program that runs on some targets instead of the one that a variant names."""
 
     image: str = Field(
         description="repository of the image that it stands in for: its last parts, without registry and tag"
@@ -104,7 +104,7 @@ class StandIn(Record):
 
     @property
     def on(self) -> str:
-        """The targets in words."""
+        """The targets on which a stand-in (a program that replaces another) runs, in words: `local and apiserver`."""
         return " and ".join(self.targets)
 
     def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
@@ -119,10 +119,12 @@ class _Table(Record):
 
 @cache
 def load_stand_ins() -> tuple[StandIn, ...]:
-    """Read every system's table.
+    """Return the stand-ins of all systems: programs that run instead of those that variants name.
+
+    Each system has a table of them, `stand_ins.toml`.
 
     Raises:
-        UsageError: when a table is faulty; it lists every fault of that table.
+        UsageError: when a table is faulty; the error lists every fault of that table.
 
     """
     stand_ins: list[StandIn] = []
@@ -138,7 +140,13 @@ def load_stand_ins() -> tuple[StandIn, ...]:
 
 
 def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[StandIn]:
-    """Return the stand-ins for images that a variant's proxies run, on one target or (None) on any."""
+    """Return the stand-ins for the images that a variant's proxies run.
+
+    Args:
+        manifests: the rendered manifests of the variant.
+        target: the target on which the stand-ins run; None: any target.
+
+    """
     images = "\n".join(str(container.get("image", "")) for container in _proxy_containers(manifests))
 
     def runs(repository: str) -> bool:
@@ -154,9 +162,15 @@ def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[Stan
 
 
 def list_checks(manifests: Manifests, target: str) -> list[Check]:
-    """Return the checks, besides a variant's own, that it runs with the defaults of the named release on a target.
+    """Return the checks that a stand-in runs with the defaults of the release that it replaces.
 
-    A setting that a knob of the variant gives another value is left out: the knob's own check covers it.
+    They are checked in addition to a variant's own checks. A setting to which a knob of the variant gives another value is left out, since
+    the knob's own check covers it.
+
+    Args:
+        manifests: the rendered manifests of the variant.
+        target: the target on which the variant runs.
+
     """
     return [
         check
@@ -168,9 +182,9 @@ def list_checks(manifests: Manifests, target: str) -> list[Check]:
 
 
 def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
-    """Return rendered manifests without the settings of the tables that changed nothing, because no stand-in ran.
+    """Return rendered manifests without those settings for stand-ins that changed nothing, since no stand-in ran.
 
-    Such a setting gives the named release its own default: two runs that differ in nothing else applied the same.
+    Such a setting gives the named release its own default. So two runs that differ only in such settings applied the same manifests.
 
     Args:
         target: the run's target.
@@ -199,7 +213,7 @@ def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -
 
 
 def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
-    """Return a sentence for each stand-in that ran, and for each setting that it kept from its own release at a cost.
+    """Return a sentence for each stand-in that ran, and one for each costly default of it that was not changed.
 
     Args:
         target: the run's target.
@@ -223,9 +237,16 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, StandInSetting, list[str]]]:
-    """Return the costly defaults that stand-ins kept in a run, each with the arms that did not set them.
+    """Return the costly defaults that stand-ins kept in a run, each with the names of the arms that did not set it.
 
-    The arguments are those of `describe_run`.
+    Args:
+        target: the run's target.
+        facts: the run's facts.
+        manifests: name of an arm → the manifests that were applied.
+
+    Returns:
+        (stand-in, setting, names of the arms) for each such default.
+
     """
     return [
         (stand_in, setting, names)

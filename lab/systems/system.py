@@ -55,12 +55,14 @@ It takes the port and the path with its query, and raises OSError when the inter
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The unpacked files of an image, which a container sees instead of the machine's.
+    """The unpacked files of an image, which a container sees instead of the machine's files.
 
     They are read-only, apart from copies of some folders.
 
     Attributes:
-        own: the folders that every container has a copy of, in memory.
+        folder: the folder on the machine with the unpacked files.
+        own: the folders of which every container has a writable copy, in memory.
+        working_dir: the working directory of the image.
 
     """
 
@@ -71,7 +73,15 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """A description of what a target starts instead of a container's image."""
+    """What a target starts instead of a container's image: a command with its environment, files and programs.
+
+    Each further field has its meaning below it.
+
+    Attributes:
+        command: the command line.
+        env: the environment variables.
+
+    """
 
     command: tuple[str, ...]
     env: Mapping[str, str]
@@ -108,13 +118,16 @@ class Realisation:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The facts that a realisation may depend on.
+    """The facts about one container from which its system decides what to start (`Realisation`).
 
     Attributes:
+        container: the container of the manifests.
+        pod: the pod of the container.
+        objects: all objects of the variant's manifests.
         addresses: pod → IP address.
-        cpus: the CPUs of the container.
-        somaxconn: the net.core.somaxconn that its process sees.
-        open_files: the limit of open files that its process has.
+        cpus: the number of CPUs of the container.
+        somaxconn: the net.core.somaxconn that the container's process sees.
+        open_files: the limit of open files that the container's process has.
 
     """
 
@@ -135,24 +148,25 @@ class ContainerProcess(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The id of the main process in the lab's own namespace; None while it does not run."""
+        """The id of the container's main process in the lab's own namespace; None while that process does not run."""
 
     @property
     def started(self) -> Realisation:
-        """The realisation that the container is started with."""
+        """What the container is started with instead of its image: command, environment and files."""
         ...
 
     def processes(self) -> list[int]:
-        """Return the main process and all its running descendants; an empty list when it has ended."""
+        """Return the ids of the main process and all its running descendants; empty when that process has ended."""
         ...
 
     def inside(self, path: str) -> Path | None:
-        """Return where the lab finds a container's path; None if it is in no private folder of the container."""
+        """Return where a container's path lies on the machine; None if it is in no private folder of a container."""
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
-        """Return the last lines of its error output.
+        """Return the last lines of the container's error output.
 
         Args:
+            lines: the largest number of lines.
             output_too: whether the standard output is used where the error output is empty.
 
         """
@@ -168,9 +182,10 @@ class ContainerProcess(Protocol):
         ...
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """Start a command inside the container, on its own CPUs.
+        """Start a command inside the container, on the container's own CPUs.
 
         Args:
+            argv: the command and its arguments.
             output: the file descriptor that receives the command's output.
 
         Raises:
@@ -184,9 +199,9 @@ class ContainerProcess(Protocol):
 
 
 Renew = Callable[[ContainerProcess], None]
-"""A function that makes a proxy reload the configuration that it has, so that it starts new workers.
+"""A function that makes a proxy reload its unchanged configuration, so that the proxy starts new workers.
 
-It raises MeasuringError when the proxy cannot.
+The function raises MeasuringError when the proxy cannot do that.
 """
 
 
@@ -196,7 +211,7 @@ class Loading:
 
     Attributes:
         began_s: when the load began, in seconds since the epoch; None = that was not observed.
-        pid: the process that loads it, as the container counts.
+        pid: the id of the process that loads the configuration, in the container's own numbering.
 
     """
 
@@ -213,7 +228,7 @@ class Control(Protocol):
     interval_s: float
     """The minimum time in seconds between the beginnings of two loads."""
     looks_once_more: bool
-    """The fact that a change which arrives while another one waits causes a second look, one interval later."""
+    """True if a change that arrives while another one waits causes a second look, one interval later."""
 
     def started(self) -> Loading | None:
         """Return what the container's main process has begun to load; None until that is known.
@@ -222,10 +237,13 @@ class Control(Protocol):
         """
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the proxy serves what it loaded. The lab calls this every few milliseconds.
+        """Return whether the proxy serves the configuration of a load. The lab calls this every few milliseconds.
+
+        Args:
+            loading: the load, as `started` or `load` returned it.
 
         Raises:
-            MeasuringError: when it never will.
+            MeasuringError: when the proxy will never serve it.
 
         """
         ...
@@ -246,15 +264,15 @@ class Control(Protocol):
         """
 
     def config_bytes(self) -> int:
-        """Return the size in bytes of the configuration and its maps, as they lie in the container."""
+        """Return the total size in bytes of the proxy's configuration files and map files in the container."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """The programs of a controller's image as they run on the apiserver target.
+    """The programs of a controller's image on the apiserver target: how they are started, and how their log is read.
 
-    It states how they are started, and how their log is read.
+    Each field has its meaning below it.
     """
 
     image: str
@@ -262,45 +280,52 @@ class Controller:
     realise: Callable[[Context], Realisation]
     """The function that returns what to start for the image.
 
-    It raises UsageError for anything in the manifest that cannot be honoured there, and when its files are missing.
+    The function raises UsageError for anything in the manifest that cannot be honoured there, and when files of the image are missing.
     """
     proxy: str
-    """The kernel's name for the proxy's own processes; all others in its container belong to the control plane."""
+    """The kernel's name for the proxy's own processes; all others in the container belong to the control plane."""
     system: str = MACHINE
-    """The name of the folder in scripts/tools/ that its files are built from."""
+    """The name of the folder in scripts/tools/ from which the controller's files are built."""
     short: str = MACHINE
     """The name of the image in manifests/images."""
     made: bool = False
-    """The fact that scripts/controllers can build it where its image is not available.
+    """True if scripts/controllers can build the controller where its image is not available.
 
-    Otherwise LAB_IMAGES has to name it, or it cannot run.
+    Otherwise LAB_IMAGES has to name the image, or the controller cannot run.
     """
     config: str = ""
-    """The path of its proxy's configuration in the container; empty where the configuration is in no file."""
+    """The path of the proxy's configuration in the container; empty where the configuration is in no file."""
     says: tuple[str, ...] = ("stderr",)
-    """The streams that its controller logs to: `stdout`, `stderr` or both."""
+    """The streams that the controller logs to: `stdout`, `stderr` or both."""
     renew: Renew | None = None
-    """The function that makes its proxy start new workers by a reload; None where no reload does."""
+    """The function that makes the proxy start new workers by a reload; None where no reload starts any."""
     load_lines: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The event that a line of its log reports (`Reload` or `Reloaded`), by a text that the line contains."""
+    """Text in a line of the controller's log → the event that such a line reports: `Reload` or `Reloaded`."""
     about: Callable[[], str] = lambda: ""
     """The function that returns what really runs: the release, and what stands in for what.
 
-    It returns an empty text where `realise` reports it, and raises UsageError when its files are missing.
+    The function returns an empty text where `realise` reports that, and raises UsageError when files of the image are missing.
     """
     ignored: Callable[[Sequence[str]], list[str]] = lambda _log: []
-    """The function that returns, from its log, what it ignores or refuses of its configuration, in its own words."""
+    """The function that returns, from the controller's log, what it ignores or refuses of its configuration."""
     complaints: Callable[[Sequence[str]], list[str]]
-    """The function that returns, from its log, the distinct reasons why it does not serve."""
+    """The function that returns, from the controller's log, the distinct reasons why it does not serve."""
 
     def event_of(self, line: str) -> str | None:
-        """Return the event that a line of its log reports; None where it reports none."""
+        """Return the event (`Reload`, `Reloaded`) that a line of the controller's log reports; None for no event."""
         return next((event for text, event in self.load_lines.items() if text in line), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadbackKind:
-    """A kind of check by which a knob is read back."""
+    """A kind of check that reads a setting (knob) back from the running system.
+
+    Each further field has its meaning below it.
+
+    Attributes:
+        read: the function that performs a check of this kind.
+
+    """
 
     read: Reader
     possible: frozenset[str] = frozenset()
@@ -308,7 +333,7 @@ class ReadbackKind:
     spoken: str = "{kind}: {name}{context}"
     """The format of a check's description."""
     workers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The noun for the value, by the name of a check whose value is a number of workers.
+    """Name of a check whose value is a number of workers → the noun for that number, such as `threads`.
 
     More workers than CPUs cannot be measured.
     """
@@ -326,41 +351,43 @@ known.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """The number of workers or threads of a proxy.
+    """The way in which a proxy system decides on its number of workers or threads.
 
-    It states which settings configure the number, which rule the proxy uses otherwise, and how the running ones are counted.
+    The fields name the settings that configure the number, the proxy's rule without such a setting, and the way to count running
+    workers. Each field has its meaning below it.
     """
 
     rules: Mapping[str, WorkerRule] = field(default_factory=dict[str, WorkerRule])
-    """The rule that the proxy uses where no number is configured, by its image.
+    """Image of the proxy → the rule for the number where none is configured.
 
     The image is given by the last parts of its repository, or more (a tag), whatever registry it comes from.
     """
     keys: tuple[str, ...] = ()
-    """The keys of its ConfigMap that configure the number."""
+    """The keys of the proxy's ConfigMap that configure the number."""
     variables: tuple[str, ...] = ()
     """The environment variables that configure the number."""
     options: tuple[str, ...] = ()
     """The command-line options that configure the number, each followed by its value."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The field of the spec that configures the number, by the kind of an object that only this system reads."""
+    """Kind of an object that only this system reads → the field of its spec that configures the number."""
     directive: Pattern[str] | None = None
     """The regular expression that finds the number in a configuration file that a ConfigMap mounts."""
     capped: Callable[[int, Fraction | None], int] | None = None
     """The function from a configured number and the CPU limit (None: no limit) to the number that the proxy uses.
 
-    None = it uses the configured number.
+    None = the proxy uses the configured number.
     """
     count: Callable[[Sequence[tuple[int, str]]], int] | None = None
-    """The function that counts the running workers among (threads, command line) of processes.
+    """The function that counts the running workers in a list of processes, each as (threads, command line).
 
-    The processes may also be those of other systems.
+    The list may also have processes of other systems.
     """
     process: str = ""
-    """The kernel's name for a process whose interface is queried for the number in a cluster, too; empty: none is."""
+    """The kernel's name for the process whose interface reports the number in a cluster, too; empty: none does."""
     port: int = 0
+    """The port on the pod's loopback of the interface that reports the number."""
     page: str = ""
-    """The page, on `port` of the loopback, on which the proxy itself reports the number; empty: it does not."""
+    """The page of that interface with the number of running workers; empty: the proxy does not report the number."""
     metric: str = ""
     """The regular expression for the name of that number on the page.
 
@@ -368,13 +395,16 @@ class Workers:
     """
 
     def running(self, process: ContainerProcess) -> Mapping[str, float]:
-        """Return the number of running workers, as the proxy itself reports it, as the gauge `workers`.
+        """Return the number of running workers that the proxy itself reports, as the gauge `workers`.
+
+        Args:
+            process: the proxy's container.
 
         Returns:
-            An empty mapping where the proxy does not report it.
+            `workers` → the number; an empty mapping where the proxy does not report it.
 
         Raises:
-            OSError: when its interface does not answer.
+            OSError: when the proxy's interface does not answer.
             ValueError: when the answer has no number.
 
         """
@@ -389,10 +419,11 @@ class MachineTool:
     """A program on the machine that some variants of a system need.
 
     Attributes:
-        argv: the arguments by which it prints its version.
+        name: the name of the program.
+        argv: the arguments by which the program prints its version.
         least: the minimum version.
-        why: the reason why it is needed, in words.
-        remedy: how to install it.
+        why: the reason why the program is needed, in words.
+        remedy: how to install the program.
 
     """
 
@@ -405,30 +436,30 @@ class MachineTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySystem:
-    """A proxy system, as its package describes it to the targets.
+    """A proxy system, as its package describes it to the targets (the places where systems run).
 
-    Where a field keeps its default, a target treats the system like any other container.
+    Where a field keeps its default, a target treats the system like any other container. Each field has its meaning below it.
     """
 
     name: str
-    """The name of its folder in manifests/base."""
+    """The name of the system's folder in manifests/base."""
     image: str
-    """The last parts of its image's repository, without registry and tag."""
+    """The last parts of the repository of the system's image, without registry and tag."""
     realise: Callable[[Context], Realisation] | None = None
-    """The function that returns what to start for its image, where the lab starts its processes itself.
+    """The function that returns what to start for the image, where the lab starts the system's processes itself.
 
     None: the command of the manifest is executed. The function raises UsageError for anything that cannot be honoured.
     """
     note: str = ""
-    """The way in which changes reach it on the local target, if it differs from a cluster's; otherwise empty."""
+    """How changes reach the system on the local target, where that differs from a cluster; otherwise empty."""
     by_tag: bool = False
-    """The fact that the tag of its image decides which version runs on the local target."""
+    """True if the tag of the image decides which version runs on the local target."""
     kinds: frozenset[str] = frozenset()
-    """The kinds of objects that only its controller reads, from `Objects.others`."""
+    """The kinds of objects in `Objects.others` that only this system's controller reads."""
     proxy: str = ""
     """The kernel's name for the processes that serve; empty: all processes serve.
 
-    It is set where the other processes in the container are the control plane's.
+    The name is set where the other processes in the container are the control plane's.
     """
     control: Callable[[ContainerProcess], Control] | None = None
     """The function that returns the handle for configuration changes.
@@ -436,11 +467,11 @@ class ProxySystem:
     None where the proxy keeps the configuration of its start, with the addresses of its backends.
     """
     renew: Renew | None = None
-    """The function that makes it start new workers by a reload; None where no reload does."""
+    """The function that makes the proxy start new workers by a reload; None where no reload starts any."""
     renew_in_cluster: str = ""
-    """The kernel's name for its master process, which starts new workers on SIGHUP in a cluster; empty: none does."""
+    """The kernel's name for the master process that starts new workers on SIGHUP in a cluster; empty: none does."""
     passing: str = ""
-    """The beginning of the title of a process that ends soon after a start, and which the proxy does not need."""
+    """The beginning of the title of a process that ends soon after a start and that the proxy does not need."""
     counters: Callable[[ContainerProcess], Mapping[str, int]] | None = None
     """The function that returns the proxy's own counts, which become the counters `proxy/NAME`.
 
@@ -455,50 +486,48 @@ class ProxySystem:
     parse_counts: Callable[[str], Mapping[str, int]] | None = None
     """The function that parses the counters from the output of `count_script`; empty for any other text."""
     versions: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
-    """The functions that return the version of a program on PATH, by the name of the run's fact.
+    """Name of a run's fact → the function that returns the version of a program on PATH.
 
     The program runs instead of the image's. Such a function raises UsageError where the program is required and missing.
     """
     of_backend: bool = False
-    """The fact that the backend runs the same program, so that every target that starts processes here needs it."""
+    """True if the lab's backend runs the same program, so every target that starts processes here needs it."""
     tools: tuple[MachineTool, ...] = ()
-    """The further programs that its variants need on the machine."""
+    """The further programs that the system's variants need on the machine."""
     sinks: Callable[[Objects], set[int]] = lambda _objects: set()
-    """The function that returns the ports of the node to which it would log."""
+    """The function that returns the ports of the node to which the proxy would send its log."""
     module: str = ""
-    """The Go module that its program is built from, where the image contains only that program."""
+    """The Go module from which the program is built, where the image contains only that program."""
     controllers: tuple[Controller, ...] = ()
-    """The programs of its images, for the apiserver target."""
+    """The programs of the system's controller images, for the apiserver target."""
     config_files: tuple[str, ...] = ()
-    """The paths of its configuration in its image's container, as patterns of a shell."""
+    """The paths of the proxy's configuration in a container of the image, as patterns of a shell."""
     interval_variable: str = ""
     """The environment variable that sets the minimum time between two loads.
 
     It matters where a second load follows the first without any action of the lab.
     """
     definitions: tuple[str, ...] = ()
-    """The files in manifests/clusters that define the kinds which its variants need in a cluster."""
+    """The files in manifests/clusters that define the kinds of objects that the variants need in a cluster."""
     definitions_of: str = ""
     """The project that defines these kinds, in words."""
     workloads: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The path of the settings for a Deployment, by the kind of the object that has them.
-
-    The controller creates the Deployment from that object, and applies these settings to it.
-    """
+    """Kind of object from which the controller creates a Deployment → path in the object of that one's settings."""
     migrations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The file with the counterparts of ingress-nginx's keys, by the successor of ingress-nginx.
+    """Successor of ingress-nginx → the file with that successor's counterparts of ingress-nginx's keys.
 
     The successor is named like its folder in manifests/base. The file lies in the system's package.
     """
     workers: Workers = field(default_factory=Workers)
+    """The way in which the number of the proxy's workers or threads is decided and counted."""
     readbacks: Mapping[str, ReadbackKind] = field(default_factory=dict[str, ReadbackKind])
-    """The kinds of checks that this system adds, by their names."""
+    """Name → kind of read-back check, for the kinds that this system adds."""
 
 
 Members = Mapping[ServicePort, Sequence[Endpoint]]
-"""The ready endpoints of each Service's port that a route leads to."""
+"""Port of a Service → its ready endpoints, for the ports that routes lead to."""
 Certificates = Mapping[str, Mapping[str, str]]
-"""The files of each Secret."""
+"""Name of a Secret → its files, by their names."""
 
 
 def find_configmap(place: str, reference: str, context: Context) -> tuple[str, Mapping[str, str]]:
@@ -507,9 +536,10 @@ def find_configmap(place: str, reference: str, context: Context) -> tuple[str, M
     Args:
         place: the place of the argument, for error messages.
         reference: NAMESPACE/NAME.
+        context: the facts about the container whose argument it is.
 
     Returns:
-        Its place for error messages, and its data.
+        The ConfigMap's place for error messages, and its data.
 
     Raises:
         UsageError: when there is no such ConfigMap.
@@ -524,12 +554,14 @@ def find_configmap(place: str, reference: str, context: Context) -> tuple[str, M
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
-    """Refuse more workers than the container has CPUs, as they would measure the scheduler.
+    """Refuse more workers than the container has CPUs, since such a run would measure the kernel's scheduler.
 
     The reason is in the README, "How to read a table", 6.
 
     Args:
         place: the place of the setting, for the error message.
+        workers: the configured number of workers.
+        context: the facts about the container.
         noun: `workers` or `threads`.
 
     Raises:
@@ -547,10 +579,12 @@ def refuse_open_files(place: str, files: int, context: Context, consumer: str = 
 
     Args:
         place: the place of the setting, for the error message.
-        consumer: what needs so many open files, such as `400 connections`; empty where the setting is their number.
+        files: the number of open files that the setting needs.
+        context: the facts about the container, with its limit of open files.
+        consumer: what needs so many open files, such as `400 connections`; empty where the setting is the number of files.
 
     Raises:
-        NotMeasurableError: when there are more.
+        NotMeasurableError: when `files` exceeds the container's limit.
 
     """
     if files > context.open_files:
@@ -579,14 +613,15 @@ def resolve_targets(
     never: str = "",
     timeout: bool = False,
 ) -> tuple[Members, Certificates]:
-    """Return the endpoints that ports lead to, and the files of their Secrets.
+    """Return the endpoints that the proxy's ports lead to, and the files of the TLS Secrets of these ports.
 
     Args:
+        context: the facts about the proxy's container.
         ports: the ports that the proxy serves.
         proxy: the proxy's name, for error messages.
-        headers: whether it can set request headers, see `Rule.refuse`.
-        never: the characters that it cannot write in a header's value, see `Rule.refuse`.
-        timeout: whether it can set a timeout of the request, see `Rule.refuse`.
+        headers: whether the proxy can set request headers, see `Rule.refuse`.
+        never: the characters that the proxy cannot write in a header's value, see `Rule.refuse`.
+        timeout: whether the proxy can set a timeout of the request, see `Rule.refuse`.
 
     Raises:
         UsageError: for a Secret that does not exist, and for a rule that the proxy's configuration cannot express.
@@ -602,15 +637,16 @@ def resolve_targets(
 
 
 def refuse_unexpected(container: Container, held: bool, expectation: str, base: str) -> None:
-    """Refuse a container that is not like the one in the lab's own manifests.
+    """Refuse a container that does not meet an expectation, as the container of the lab's own manifests does.
 
     Args:
-        held: whether it is like that.
+        container: the container.
+        held: whether the container meets the expectation.
         expectation: what is expected, in words.
         base: the folder in manifests/base that has such a container.
 
     Raises:
-        UsageError: when it is not.
+        UsageError: when `held` is False.
 
     """
     if not held:
@@ -618,14 +654,15 @@ def refuse_unexpected(container: Container, held: bool, expectation: str, base: 
 
 
 def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
-    """Return what a proxy without a controller serves, from the Gateways of its class `lab.test/NAME`.
+    """Return the ports that a proxy without a controller serves, from the Gateways of its class `lab.test/NAME`.
 
     Args:
+        context: the facts about the proxy's container.
         name: the proxy's folder in manifests/base.
-        args: the arguments that its container must have.
+        args: the arguments that the container must have.
 
     Raises:
-        UsageError: for another command line, and as `Objects.served`.
+        UsageError: when the container has another command line, and as `Objects.served`.
 
     """
     container = context.container
@@ -638,9 +675,11 @@ def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> li
 def parse_arguments(
     container: Container, argv: Sequence[str], honoured: Sequence[str], waived: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Parse arguments of the form `NAME=VALUE`.
+    """Parse a container's arguments of the form `NAME=VALUE`, and return name → value.
 
     Args:
+        container: the container, for error messages.
+        argv: the arguments.
         honoured: the names that the lab honours.
         waived: the beginnings of arguments that have no meaning here.
 
@@ -662,10 +701,11 @@ def require_pid(process: ContainerProcess, missed: str) -> int:
     """Return the id of a container's main process.
 
     Args:
-        missed: what the container has not done if it has ended, in words, such as `served`.
+        process: the container.
+        missed: what a container that has ended has not done, in words for the error, such as `served`.
 
     Raises:
-        MeasuringError: when it has ended.
+        MeasuringError: when the main process has ended.
 
     """
     if (pid := process.pid) is None:
@@ -675,15 +715,19 @@ def require_pid(process: ContainerProcess, missed: str) -> int:
 
 
 def sum_sizes(process: ContainerProcess, paths: Iterable[str]) -> int:
-    """Return the total size in bytes of those of a container's files that exist."""
+    """Return the total size in bytes of some files of a container; a missing file counts 0."""
     files = (process.inside(path) for path in paths)
     return sum(file.stat().st_size for file in files if file is not None and file.exists())
 
 
 def write_changed(process: ContainerProcess, files: Mapping[str, str]) -> bool:
-    """Replace those of a container's files whose text has changed, each atomically, and return whether any had.
+    """Write a container's files whose text has changed, each atomically, and return whether any had changed.
 
     Symbolic links stay as they are.
+
+    Args:
+        process: the container.
+        files: path in the container → text, as in `Realisation.files`.
 
     Raises:
         OSError: when a file cannot be written.
@@ -743,37 +787,43 @@ def parse_cpu_limit(limit: object) -> Fraction | None:
 
 
 def round_limit_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the CPU limit rounded up; without a limit the CPUs (a rule of workers).
+    """Return the number of workers: the CPU limit rounded up, or without a limit the usable CPUs.
 
-    The result may be above the CPUs.
+    The result may be above the usable CPUs. See `WorkerRule`.
     """
     return ceil(limit) if limit else cpus
 
 
 def limit_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the CPU limit rounded down, at least 1; without a limit the CPUs (a rule of workers).
+    """Return the number of workers: the CPU limit rounded down, at least 1, or without a limit the usable CPUs.
 
-    The result may be above the CPUs. This is the rule of automaxprocs.
+    The result may be above the usable CPUs. This is the rule of automaxprocs. See `WorkerRule`.
     """
     return max(1, floor(limit)) if limit else cpus
 
 
 def all_cpus(_limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the CPUs, whatever the limit (a rule of workers)."""
+    """Return the number of workers: the number of usable CPUs, whatever the CPU limit. See `WorkerRule`."""
     return cpus
 
 
 def within_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the usable CPUs, at most the CPU limit rounded down (a rule of workers).
+    """Return the number of workers: the number of usable CPUs, but at most the CPU limit rounded down.
 
-    A limit below 1 counts as 1.
+    A limit below 1 counts as 1. Without a limit (None), the usable CPUs count. The result is None if `cpus` is None (not known).
+    This is one of the functions of type `WorkerRule`.
     """
     return cpus and min(cpus, max(1, floor(limit)) if limit else cpus)
 
 
 def within_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the usable CPUs, at most the CPU limit rounded up (a rule of workers).
+    """Return the number of workers: the number of usable CPUs, but at most the CPU limit rounded up.
 
-    A limit below 2 counts as 2. This is the rule of Go 1.25.
+    A limit below 2 counts as 2. This is the rule of Go 1.25. It is one of the functions of type `WorkerRule`.
+
+    Args:
+        limit: the CPU limit of the container; None: there is no limit, and the usable CPUs count.
+        cpus: the number of usable CPUs; None: the number is not known, and the result is None, too.
+
     """
     return cpus and min(cpus, max(2, ceil(limit)) if limit else cpus)

@@ -45,29 +45,29 @@ SYSTEMS: tuple[ProxySystem, ...] = (
 """The systems, in the order in which a run's stand-ins are listed."""
 
 READBACKS: Mapping[str, ReadbackKind] = {kind: how for system in SYSTEMS for kind, how in system.readbacks.items()}
-"""The kinds of checks that the systems add, by their names."""
+"""Name → kind of read-back check, for all kinds that the systems add."""
 
 CONTROLLERS: Mapping[str, Controller] = {
     controller.image: controller for system in SYSTEMS for controller in system.controllers
 }
-"""The programs of each controller image for the apiserver target, by the last parts of the image's repository."""
+"""Last parts of the repository of a controller image → the programs of that image for the apiserver target."""
 
 SHORT_LIVED_TITLES = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
-"""The beginnings of the titles of processes that end soon after a start, and which no proxy needs."""
+"""The beginnings of the titles of processes that end soon after a start and that no proxy needs."""
 PASSING_PATTERN = "|".join(f"'{title}'*" for title in SHORT_LIVED_TITLES)
-"""The same beginnings as a pattern for `case` in a shell."""
+"""The entries of SHORT_LIVED_TITLES as a pattern for `case` in a shell."""
 
 
 MASTERS = tuple(dict.fromkeys(system.renew_in_cluster for system in SYSTEMS if system.renew_in_cluster))
 """The kernel's names for the master processes that start new workers on SIGHUP in a cluster."""
 
 DEFINITIONS = tuple(file for system in SYSTEMS for file in system.definitions)
-"""The files in manifests/clusters that define the kinds which variants need in a cluster besides Kubernetes' own."""
+"""The files in manifests/clusters that define the kinds of objects that variants need besides Kubernetes' own."""
 DEFINITIONS_OF = " and of ".join(system.definitions_of for system in SYSTEMS if system.definitions_of)
 """The projects that define these kinds, in words."""
 
 WORKLOAD_PATHS = {kind: path for system in SYSTEMS for kind, path in system.workloads.items()}
-"""The path of the settings for a Deployment, by the kind of the object from which a controller creates it."""
+"""Kind of an object from which a controller creates a Deployment → the path in it of the Deployment's settings."""
 
 INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.interval_variable)
 """The environment variables that set the minimum time between two loads."""
@@ -98,10 +98,12 @@ def find_controller(repository: str) -> Controller | None:
 
 
 def program_versions(of_backend: bool = False) -> dict[str, str]:
-    """Return the version of each program on PATH that stands for an image's, by the name of the fact.
+    """Return name → version of each program on PATH that the lab starts instead of a container image.
+
+    A run records these names (such as `nginx`) and versions among its facts.
 
     Args:
-        of_backend: whether only the programs are included that the lab's backend runs, too.
+        of_backend: whether to include only programs that the lab's backend runs, too.
 
     Raises:
         UsageError: when a required program is missing.
@@ -118,12 +120,12 @@ def list_sinks(objects: Objects) -> set[int]:
 
 
 def find_event(line: str) -> str | None:
-    """Return the event (`Reload` or `Reloaded`) that a line of any controller's log reports; None = none."""
+    """Return the event (`Reload` or `Reloaded`) that a line of any controller's log reports; None for no event."""
     return next(filter(None, (controller.event_of(line) for controller in CONTROLLERS.values())), None)
 
 
 def describe_check(check: Check) -> str:
-    """Describe a check in words."""
+    """Describe a read-back check in words: the role, what is checked, and the expected value."""
     context = f" in {check.context}" if check.context else ""
     kind = READBACKS.get(check.kind)
     form = kind.spoken if kind else Check.KINDS.get(check.kind, ("", "{kind}: {name}{context}"))[1]
@@ -133,10 +135,13 @@ def describe_check(check: Check) -> str:
 
 
 def refuse_checks(place: str, checks: Iterable[Check]) -> None:
-    """Refuse a check of a kind that neither `Check` nor a system has, or with a key that its kind does not have.
+    """Refuse a read-back check of an unknown kind, or with a key that its kind does not have.
+
+    The known kinds are those of `Check`, and those that a system adds.
 
     Args:
-        place: where the checks stand, for the error message.
+        place: the place of the checks, for the error message.
+        checks: the checks.
 
     Raises:
         UsageError: when there is such a check.

@@ -1,8 +1,8 @@
-"""The number of workers or threads of a proxy: the configured one, the one by its own rule, and the running one.
+"""The number of a proxy's workers or threads: the configured number, the one by its own rule, and the running one.
 
-    ConfigMap: data: {worker-processes: "2"}   →  2, for each of the proxy's pods; nothing said → the rule of its system
-    3 nginx: worker process                    →  3 that run; the master, a cache's manager and workers that shut down are none
-    go_sched_gomaxprocs_threads 2              →  2 that run, of a program that counts them itself
+    ConfigMap: data: {worker-processes: "2"}   →  2, for each of the proxy's pods; without a setting, by the rule of its system
+    3 nginx: worker process                    →  3 run; the master, a cache's manager and workers that shut down do not count
+    go_sched_gomaxprocs_threads 2              →  2 run, of a program that reports the number itself
 
 Each system states which settings configure the number and which rule it uses (`lab.systems.system.Workers`). For a system
 that is not known, the number is None.
@@ -35,7 +35,7 @@ def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
         cpus: the CPUs of each pod; None = not known.
 
     Returns:
-        The number; None where it is left to a proxy whose rule is not known.
+        The number. It is None where nothing configures it and the proxy's rule is not known, or needs CPUs that are not known.
 
     """
     configured = next((int(text) for text in _configured_numbers(objects) if text.isdigit() and int(text)), None)
@@ -44,10 +44,10 @@ def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
 
 
 def find_rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
-    """Return the rule for an image; None where it runs no proxy that is known here.
+    """Return the rule for an image's number of workers; None where the image runs no proxy that is known here.
 
     Returns:
-        The name that the image is known by, the rule, and the system's `Workers`.
+        The name in `Workers.rules` that the image matches, the rule, and the system's `Workers`.
 
     """
     rules = {name: (name, rule, workers) for workers in WORKERS for name, rule in workers.rules.items()}
@@ -56,9 +56,13 @@ def find_rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
 
 
 def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> Iterator[int]:
-    """Yield the number of workers for each proxy container whose rule gives one.
+    """Yield the number of workers of each proxy container whose image has a known rule.
 
-    The configured number is None where nothing is configured.
+    Args:
+        objects: the rendered manifests.
+        configured: the configured number; None where nothing configures it.
+        cpus: the CPUs of each pod; None = not known.
+
     """
     for container in (item for obj in objects if _is_proxy(obj) for item in _containers(obj)):
         limit = parse_cpu_limit(((container.get("resources") or {}).get("limits") or {}).get("cpu"))
@@ -114,9 +118,9 @@ def _is_proxy(obj: Mapping[str, Any]) -> bool:
 
 
 def list_script() -> str:
-    """Return a script that lists the processes of a container, one on each line: its threads and its command line.
+    """Return a shell script that prints a container's processes, one a line: number of threads and command line.
 
-    After the list it prints the number of workers that the proxy itself reports, if it does.
+    After the list the script prints the number of workers that the proxy itself reports, if the proxy reports one.
     """
     reporting = [workers for workers in WORKERS if workers.process]
     cases = "\n".join(
@@ -143,7 +147,7 @@ def parse_processes(text: str) -> list[tuple[int, str]]:
 
 
 def parse_reported_count(text: str) -> int | None:
-    """Parse the number of workers that the proxy itself reports; None where it does not.
+    """Parse the number of workers that the proxy itself reports; None where the proxy reports none.
 
     Args:
         text: the output of `list_script`.
@@ -155,7 +159,7 @@ def parse_reported_count(text: str) -> int | None:
 
 
 def count_running(processes: Iterable[tuple[int, str]]) -> int | None:
-    """Count the workers of one or several containers; None where no system counts any.
+    """Count the workers of one or several containers, by the ways of counting of all systems; None for no worker.
 
     Args:
         processes: (threads, command line) of every process in the containers.

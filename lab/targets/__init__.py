@@ -20,7 +20,10 @@ _in_use: list[Target] = []
 
 @cache
 def _get_target(name: str) -> Target:
-    """Return the only target of a name; its modules are imported now, because that takes a while."""
+    """Return the target of a name (`local`, `apiserver`, `kind` or `remote`), the same object at every call.
+
+    The target's modules are imported only here, because the import takes a while.
+    """
     if name == "local":
         from lab.targets.local.target import LocalTarget
 
@@ -35,21 +38,29 @@ def _get_target(name: str) -> Target:
 
 
 def choose_target(name: str, context: str | None) -> Target:
-    """Return the target of a name at a kubeconfig context (None = no context); `close_targets` ends its use."""
+    """Return the target of a name at a kubeconfig context, and remember the target for `close_targets`.
+
+    Args:
+        name: The name of the target, one of TARGETS.
+        context: The kubeconfig context; None = no context.
+
+    """
     target = _get_target(name).at(context)
     _in_use.append(target)
     return target
 
 
 def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
-    """Return a target inside its namespaces; outside of them, run the command there and return its exit status.
-
-    A target without namespaces is returned at once.
+    """Return the chosen target, or first run the lab's command again inside the namespaces that the target needs.
 
     Args:
         name: The name of the target; None means the default target.
         context: The kubeconfig context; None = no context.
         argv: The arguments of the lab's command.
+
+    Returns:
+        The target, if it needs no namespaces or this process is already inside them. Otherwise the exit status of the
+        command, which has run inside the namespaces.
 
     Raises:
         UsageError: There is no target of this name.
@@ -63,6 +74,6 @@ def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> 
 
 
 def close_targets() -> None:
-    """Give back what the chosen targets took."""
+    """Close every target that `choose_target` returned, so that it gives back what it took (such as a lease)."""
     while _in_use:
         _in_use.pop().close()

@@ -27,9 +27,9 @@ class Target(Protocol):
 
     name: str
     bring_up_s: float
-    """The approximate seconds to bring up a variant, or a pair, here: for forecasts, until a run has shown them."""
+    """The approximate seconds to bring up a variant or a pair, for forecasts until a run has shown the real time."""
     sides: Sequence[Side]
-    """The sides on which systems can be up at once: two support pairing."""
+    """The sides of a pair on which systems can be up at once; with two sides the target can measure pairs."""
 
     def at(self, context: str | None) -> Target:
         """Return the same target at a kubeconfig context.
@@ -44,9 +44,9 @@ class Target(Protocol):
         ...
 
     def check(self) -> None:
-        """Check the prerequisites; no system has been started then.
+        """Check the prerequisites of the target, before any system is started.
 
-        On a cluster the lab takes its place there: its lease, and the generator's pod.
+        On a cluster this also takes the lease, which keeps other labs away, and starts the pod for load generators.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -55,13 +55,16 @@ class Target(Protocol):
         ...
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a generator as it is installed in the client's place; None if it is not. Only after `check`."""
+        """Return a load generator as it is installed where the load comes from; None if it is not installed there.
+
+        Call it only after `check`.
+        """
         ...
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Return where the load of each point will go, by the point's name; start nothing.
+        """Return where the load of each load point will go, by the point's name; start nothing.
 
-        Hosts and TLS are right; the address is known only once the system is up.
+        The endpoints have the right hosts and TLS. Their address is known only once the system is up.
 
         Raises:
             UsageError: This target cannot realise the variant, or serve one of the points.
@@ -70,23 +73,24 @@ class Target(Protocol):
         ...
 
     def makes_new_workers(self, variant: Variant) -> bool:
-        """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy.
+        """Return whether a reload starts new worker processes of the variant's proxy; True without a proxy.
 
-        Only such a variant can be measured on several generations of workers.
+        Only such a variant can be measured on several generations of workers (the processes between two reloads).
         """
         ...
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why the variant and another cannot be up at once on two sides; empty where they can."""
+        """Return why this variant cannot be up at the same time as another one (as a pair); empty if it can."""
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Run the lab's command inside the target's own process tree, if it has one, and return its exit status.
-
-        None means that the run belongs in this process: it is already inside, or there is no such tree.
+        """Run the lab's command again inside the namespaces that the target needs, and return its exit status.
 
         Args:
             argv: The arguments of `python -m lab`.
+
+        Returns:
+            The exit status; None if this process can measure, because it is inside or the target has no namespaces.
 
         """
         ...
@@ -96,25 +100,28 @@ class Target(Protocol):
         ...
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return facts of what these variants run that is neither the machine's own nor an image of their manifests.
+        """Return facts about the variants' programs that come neither from this machine nor from an image.
 
         The facts are descriptions with versions, by name.
         """
         ...
 
     def close(self) -> None:
-        """Give back what `check` took. Idempotent."""
+        """Give back what `check` took, such as a cluster's lease; further calls do nothing."""
         ...
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """Return the CPUs to which each role is pinned; empty where roles are not pinned.
+        """Return the numbers of the CPUs to which each role is pinned; empty where roles are not pinned.
 
-        Then `Observation.cores` shows how busy the CPUs were.
+        Where roles are not pinned, `Observation.cores` shows how busy the CPUs were.
         """
         ...
 
     def generator_cpus(self) -> int | None:
-        """Return the number of CPUs that a generator may run on; None = unknown. Only after `check`."""
+        """Return the number of CPUs that a load generator may use; None = unknown.
+
+        Call it only after `check`.
+        """
         ...
 
     def up(
@@ -131,12 +138,12 @@ class Target(Protocol):
             changing: Whether pods and routes may come and go (`System.end_pod` and the like); then clients reach the
                 proxy through a Service's address that stays.
             side: The side of a pair; a solo variant is on the left.
-            meanwhile: Called once, when the proxy has been started and before it is waited for; its error ends the
-                bring-up.
+            meanwhile: A function that is called once, after the proxy was started and before the wait for its
+                readiness. An error in the function ends the bring-up.
 
         Raises:
             MeasuringError: The variant does not come up.
-            LostError: Nothing else will come up either.
+            LostError: No variant can come up any more, for example because the cluster is gone.
 
         """
         ...

@@ -28,7 +28,10 @@ def _watch_machine() -> OtherUsageSource:
 
 
 class UnnamedRemoteTarget(ClusterTarget):
-    """The target `remote` before a context is named: it is no cluster yet, and `at` returns the cluster's target."""
+    """The target `remote` as long as no context of the kubeconfig is named, so that no cluster is known.
+
+    Connecting is refused with a UsageError. The method `at` takes a context's name and returns the target of that context's cluster.
+    """
 
     def __init__(self) -> None:
         super().__init__("remote", _refuse_unnamed, "")

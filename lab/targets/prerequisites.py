@@ -49,7 +49,16 @@ STEAL_PERCENT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PrerequisiteFinding:
-    """The result of checking one prerequisite."""
+    """The result of checking one prerequisite of the targets, such as a program or a feature of the kernel.
+
+    Attributes:
+        check: The name of the prerequisite.
+        needed_by: The targets that cannot do without the prerequisite; only `optional` if there are none.
+        ok: Whether the prerequisite is met.
+        found: What the check found, in words: a version, a state, or the fault.
+        remedy: How to meet the prerequisite.
+
+    """
 
     check: str
     needed_by: tuple[Need, ...]
@@ -59,7 +68,11 @@ class PrerequisiteFinding:
 
     @property
     def status(self) -> Literal["ok", "missing", "optional"]:
-        """The status: `missing` is something that a target cannot do without, `optional` only narrows the target."""
+        """The status of a checked prerequisite: `ok`, or where the check failed `missing` or `optional`.
+
+        A target cannot do without a prerequisite that is `missing`. One that is `optional` only limits what can be
+        measured.
+        """
         if self.ok:
             return "ok"
         return "optional" if self.needed_by == OPTIONAL else "missing"
@@ -67,15 +80,15 @@ class PrerequisiteFinding:
 
 @dataclass(frozen=True, slots=True)
 class RequiredTool:
-    """A program that targets need.
+    """A program that targets need on PATH, with the oldest version that works.
 
     Attributes:
         name: The name of the program.
-        version: The arguments that make it print its version.
-        minimum: The oldest version that works; empty means any.
-        needed_by: The targets that need it.
-        why: The reason for the minimum.
-        remedy: How to get it.
+        version: The arguments with which the program prints its version.
+        minimum: The oldest version that works, such as (1, 19, 10); empty means any version.
+        needed_by: The targets that cannot do without the program; only `optional` if there are none.
+        why: What the program or its minimum version is needed for; may be empty.
+        remedy: How to get the program.
 
     """
 
@@ -150,9 +163,9 @@ STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
 
 
 def make_checks() -> list[PrerequisiteFinding]:
-    """Make every check, several at a time, and return the findings in the order of the table.
+    """Check all prerequisites, several at a time, and return the findings in a fixed order.
 
-    It changes nothing that outlives it.
+    The checks leave no change behind on the machine.
     """
     every: list[Callable[[], Iterable[PrerequisiteFinding]]] = [
         _check_machine,
@@ -191,7 +204,10 @@ def _check_machine() -> list[PrerequisiteFinding]:
 
 
 def _check_steal() -> list[PrerequisiteFinding]:
-    """Measure what the hypervisor takes from this machine, over half a second of the other checks' work."""
+    """Measure the share of CPU time that the hypervisor takes from this machine (steal), for half a second.
+
+    Other checks work meanwhile.
+    """
     try:
         start = cpu_times()
         time.sleep(0.5)  # a rate needs time to pass; nothing is being waited for
@@ -204,7 +220,10 @@ def _check_steal() -> list[PrerequisiteFinding]:
 
 
 def _check_namespaces() -> list[PrerequisiteFinding]:
-    """Try the steps one after the other: the first that fails gets the complaint, later ones were not reached."""
+    """Run the script NAMESPACES, and return a finding for each of its STEPS.
+
+    The first step that fails gets the script's complaint. The steps after it are reported as not tried.
+    """
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
     output, status = _run(["unshare", *user, *options, "sh", "-c", NAMESPACES])
@@ -222,7 +241,10 @@ def _check_namespaces() -> list[PrerequisiteFinding]:
 
 
 def _userns_remedy() -> str:
-    """Return which of the kernel's settings forbids user namespaces, and how to lift it."""
+    """Return the remedy where user namespaces cannot be made.
+
+    It is the command for the kernel setting that forbids them, or else another way to run the lab.
+    """
     for setting, forbids, command in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
@@ -244,14 +266,17 @@ def _check_nat() -> list[PrerequisiteFinding]:
 
 
 def _check_cgroup() -> list[PrerequisiteFinding]:
-    """Check whether a process of ours can be limited, by limiting one."""
+    """Check whether the lab can limit the CPU and memory of a process (by a cgroup), by limiting one."""
     ok, result = cgroups.try_limits()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
     return [PrerequisiteFinding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
 
 
 def _check_disk() -> list[PrerequisiteFinding]:
-    """Check the free space where runs go, in the nearest existing folder: the first run makes the folders below."""
+    """Check the free disk space in the folder for runs, or in its nearest parent that exists.
+
+    The first run makes the folders that do not exist yet.
+    """
     runs = runs_folder()
     # not Path.exists, which raises below a folder that is closed to us
     nearest = next(folder for folder in (runs, *runs.parents) if os.access(folder, os.F_OK))
@@ -284,7 +309,10 @@ def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
 
 
 def _check_generators() -> list[PrerequisiteFinding]:
-    """Look the generators up as the lab does. The default sweep needs wrk and k6; the others widen the choice."""
+    """Look up every load generator on this machine, and return a finding for each.
+
+    The default sweep needs wrk and k6, so all targets need these. The other generators are optional.
+    """
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
     findings: list[PrerequisiteFinding] = []
     for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
@@ -297,7 +325,10 @@ def _check_generators() -> list[PrerequisiteFinding]:
 
 
 def _check_controllers() -> list[PrerequisiteFinding]:
-    """Look up what the target apiserver runs; a missing program is made at its first use, where that is possible."""
+    """Look up the servers and controllers that the target apiserver runs, and return a finding for each.
+
+    A missing program is no fault where the lab can make it at its first use: with go, apt-get and dpkg-deb on PATH.
+    """
     makers = [name for name in ("go", "apt-get", "dpkg-deb") if shutil.which(name) is None]
     lookups: dict[str, Callable[[], str]] = {
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
@@ -341,9 +372,9 @@ def _check_contexts() -> list[PrerequisiteFinding]:
 
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
-    """Return both outputs of a command together and its exit status.
+    """Run a command, and return its output (stdout and stderr together) and its exit status.
 
-    A failure to run the command reads like the command's own complaint.
+    A command that cannot be run gets the status 127, and one that takes too long 124; the output is then a message.
     """
     devnull, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:

@@ -16,15 +16,16 @@ from lab.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The result of asking a target about variants and loads.
+    """The answer of a target to the question which variants it can measure under which loads.
 
     Attributes:
         facts: The facts of this machine and of the target on it.
-        brought: Further facts, of what the variants run that is neither the machine's own nor their manifests' images.
-        points: The loads, with as many threads as a generator may have there.
-        endpoints: Where the load goes, by variant and point; for the variants that can be shown.
-        missing: Why a variant cannot be shown, by variant.
-        unpaired: Why no other variant can be up at the same time, by variant; empty where one can.
+        brought: Facts about programs of the variants that come neither from this machine nor from an image.
+        points: The load points, with their numbers of threads adapted to the generator's CPUs.
+        endpoints: Variant → load point → where the load goes; by name, for the variants that can be measured.
+        missing: Variant → why it cannot be measured; by name, for those that cannot.
+        unpaired: Variant → why no other variant can be up at the same time; by name, for those that can be measured.
+            The reason is empty where another variant can be up.
 
     """
 
@@ -37,12 +38,13 @@ class Survey:
 
 
 def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[LoadPoint]) -> Survey:
-    """Check the target, and return what it can show of these variants under these loads.
+    """Check the target, and return which of these variants it can measure under these loads.
 
-    A variant that it cannot show is no fault.
+    A variant that the target cannot measure raises no error: the reason is in `Survey.missing`.
 
     Raises:
-        UsageError: The first fault.
+        UsageError: A prerequisite is missing, a point has more threads than the generator has CPUs, or a variant, a
+            point or a disruption is wrong.
 
     """
     target.check()
@@ -73,10 +75,10 @@ def collect_facts(target: Target) -> dict[str, str]:
 
 
 def check_variant(variant: Variant, target: Target, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-    """Return where each point's load goes, by the point's name.
+    """Return where the load of each load point goes for a variant, by the point's name.
 
     Raises:
-        NotMeasurableError: The target, or a disruption, cannot do this to the variant.
+        NotMeasurableError: The target cannot measure the variant under a point, or a disruption cannot act on it.
         UsageError: The variant, a point or a disruption is wrong.
 
     """

@@ -119,9 +119,15 @@ It is written unpacked, so that differences can be read.
 
 
 def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
-    """Return what was printed with a placeholder for each folder of this machine; nothing else is changed.
+    """Replace the paths of this machine's folders in printed content by placeholders, such as CHECKOUT.
 
-    The .cache of any checkout is among these folders, because samples record where their generators lay.
+    The .cache of any checkout is among these folders, because samples record where their generators were.
+
+    Args:
+        content: What a command line printed or wrote.
+        code: The checkout whose code ran.
+        scratch: The folder that stood for OUT.
+
     """
     placeholders = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
     for place, name in sorted(placeholders.items(), key=lambda item: -len(item[0])):
@@ -130,7 +136,15 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
 
 
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
-    """Run one command line in this process, write its file into `folder`, and return what it printed on stdout."""
+    """Run one command line in this process, write its output as files of a dump, and return its stdout.
+
+    Args:
+        template: The command line without `lab`, with placeholders such as RUN and OUT.
+        values: Placeholder → its value; OUT is a new temporary folder.
+        folder: The folder of the dump to write to.
+        code: The checkout whose code runs.
+
+    """
     with TemporaryDirectory(prefix="dump-") as scratch:
         all_values = {**values, "OUT": scratch}
         arguments = [VALUE.sub(lambda match: all_values[match[0]], argument) for argument in template.split()]
@@ -153,7 +167,12 @@ def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path
 
 
 def run_verb(arguments: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
-    """Run `python -m lab ARGUMENTS` in this process; return (exit status, stdout, stderr), as written to a file."""
+    """Run `python -m lab ARGUMENTS` in this process, with stdout and stderr going to files, not to a terminal.
+
+    Returns:
+        (exit status, content of stdout, content of stderr).
+
+    """
     from lab.__main__ import main
 
     with suppress(ImportError):  # a verb with a new name keeps the name of its file
@@ -198,11 +217,11 @@ def begin_worker(code: str) -> None:
 
 
 def dump_run(run: str, partner: str | None, folder: Path, code: Path) -> None:
-    """Write what each of `LINES` prints of a run.
+    """Write what each command line of `LINES` prints about one run.
 
     Args:
         run: The folder of the run, relative to the checkout.
-        partner: The folder of the run that it is compared with; None if there is none.
+        partner: The folder of the run that it is compared with (OTHER); None if there is none.
         folder: The folder to write to.
         code: The checkout whose code runs.
 
@@ -218,7 +237,7 @@ def dump_run(run: str, partner: str | None, folder: Path, code: Path) -> None:
 
 
 def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
-    """Write what command lines print that belong to no single run."""
+    """Write what each of some command lines prints that are not about a single run."""
     for template in lines:
         dump_line(template, {}, folder, code)
 
@@ -229,10 +248,14 @@ def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
 def list_runs(only: Sequence[str]) -> dict[str, str | None]:
     """Return committed run → the run that it is compared with, the largest run first.
 
-    Both are folders relative to the checkout.
+    A reference is a committed run in `data/reference`. Its subfolders `boot-*` are the same run on other boots of the machine.
 
     Args:
-        only: The names of the references to list, with their boots; empty: all of them.
+        only: The names of the references to list; each is listed together with its runs on other boots. Empty: all references.
+
+    Returns:
+        Folder of a run → folder of the run to compare it with, both relative to the checkout. A reference is compared with its
+        first run on another boot, or else with the next reference of the same sweep and target. None: there is no such run.
 
     """
     references = [path for path in sorted((ROOT / "data/reference").iterdir()) if path.is_dir()]
@@ -255,7 +278,7 @@ def list_runs(only: Sequence[str]) -> dict[str, str | None]:
 
 
 def kind_of(folder: Path) -> tuple[str, str] | None:
-    """Return (sweep, target) of a committed run, which two compared runs share; None for a folder without a run."""
+    """Return (sweep, target) of a committed run, which a run to compare it with must share; None without run.json."""
     if not (folder / "run.json").is_file():
         return None
     record = json.loads((folder / "run.json").read_text())
@@ -268,7 +291,14 @@ def relative_path(path: Path | None) -> str:
 
 
 def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
-    """Write a dump of everything, or with `only` a dump of these references alone."""
+    """Write a dump: what the lab prints about each committed run, and about all of them.
+
+    Args:
+        folder: The empty folder to write to.
+        code: The checkout whose code runs.
+        only: The names of the runs in data/reference to dump; empty: all runs, and what is about all of them.
+
+    """
     runs = list_runs(only)
     prepare_environment(code)
     with TemporaryDirectory(prefix="dump-runs-") as no_runs:
@@ -298,7 +328,10 @@ def prepare_environment(code: Path) -> None:
 
 
 def write_sums(folder: Path) -> None:
-    """Write SHA256SUMS, which `sha256sum --check` reads; print the sum of that file and the number of files in it."""
+    """Write the digests of a dump's files to SHA256SUMS; print the digest of SHA256SUMS and the number of files.
+
+    `sha256sum --check` reads SHA256SUMS.
+    """
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in paths]
     text = "".join(sums)

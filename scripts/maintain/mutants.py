@@ -78,7 +78,18 @@ Row = TypeVar("Row", "Mutant", "Outcome")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A drawn fault; `before` and `after` are the text of its line, without the indentation."""
+    """A small fault (mutant) for the lab's code: one line with one operator, constant or return changed.
+
+    Attributes:
+        number: The number of the mutant, from 1.
+        package: The package of the lab that had the line when the mutant was drawn.
+        file: The file that had the line then, relative to the checkout.
+        line: The number of the line then.
+        kind: What is changed: `operator`, `constant` or `return`.
+        before: The text of the line without the fault, without indentation.
+        after: The text of the line with the fault, without indentation.
+
+    """
 
     number: int
     package: str
@@ -91,13 +102,13 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a mutant.
+    """The outcome of the tests for one mutant (a small fault in the lab's code): whether they detect the fault.
 
     Attributes:
         number: The number of the mutant.
-        outcome: killed, survived, timeout, or gone (no line has its text).
+        outcome: `killed` (a test failed), `survived` (none did), `timeout`, or `gone` (no line has the mutant's text).
         seconds: The duration of the tests in seconds.
-        commit: The commit that was tested.
+        commit: The commit of the lab that was tested.
         by: The first test that failed; empty if none did.
 
     """
@@ -113,11 +124,14 @@ class Outcome:
 
 
 def find_sites(source: str) -> Iterator[Mutant]:
-    """Yield every mutant of a module's source; its number, package and file are not set yet."""
+    """Yield every mutant (small fault) that a module's source can have; number, package and file are not set yet."""
     lines = [line.encode() for line in source.splitlines()]
 
     def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Mutant]:
-        """Yield the mutant that replaces `old`, if it occurs exactly once between two byte offsets of a line."""
+        """Yield the mutant that replaces `old` by `new` in a line.
+
+        There is none unless `old` occurs exactly once between the byte offsets `start` and `end` of the line.
+        """
         text = lines[line - 1]
         section = text[start:end]
         if section.count(old.encode()) == 1:
@@ -157,9 +171,10 @@ def find_sites(source: str) -> Iterator[Mutant]:
 
 
 def walk_code(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node that decides behaviour: no annotation, decorator, assertion, f-string or cosmetic argument.
+    """Yield every node of a syntax tree that decides what the code does.
 
-    F-strings are left out because Python 3.11 does not give the positions of their parts.
+    Left out are annotations, decorators, assertions, cosmetic keyword arguments (COSMETIC) and f-strings, because Python 3.11 does not give
+    the positions of the parts of f-strings.
     """
     yield node
     for name, value in ast.iter_fields(node):
@@ -180,12 +195,14 @@ def list_modules(root: Path) -> list[str]:
 
 
 def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
-    """Draw mutants at random: equally many of each kind, at most one per line, from files whose package has tests.
+    """Draw mutants (small faults in the lab's code) at random, equally many of each kind, at most one per line.
+
+    Only lines of packages with tests are drawn, whose text occurs once in the lab.
 
     Args:
         count: The number of mutants.
         seed: The seed of the random choice.
-        left_out: Patterns of files to leave out.
+        left_out: Patterns of the paths of files to leave out.
 
     """
     texts = {file: (ROOT / file).read_text() for file in list_modules(ROOT)}
@@ -218,7 +235,13 @@ exec(compile(sys.stdin.read(), path, "exec"), vars(module))
 
 
 def imports(file: str, source: str) -> bool:
-    """Return whether a module can be imported with this source."""
+    """Return whether a module of the lab can be imported with changed source.
+
+    Args:
+        file: The path of the module's file, relative to the checkout.
+        source: The changed source.
+
+    """
     name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", IMPORT, name, str(ROOT / file)]
@@ -247,11 +270,11 @@ def change_line(source: str, before: str, after: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PackageResult:
-    """The result of a package's tests.
+    """The result of running the tests of one package of the lab.
 
     Attributes:
         status: The exit status of pytest; None if it did not end in time.
-        failed: The tests that failed.
+        failed: The names of the tests that failed; if pytest failed without any, its last line.
         seconds: The duration in seconds.
 
     """
@@ -302,14 +325,17 @@ def run_tests(
 
 
 def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) -> tuple[str, float, str]:
-    """Run the tests of one mutant; return (outcome, seconds, test that failed first).
+    """Put one mutant (small fault) into a work tree and run the tests that may detect it.
 
-    The packages tested are that of the mutant's line now, and that of the line when it was drawn.
+    These are the tests of the package that has the mutant's line now, and of the package that had it when it was drawn.
 
     Args:
         mutant: The mutant.
         tree: The work tree; the mutant's file is restored at the end.
         unmutated: Package → result of its tests without a mutant; missing packages are tested and added.
+
+    Returns:
+        (outcome as in `Outcome`, duration of the tests in seconds, name of the test that failed first or empty).
 
     Raises:
         RuntimeError: The tests of a package without a mutant could not be run to their end.
@@ -341,9 +367,13 @@ def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) 
 
 
 def find_line(tree: Path, mutant: Mutant) -> Path | None:
-    """Return the file with a mutant's line in a work tree: its first file, or the only other file with that text.
+    """Return the file of a work tree with a mutant's line: the file that it was drawn from, or the only other one.
 
-    A file counts only if it has the line once. None: there is no such file, or there are several and the first file is not among them.
+    A file counts only if it has the line exactly once.
+
+    Returns:
+        None if no file has the line, or if several have it and the file that it was drawn from is not among them.
+
     """
     files = [mutant.file, *list_modules(tree)]
     matches = [
@@ -361,14 +391,14 @@ def run_git(*arguments: str) -> str:
 
 
 def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") -> None:
-    """Run every mutant that the table `results` does not have yet, and add a row for each as it ends.
+    """Run the tests for every mutant that a table of outcomes does not have yet, and add a row for each as it ends.
 
-    They run in a work tree that shares this checkout's tools.
+    The tests run in a temporary work tree that shares this checkout's tools.
 
     Args:
         mutants: The mutants.
-        results: The table of outcomes.
-        revision: The commit to test; a table with rows continues at the commit of these.
+        results: The file of the table of outcomes.
+        revision: The commit to test. If the table has rows, it is the commit of these rows instead.
 
     """
     rows = read_rows(results, Outcome)
@@ -394,7 +424,12 @@ def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") ->
 
 
 def print_comparison(mutants: Sequence[Mutant]) -> int:
-    """Print the outcome of each mutant before and after the change; return how many died before and survive now."""
+    """Print the outcome of each mutant before and after a change of the lab's code.
+
+    Returns:
+        The number of mutants that the tests detected before and do not detect now.
+
+    """
     before, after = ({row.number: row for row in read_rows(path, Outcome)} for path in (BEFORE, AFTER))
     lost = 0
     for mutant in mutants:

@@ -50,11 +50,11 @@ Call = tuple[Function, Function, bool]
 
 
 class Tracer:
-    """A profile function that records which functions of the lab call which, until the first request is sent.
+    """A profile function that records which of the lab's functions call which, until a bench sends its first request.
 
     Attributes:
-        calls: (caller, called function) → whether the called function may be counted. For a call from a function within a function, the
-            caller is the function that called the inner one.
+        calls: (code of the caller, code of the called function) → whether the called function may be counted. If a function was called
+            from an inner function, the caller is the nearest function that is not an inner one.
 
     """
 
@@ -66,7 +66,10 @@ class Tracer:
         self._hidden: list[FrameType] = []
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
-        """Record a call of one of the lab's functions; note the functions of the verbs once the arguments are parsed."""
+        """Record the call of one of the lab's functions, from the function of the verb on.
+
+        Python calls this at each call and return. The functions of verbs are those that the parsed arguments hold.
+        """
         code = frame.f_code
         if event == "return":
             if code.co_name == "parse_args" and isinstance(result, argparse.Namespace):
@@ -86,7 +89,10 @@ class Tracer:
                     self._hidden.append(frame)
 
     def stop_at_request(self, event: str, _: object) -> None:
-        """Write the calls and end the bench where it sends its first request; this is an audit hook."""
+        """Write the recorded calls and end the bench when it sends its first request.
+
+        It is an audit hook: Python calls it with the name of each audited event, such as `http.client.send`.
+        """
         if event == "http.client.send" and self._begun and not self._hidden:
             sys.setprofile(None)
             calls = [(function_of(caller), function_of(code), counts) for (caller, code), counts in self.calls.items()]
@@ -100,7 +106,10 @@ def is_ours(code: CodeType) -> bool:
 
 
 def caller_of(frame: FrameType) -> CodeType:
-    """Return the nearest caller of the lab that is not within another function; for the verb one in `__main__`."""
+    """Return the code of the nearest caller that is a function of the lab and not an inner function.
+
+    For the function of a verb it is a function in `__main__`.
+    """
     while frame.f_back is not None:
         frame = frame.f_back
         if is_ours(frame.f_code) and not is_within(frame.f_code):
@@ -119,10 +128,10 @@ def function_of(code: CodeType) -> Function:
 
 
 def may_count(code: CodeType) -> bool:
-    """Return whether a function may count.
+    """Return whether a function may be counted among those that one must read to understand a bench.
 
-    It must not be in a package of `BOTTOM`, within another function, a property, a validator or a serializer, or have a name in double
-    underscores.
+    Not counted are functions of a package of `BOTTOM`, inner functions, properties, validators, serializers, and methods with a name in
+    double underscores.
     """
     if code.co_filename.removeprefix(LAB).split("/")[0] in BOTTOM or is_within(code) or code.co_name.startswith("__"):
         return False
@@ -132,7 +141,10 @@ def may_count(code: CodeType) -> bool:
 
 @cache
 def read_decorators(file: str) -> Mapping[int, frozenset[str]]:
-    """Return first line of a decorated function → names of its decorators, of dotted names only the last part."""
+    """Return number of a decorated function's first line → the names of its decorators, for all functions of a file.
+
+    Of a dotted name only the last part is kept.
+    """
     decorators: dict[int, frozenset[str]] = {}
     for node in ast.walk(ast.parse(Path(file).read_text())):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
@@ -153,7 +165,7 @@ def begin_trace() -> None:
 
 
 def list_counted(calls: Sequence[Call]) -> list[Function]:
-    """Return the functions that count, in the order of their first calls that count."""
+    """Return the functions that one must read to understand a bench, in the order of their first calls that count."""
     called: dict[Function, set[Function]] = {}
     for caller, function, _ in calls:
         called.setdefault(caller, set()).add(function)
@@ -182,7 +194,10 @@ def package_of(function: Function) -> str:
 
 
 def run_bench(variant: str) -> list[Call]:
-    """Run a bench of a variant until its first request, and return its calls; exit with status 2 if it sends none."""
+    """Run a bench of a variant until its first request, and return the calls of the lab's functions until then.
+
+    The program exits with status 2 if the bench sends no request.
+    """
     with TemporaryDirectory(prefix="trace-") as folder:
         output = Path(folder) / "calls.json"
         (Path(folder) / "sitecustomize.py").write_text("import trace_bench\n\ntrace_bench.begin_trace()\n")

@@ -1,8 +1,8 @@
 """Absolute values of one arm in one metric: a range, a mean with its interval, or two clusters.
 
-Fewer than six blocks give only a range: their smallest and largest value, with two digits. Six blocks or more give one value, by the mean
-that effects are ratios of. The exception are blocks that fall into two clusters: no block was near their mean, so both clusters are shown.
-This module does not know where a value is printed, and it does not compare two arms.
+Fewer than six blocks give only a range: their smallest and largest value, with two digits. Six blocks or more give one value, the geometric
+mean, because an effect is a ratio of geometric means. Blocks that fall into two clusters are an exception: no block was near the mean, so
+both clusters are shown. This module does not know where a value is printed, and it does not compare two arms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Cluster:
 
     Attributes:
         blocks: The number of blocks in the cluster.
-        value: Their geometric mean, in the metric's own unit.
+        value: The geometric mean of these blocks, in the metric's own unit.
 
     """
 
@@ -32,15 +32,16 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """The absolute value of an arm at a point in one metric, in the metric's own unit.
+    """The absolute value (not an effect) of an arm at a load point in one metric, in the metric's own unit.
 
     Attributes:
-        blocks: The number of blocks behind it.
-        low: The smallest block.
-        high: The largest block.
+        blocks: The number of blocks from which it is computed.
+        low: The smallest value of a block.
+        high: The largest value of a block.
         value: The value to show; None below six blocks, and where the blocks fall into two clusters.
-        interval: The 95 % interval of `value` where that is the blocks' mean; None of a percentile of all requests together.
-        clusters: Empty, or two clusters, the lower one first.
+        interval: The 95 % interval of `value` where that is the geometric mean of blocks. None elsewhere, such as for a
+            percentile of all requests together.
+        clusters: The two clusters that the blocks' values fall into, the lower one first; empty if they do not.
 
     """
 
@@ -53,13 +54,13 @@ class Absolute:
 
 
 def compute_absolute(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
-    """Return the absolute value that one number per block gives; None without a block.
+    """Compute the absolute value of an arm in a metric from one number per block; None without a block.
 
     Args:
         values: One finite number per block, in the metric's own unit.
         metric: The metric's name in the catalogue.
-        merged: For a percentile: its value over all blocks' requests together. None: the value is the blocks' geometric mean,
-            as effects are ratios of such means.
+        merged: For a percentile: its value over the requests of all blocks together, which is then the absolute value.
+            None: the absolute value is the blocks' geometric mean.
 
     """
     if not values:
@@ -79,7 +80,7 @@ def compute_absolute(values: Sequence[float], metric: str, merged: float | None 
 
 
 def compute_mean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, the arithmetic mean if a value is not above 0, or None without a value."""
+    """Return the geometric mean of values; the arithmetic mean if some value is 0 or less, None if there is no value."""
     if not values or min(values) == max(values):
         return values[0] if values else None
     return geometric_mean(values) if min(values) > 0 else fmean(values)
@@ -88,7 +89,13 @@ def compute_mean(values: Sequence[float]) -> float | None:
 def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
     """Return the two clusters that the blocks' values fall into, the lower one first; empty if they do not.
 
-    Only metrics that are compared by ratios can have clusters: counts of what came of a disruption are often one of two numbers.
+    The result is also empty for metrics that are not compared by ratios, such as counts of failures in a disruption: these are often one of
+    two numbers.
+
+    Args:
+        values: One value per block.
+        metric: The metric's name in the catalogue.
+
     """
     if not find_metric(metric).ratio or len(values) < stats.MIN_BLOCKS:
         return ()
@@ -99,15 +106,18 @@ def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
-    """Describe which side of a comparison falls into two clusters; empty if neither does.
+    """Describe which side of a comparison falls into two clusters of blocks, so that no one difference fits.
 
-    No difference describes such a comparison. If no side does, or both do in the same blocks, the blocks' ratios are looked at.
+    If no side does, or both sides do in the same blocks, the blocks' ratios are examined for clusters instead.
 
     Args:
         arm_values: Block → value of the arm.
-        baseline_values: Block → value of what it is compared with.
+        baseline_values: Block → value of the arm that it is compared with.
         metric: The metric's name in the catalogue.
-        names: The names of the two sides, in the same order.
+        names: The names of the two sides (arm, baseline).
+
+    Returns:
+        The description; empty if neither the sides nor their ratios fall into two clusters.
 
     """
     entry = find_metric(metric)
@@ -130,7 +140,12 @@ def describe_split(
 def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
     """Return whether both arms' values fall into two clusters with the same blocks in the upper one.
 
-    Then the machine was in one of two states, and the ratio of the two arms in a block does not contain it.
+    Then the machine was in one of two states in each block, and the ratio of the two arms does not depend on the state.
+
+    Args:
+        first: Block → value of the first arm.
+        second: Block → value of the second arm.
+
     """
     common = first.keys() & second.keys()
     splits = [(values, find_two_clusters([values[block] for block in common])) for values in (first, second)]
@@ -142,9 +157,9 @@ def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -
 
 
 def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
-    """Format a value for a table's cell, without its unit.
+    """Format an absolute value for a table's cell, without its unit.
 
-    Examples: `24.1`, `19–24` below six blocks, `370|59,000` for two clusters.
+    Examples: `24.1`, `19–24` (the range) below six blocks, `370|59,000` for two clusters, `–` without a value.
     """
     if absolute is None:
         return "–"
@@ -156,7 +171,7 @@ def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
 
 
 def format_clusters(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
-    """Format two clusters as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
+    """Format clusters of so many blocks as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
     values = [f"{metric.coarse(cluster.value, 3)} {metric.unit}".rstrip() for cluster in clusters]
     first, *further = (f"{cluster.blocks}{{}} at {value}" for cluster, value in zip(clusters, values, strict=True))
     return ", ".join([first.format(f" of {blocks} blocks"), *(part.format("") for part in further)])

@@ -1,9 +1,9 @@
 """Cells made from samples: one for each arm at each point, with the value of each metric in each block.
 
-Steady loads and disrupted ones have the same kind of cell. Where samples are not steady, the cell describes that instead of values.
+Steady loads and disrupted ones have the same kind of cell. Where samples change within themselves (are not steady), the cell describes the
+change and has no values.
 
-A sample's block, arm and point name its place. If several samples lie there, the last valid attempt counts, and a sample of an interrupted
-block never does. The module does not pool different targets, generators or loads, and does not average percentiles. It does not count a
+Of several attempts at the same measurement the last valid one counts. A sample of an interrupted block never counts. The module does not pool different targets, generators or loads, and does not average percentiles. It does not count a
 block whose control run failed: what its disruption showed may have had another cause.
 """
 
@@ -45,13 +45,13 @@ _CellPlace = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class UnsteadyArm:
-    """An arm at a point of which samples are not steady, so that no number can be computed.
+    """How the samples of one arm at one load point change within themselves, so that no number is computed of them.
 
     Attributes:
-        changes: The changes of the samples that changed.
-        causes: Their causes, in words.
-        judged: The number of samples that counted until then, those that changed included.
-        pairs: Whether the samples are sides of pairs; they are only used where no solo sample of the arm changed.
+        changes: The change of each sample that is not steady: when, and the rate or CPU time before and after.
+        causes: The causes of these changes, as phrases; empty if none is known.
+        judged: The number of samples that were examined, steady or not.
+        pairs: Whether the samples are sides of pairs. They are used only if no solo sample of the arm changed.
 
     """
 
@@ -62,9 +62,9 @@ class UnsteadyArm:
 
     @property
     def middle(self) -> Change:
-        """The change that stands for all of them.
+        """The one change of an unsteady arm that stands for the changes of all its samples.
 
-        It is the one of median time and rate, among those whose rate changes if there are any.
+        It is the change of median time and rate. Changes of CPU time are considered only if no sample's rate changes.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -74,11 +74,11 @@ class UnsteadyArm:
 
     @property
     def share(self) -> str:
-        """The number of samples that changed: `4 of 10 samples`."""
+        """The phrase with how many samples of an unsteady arm changed within themselves: `4 of 10 samples`."""
         return f"{len(self.changes)} of {self.judged} {'pairs' if self.pairs else 'samples'}"
 
     def sentence(self) -> str:
-        """Describe the change in a sentence with its numbers.
+        """Describe how the samples change, as a sentence with numbers.
 
         Example: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`.
         """
@@ -93,15 +93,15 @@ class UnsteadyArm:
         return f"{event} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){causes}"
 
     def short(self) -> str:
-        """Describe the change for a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
+        """Describe how the samples change, for a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
         return f"{describe_change(self.middle)} ({self.share})"
 
 
 def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
-    """Return how an arm's samples change; None if all are steady.
+    """Return how an arm's samples at a point change within themselves; None if all are steady.
 
     Args:
-        changes: The change of every sample that counted, None where the sample is steady.
+        changes: The change within each sample, None for a sample that is steady.
         pairs: Whether the samples are sides of pairs.
 
     """
@@ -111,7 +111,10 @@ def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> 
 
 
 def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, UnsteadyArm]:
-    """Find the arms, each at a point, of which a sample changed for good; of a pair, the side that did."""
+    """Return (arm, point) → how the arm's samples there change within themselves, where at least one does.
+
+    The samples of a pair belong to the side that was measured. Solo samples that change go before those of pairs.
+    """
     changes_at: dict[tuple[bool, ArmAndPoint], list[Change | None]] = defaultdict(list)
     for sample in filter(belongs_to_block, samples):
         if sample.valid or sample.reason is Reason.NOT_STEADY:
@@ -126,23 +129,23 @@ def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, Unstea
 
 @dataclass(frozen=True, slots=True)
 class ArmCell:
-    """The measurements of one arm at one point, which may be a control run.
+    """The cell of one arm at one load point: its samples, solo or as one side of a pair, and their values by block.
 
     Values are seconds, bytes, requests per second, or counts.
 
     Attributes:
         arm: The arm.
-        point: The load point.
-        planned: The planned blocks; of a search, those of the arm's trials at this rate.
-        samples: Every attempt.
-        counted: Block → the sample that counts. Of several (generations of workers, repeats) it is the first, and `values` are
-            their geometric mean.
-        lost: The blocks with a valid sample that does not count because they have no valid control run.
-        values: Metric → block → value; None: the samples could not show it. Where the point counts a pair's generations
-            singly, each generation is a block.
-        merged: The latencies of all counted samples together.
-        unsteady: How a sample of this arm at this point is not steady, solo or in any pair. Then no sample counts, and nothing
-            is computed.
+        point: The load point, which may be a control run (the same load without its disruption).
+        planned: The numbers of the planned blocks; of a search for the knee, those in which this rate was tried.
+        samples: All samples, counted or not, of every attempt.
+        counted: Block → the sample that counts. If a block has several (generations of workers, repeats), this is the first
+            of them, and `values` has their geometric mean.
+        lost: The blocks with a valid sample that does not count, because the block has no valid control run.
+        values: Metric → block → value; None if the samples could not show the metric. Where the generations of workers of a
+            pair count singly, each generation is a block.
+        merged: The latencies of all counted samples together; None if there are none.
+        unsteady: How samples of the arm at the point change within themselves, solo or in a pair; None if they are steady.
+            If samples change, no sample counts, and nothing is computed.
 
     """
 
@@ -160,28 +163,32 @@ class ArmCell:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The limits of this arm in any valid block, as in `Sample.limited_by`; empty for an open loop."""
+        """The limits of the rate in the counted samples of an arm, such as `proxy` or `generator`.
+
+        Each is a value of `Sample.limited_by`. Empty for an open loop.
+        """
         closed = self.counted.values() if self.point.rate_rps is None else ()
         return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
 
     def known(self, metric: str) -> dict[int, float]:
-        """Return block → value in block order, of the blocks that have one.
+        """Return block → value of a metric in block order, without blocks whose value is not known.
 
-        A ratio needs a value above 0, as 0 would lie below the clock's resolution.
+        For metrics that are compared by ratios a value of 0 is left out, too: it only lies below the clock's resolution.
         """
         least = -inf if METRICS[metric].kind == "difference" else 0.0
         values = self.values.get(metric, {}).items()
         return {block: value for block, value in sorted(values) if value is not None and least < value < inf}
 
     def level(self, metric: str) -> stats.Level | None:
-        """Return the median of the blocks with its interval; None if no block has a value."""
+        """Return the median of a metric over the blocks, with its interval; None if no block has a value."""
         by_block = self.known(metric)
         return stats.estimate_median(list(by_block.values())) if by_block else None
 
     def shown(self, metric: str) -> float | None:
-        """Return one absolute value for programs, which cannot read a range or clusters.
+        """Return a metric's absolute value as one number for programs, which cannot read a range or clusters.
 
-        It is a percentile of all requests together, or the mean that effects are ratios of. None where no block has a value, and where the blocks fall into two clusters. People see `absolute`.
+        It is the percentile of all blocks' requests together, or the mean of the blocks. None where `absolute` is None, and where
+        the blocks fall into two clusters. For people there is `absolute`.
         """
         absolute = self.absolute(metric)
         if absolute is None or absolute.clusters:
@@ -189,45 +196,48 @@ class ArmCell:
         return self._read_merged(metric) or compute_mean(self._list_block_values(metric))
 
     def absolute(self, metric: str) -> Absolute | None:
-        """Return the metric's absolute value for people; None if no block has a value."""
+        """Return a metric's absolute value for people: a value, a range or two clusters.
+
+        It is None if no block has a value. A percentile is also computed from six blocks or more that have too few requests each, but enough together.
+        """
         values, merged = self._list_block_values(metric), self._read_merged(metric)
         if merged is not None and len(values) < len(self.counted) >= stats.MIN_BLOCKS:
             return Absolute(len(self.counted), merged, merged, merged)
         return compute_absolute(values, metric, merged)
 
     def _read_merged(self, metric: str) -> float | None:
-        """Return a percentile of all requests together; None of other metrics, or with too few requests beyond it."""
+        """Return a percentile over all blocks' requests; None if too few lie beyond it, or for other metrics."""
         read = METRICS[metric].histogram
         return read(self.merged) if read is not None and self.merged else None
 
     def _list_block_values(self, metric: str) -> list[float]:
-        """Return the values of the blocks that have one."""
+        """Return a metric's values, one for each block that has one."""
         if metric in self.values:
             return list(self.known(metric).values())
         values = (METRICS[metric].read(sample, None) for sample in self.counted.values())
         return [value for value in values if value is not None]
 
     def largest(self, metric: str) -> float | None:
-        """Return the largest value of any block; None if no block has one."""
+        """Return the largest value of a metric in any block; None if no block has a value."""
         return max(self.known(metric).values(), default=None)
 
     # -- of its samples
 
     @property
     def valid_blocks(self) -> int:
-        """The number of blocks with a sample that counts."""
+        """The number of blocks in which an arm has a sample that counts at a point."""
         return len(self.counted)
 
     @property
     def planned_blocks(self) -> int:
-        """The number of planned blocks."""
+        """The number of blocks that are planned for an arm at a point."""
         return len(self.planned)
 
     @property
     def outcome_blocks(self) -> int:
-        """The number of blocks that have an outcome.
+        """The number of blocks of an arm at a point with a sample that is valid, or invalid only as not steady.
 
-        That is a sample that counts, one that is not steady, or one that would count if others were steady.
+        Of an unsteady arm no sample counts, so these blocks are counted to see whether all that was planned was measured.
         """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
         return len(
@@ -237,67 +247,70 @@ class ArmCell:
 
     @property
     def tried(self) -> int:
-        """The number of blocks that were begun."""
+        """The number of blocks in which an arm has any sample at a point, valid or not."""
         return len({number_block(self.point, key_of_measurement(sample)) for sample in self.samples})
 
     @property
     def invalid(self) -> dict[Reason, int]:
-        """The number of invalid samples by reason, those that were measured again included."""
+        """The number of an arm's invalid samples at a point by reason, whether or not they were measured again."""
         counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
 
     @property
     def generator(self) -> str | None:
-        """The load generator that was used; None without a sample."""
+        """The name of the load generator that made the samples of an arm at a point; None without a sample."""
         return next((sample.generator for sample in self._ordered_samples), None)
 
     @property
     def stand_in_for(self) -> str | None:
-        """The generator that the used one stood in for; None if it was the one asked for."""
+        """The load generator that the sweep asked for, where another one stood in for it; None if none did."""
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
     @property
     def _ordered_samples(self) -> list[Sample]:
-        """The samples that count, then the invalid ones."""
+        """The samples of an arm at a point: first those that count, then the invalid ones."""
         return [*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]
 
     @property
     def notes(self) -> list[str]:
-        """The notes about what the generator's numbers leave out or cannot show."""
+        """The notes of the counted samples about what the load generator's numbers leave out or cannot show."""
         return [note for sample in self.counted.values() for note in sample.notes]
 
     @property
     def complete(self) -> bool:
-        """True if every planned block has what it was measured for."""
+        """True if an arm has a sample that counts in every block that is planned for it at a point.
+
+        If the arm's samples are not steady, so that none counts, samples that are valid or not steady suffice.
+        """
         return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
     # -- of a steady load
 
     @property
     def histogram(self) -> Kind | None:
-        """The kind of histogram that the latencies are in; None without one."""
+        """The kind of histogram in which the latencies of a cell are stored; None without latencies."""
         return self.merged.kind if self.merged else None
 
     @property
     def requests(self) -> int:
-        """The number of requests in the samples that count."""
+        """The number of requests in all samples of a cell that count."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """The number of errors by kind, over the samples that count."""
+        """The number of failed requests by kind of error, over all samples of a cell that count."""
         return _sum_errors(self.counted.values())
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        """The number of errors by kind, over the invalid samples."""
+        """The number of failed requests by kind of error, over all invalid samples of a cell."""
         return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
-        """The owner of the CPU time and memory: `proxy`, or `backend` where there is no proxy.
+        """Whose CPU time and memory the values of a cell are: `proxy`, or `backend` where there is no proxy.
 
-        None of a disrupted load, and where no sample counts.
+        None for a disrupted load, and where no sample counts.
         """
         if self.point.disturbance is not None:
             return None
@@ -306,9 +319,9 @@ class ArmCell:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """The values that the system reported of itself before the load (`System.gauges`).
+        """The gauges of a cell by name: values that the system reported about itself before the load.
 
-        Each is the median over the valid blocks that have it.
+        Systems define them (`System.gauges`). Each is the median over the counted samples that have the gauge.
         """
         counted = self.counted.values()
         names = dict.fromkeys(name for sample in counted for name in sample.gauges)
@@ -318,14 +331,15 @@ class ArmCell:
 
     @property
     def clock_error_s(self) -> float:
-        """The largest error of the clocks' offset in any sample that counts, in seconds."""
+        """The largest error, in seconds, of the offset between clocks in any counted sample of a disrupted load."""
         return max((sample.outcome.get("clock_error_s") or 0.0 for sample in self.counted.values()), default=0.0)
 
     @property
     def slowdowns(self) -> dict[str, stats.Estimate]:
-        """The effect of a disruption on latency, by percentile (`p99`, `p50`): during it against before it.
+        """The slowdown that a disruption causes: percentile (`p99`, `p50`) → latency during it against before it.
 
-        Each block's own two values are compared. A percentile is left out unless every block that counts has both.
+        In each block the two values of that block are compared. A percentile is left out unless every block that counts has
+        both values.
         """
         slowdowns: dict[str, stats.Estimate] = {}
         for name in reversed(WINDOWED):
@@ -340,14 +354,17 @@ class ArmCell:
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """Two cells whose blocks are compared: that of an arm and that of its baseline."""
+    """Two cells whose blocks are compared: the cell of an arm (`own`) and the cell of its baseline (`base`)."""
 
     own: ArmCell
     base: ArmCell
 
     @property
     def complete(self) -> bool:
-        """True if every planned block of both sides has what it was measured for."""
+        """True if both cells have a sample that counts in every planned block.
+
+        If samples of either are not steady, so that none counts, samples that are valid or not steady suffice.
+        """
         sides = (
             (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
             for side in (self.own, self.base)
@@ -356,14 +373,14 @@ class CellPair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The unsteadiness that rules out an effect between the two; None if both are steady.
+        """How samples of an arm, or else of its baseline, change within themselves; None if all are steady.
 
-        The arm's comes before the baseline's.
+        If samples change, no effect between the two is computed.
         """
         return self.own.unsteady or self.base.unsteady
 
     def log_ratios(self, metric: str) -> dict[int, float]:
-        """Return block → log of arm / baseline in block order, for the blocks that both have."""
+        """Return block → log(value of the arm / value of the baseline) in block order, where both have a value."""
         arm_values, baseline_values = self.own.known(metric), self.base.known(metric)
         return {
             block: log(value / baseline_values[block])
@@ -374,12 +391,12 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cells of a run by (arm, point).
+    """All cells of a run: what was measured of each arm at each load point.
 
     Attributes:
         plan: The run's plan.
-        cells: The solo cell of each arm, which has its absolute values.
-        pairs: The two cells of each pair of an arm and its baseline, which has their ratios.
+        cells: (arm, point) → the cell of the arm's solo samples, from which absolute values come.
+        pairs: (arm, point) → the two cells of the arm and its baseline as a pair, from which their ratio comes.
 
     """
 
@@ -396,15 +413,19 @@ class Cells:
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
-        """Return the solo cells of an arm and of its baseline at a point."""
+        """Return the solo cells of an arm and of its baseline at a point, which were measured apart, not as a pair."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate the effect over the blocks that both cells have; None without such a block.
+    """Estimate the effect of an arm against a baseline in a metric, over the blocks in which both have a value.
 
-    It is a difference for what came of a disruption, and a log-ratio for other metrics.
+    It is a difference (arm − baseline) for outcomes of a disruption, and a log-ratio for other metrics.
+
+    Returns:
+        None if there is no block in which both have a value.
+
     """
     arm_values, baseline_values = arm.known(metric), baseline.known(metric)
     blocks = sorted(arm_values.keys() & baseline_values.keys())
@@ -417,9 +438,18 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 
 
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
-    """Return the seconds below which a difference is none, however often it repeats.
+    """Return the resolution of a disruption's outcome: smaller differences mean nothing, however often they repeat.
 
-    Requests come one at a time, and clocks are known only to within `clock_error_s`.
+    Requests come one at a time, and clocks are known only to within an error.
+
+    Args:
+        metric: The metric's name in the catalogue.
+        point: The load point, whose rate is that of the requests.
+        clock_error_s: The largest error of the offset between clocks, in seconds.
+
+    Returns:
+        Seconds; 0 for a metric that depends neither on when requests come nor on clocks.
+
     """
     source = find_metric(metric).seen
     spacing_s = 1 / point.rate_rps if point.rate_rps is not None and source in ("requests", "both") else 0.0
@@ -429,12 +459,13 @@ def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) ->
 def build_cells(
     plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool | None = None
 ) -> Cells:
-    """Return the cells of every arm at every point of a plan, measured or not.
+    """Build the cells of a run: one for every arm at every point of its plan, measured or not, and those of pairs.
 
     Args:
         plan: The run's plan.
         samples: All samples of the run.
-        histogram_of: Called once per counted sample of a steady load.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
+            steady load.
         disturbed: True: only the disrupted points; False: only the steady ones; None: all.
 
     Raises:
@@ -490,9 +521,15 @@ def build_cells(
 
 
 def number_block(point: LoadPoint, measured: Measured) -> int:
-    """Return the number of the block that statistics take a measurement for.
+    """Return the number of the block to which a measurement belongs in statistics.
 
-    It is the bring-up's number. Where the generations of a pair count singly, each generation is a block, numbered consecutively.
+    It is the number of the bring-up. Where the generations of workers of a pair count singly, each generation is a block for statistics,
+    and blocks are numbered consecutively.
+
+    Args:
+        point: The load point.
+        measured: The key of the measurement: block, arm, point, other arm of the pair, generation, repeat.
+
     """
     block, _, _, against, generation, _ = measured
     return block * point.generations + generation if point.singly and against else block
@@ -501,7 +538,16 @@ def number_block(point: LoadPoint, measured: Measured) -> int:
 def _read_steady_load(
     counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf
 ) -> tuple[Values, Histogram | None]:
-    """Return the values of `READ_METRICS` by block, and all latencies together (None without any)."""
+    """Read the metrics of a steady load off its samples.
+
+    Args:
+        counted: Block → the samples of the block that count.
+        histogram_of: The function that reads a sample's histogram of latencies.
+
+    Returns:
+        (metric → block → value, for `READ_METRICS`; the histogram of all latencies together, None without any).
+
+    """
     values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ_METRICS}
     merged: Histogram | None = None
     for block, samples in counted.items():
@@ -517,9 +563,9 @@ def _read_steady_load(
 
 
 def _average_block(values: Sequence[float | None]) -> float | None:
-    """Return the geometric mean of a block's measurements; None if one of them is missing.
+    """Return the geometric mean of a block's measurements; None if one of them is missing, 0 if one of them is 0.
 
-    With it the ratio of two arms' means is the mean of their log-ratios.
+    It is geometric so that the log of two arms' ratio of means is the mean of their log-ratios.
     """
     present = [value for value in values if value is not None]
     if len(present) < len(values) or len(present) == 1:
@@ -528,7 +574,7 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 
 
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Return the outcomes of a disruption by metric and block, only for the blocks whose sample has the metric."""
+    """Return metric → block → outcome of a disruption, for the blocks whose (first) sample has the metric."""
     return {
         metric: values
         for metric in DIFFERENCES
@@ -541,10 +587,10 @@ def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
 
 
 def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
-    """Return, for each planned measurement, the sample that counts: the last valid attempt.
+    """Return key of a measurement → the sample that counts for it: the last valid attempt.
 
-    A sample of an interrupted block never counts. Nor does a sample of an arm at a point where another sample of it is not steady: it may
-    only have ended too early to show the change.
+    A sample of an interrupted block never counts. If any sample of an arm at a point is not steady, none of the arm's samples at the point
+    counts: the others may only have ended too early to show the change.
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
     unsteady = find_unsteady_arms(samples).keys()
@@ -563,13 +609,21 @@ def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, st
 
 
 def list_cpus(record: RunRecord, role: str) -> frozenset[int]:
-    """Return the CPUs that a role had to itself, of `0-2,5` 0, 1, 2 and 5; empty on a cluster."""
+    """Return the numbers of the CPUs on which a role, such as `proxy`, ran; empty on a cluster.
+
+    The record has them as text: `0-2,5` means 0, 1, 2 and 5.
+    """
     ends = [part.partition("-") for part in record.facts.get(f"cpus_{role}", "").split(",") if part]
     return frozenset(cpu for low, _, high in ends for cpu in range(int(low), int(high or low) + 1))
 
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
-    """Refuse samples that do not belong together, or not to the plan, with MeasuringError."""
+    """Check that samples belong to a plan and to each other.
+
+    Raises:
+        MeasuringError: The samples are of different targets, loads or generators, or one is not in the plan.
+
+    """
     remedy = "results of different targets, generators or loads are never pooled: summarise each run separately"
     points = {point.name: point for point in plan.points}
     arms = {arm.name for arm in plan.arms}

@@ -1,8 +1,8 @@
 """Port exhaustion: whether a load would use up a proxy's local ports to the backend, and after how many seconds.
 
-The side that closes a TCP connection first keeps its local port in TIME_WAIT for 60 s. Where that is the proxy, a short sample measures it
-before its ports run out, and shows nothing of the minutes after. Such a result gets a label. The module does not guess who closes: where
-samples did not record TIME_WAIT, the label adds that it holds only if the proxy closes.
+The side that closes a TCP connection first keeps its local port in TIME_WAIT for 60 s. If the proxy is that side, a short sample measures
+the proxy before its ports run out, and shows nothing of the minutes after. Such a result gets a label. The module does not guess who
+closes: where samples did not record TIME_WAIT, the label adds that it holds only if the proxy closes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _ENDPOINTS = re.compile(r"backend-(?:endpoints|replicas)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Exhaustion:
-    """The speed at which one load uses up an arm's local ports.
+    """The port exhaustion of one arm at one load: how fast the load uses up the proxy's local ports to the backend.
 
     Attributes:
-        per_s: Connections per second to the busiest of the backend's `endpoints` that begin to wait.
-        ports: Local ports that the proxy has for each endpoint.
-        endpoints: Endpoints of the backend.
-        recorded: Whether samples recorded that the connections wait on the proxy's side; else only those that it opened are known.
-        load_s: Seconds that the load lasts.
+        per_s: Connections per second that begin to wait in TIME_WAIT, to the backend's busiest endpoint.
+        ports: The number of local ports that the proxy has for each endpoint.
+        endpoints: The number of the backend's endpoints (pods).
+        recorded: Whether samples recorded the sockets that wait on the proxy's side. If not, only the connections that the proxy opened
+            are known, and the result holds only if the proxy closes them.
+        load_s: The seconds that the load lasts.
 
     """
 
@@ -63,12 +64,12 @@ class Exhaustion:
 
     @property
     def after_s(self) -> float:
-        """The seconds of this load, from a start without waiting ports, until half of the range waits."""
+        """The seconds until a load has exhausted a proxy's ports: from a start with none waiting until half wait."""
         return HALF * self.ports / self.per_s
 
     @property
     def label(self) -> str:
-        """The words that a verdict adds to a result that rests on this load."""
+        """The label of a result under a load that exhausts ports: `before exhaustion, which comes after 12 s`."""
         provided = "" if self.recorded else " if the proxy closes them"
         if self.after_s <= self.load_s:
             # After more than a minute only the last minute's connections still wait, and fewer are opened once ports have run out.
@@ -78,7 +79,7 @@ class Exhaustion:
 
     @property
     def note(self) -> str:
-        """The label with the numbers that it is computed from."""
+        """The note about a load that exhausts ports: its label, and the numbers of connections and ports behind it."""
         minute, which = WAITING_S * self.per_s, "wait" if self.recorded else "are opened"
         spread = "with one endpoint of the backend ports run out N times earlier than with N endpoints"
         if self.endpoints > 1:
@@ -90,14 +91,14 @@ class Exhaustion:
 
 
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
-    """Return the port exhaustion of each arm at each point of a run, in order; None where there is none.
+    """Return the port exhaustion of each arm at each point, in the order given; None where ports do not run out.
 
-    It is that of `compute_exhaustion`, but all points of a variant together may show that the backend closes: a sample of less than a minute
-    opened more connections than the proxy has ports. Then they do not wait on the proxy's side.
+    Each is computed by `compute_exhaustion`. In addition, one sample may show for all points of its variant that the backend closes the
+    connections: if it opened more connections in less than a minute than the proxy has ports. Then no ports wait on the proxy's side.
 
     Args:
-        arms: For each arm at each point: its variant, the variant's knobs, and its valid samples at the point. The knobs give
-            what older samples do not record (ports and endpoints).
+        arms: For each arm at each point: its variant, the variant's knobs, and its valid samples at the point. The numbers of ports and
+            endpoints, which older samples do not record, are those that the knobs set.
 
     """
     spared = {
@@ -114,10 +115,16 @@ def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample
 
 
 def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
-    """Return how soon the ports run out under one arm's load, by the median of its valid samples.
+    """Compute how fast one arm's load uses up the proxy's local ports, by the median of its valid samples.
 
-    None where a minute of its connections takes no more than `LABELLED_SHARE` of the ports, where the backend closes them, and where nothing is
-    known.
+    Args:
+        samples: The valid samples of the arm at the point.
+        knobs: The knobs of the arm's variant.
+
+    Returns:
+        None if a minute's connections take no more than `LABELLED_SHARE` of the ports, if the backend closes the connections, or if no
+        sample counted connections.
+
     """
     chosen = _select_recorded(samples) or samples
     rates = [rate for sample in chosen if (rate := _count_waiting_per_s(sample, knobs)) is not None]
@@ -138,7 +145,7 @@ def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> 
 
 
 def read_port_count(knobs: Iterable[str]) -> int:
-    """Return the size of the port range that a variant's knobs set, or else the kernel's."""
+    """Return the number of local ports in the range that a variant's knobs set, or else in the kernel's default."""
     matches = (_RANGE.fullmatch(knob) for knob in knobs)
     return next((int(match[2]) - int(match[1]) + 1 for match in matches if match), DEFAULT_PORTS)
 
@@ -155,9 +162,11 @@ def _select_recorded(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
-    """Return the connections per second to the busiest endpoint that begin to wait on the proxy's side.
+    """Return the connections per second to the backend's busiest endpoint that begin to wait on the proxy's side.
 
-    0 where the backend closes them; None where the sample counted no connections, or has no duration.
+    Returns:
+        0 if the backend closes the connections; None if the sample did not count connections, or has no duration.
+
     """
     counted, side_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None
     if counted is None or not sample.duration_s:

@@ -1,11 +1,13 @@
-"""The variance components of a pair that was measured on several generations of workers.
+"""The variance components of a variant that was paired with itself on several generations of worker processes.
 
-They are the standard deviations of repeats, generations and bring-ups.
+Variance components are standard deviations: between repeated measurements, between generations of workers (the workers between two
+reloads), and between bring-ups (starts from nothing).
 
-They hold for one system: two alike systems that were up at once differ by √2 as much, and the machine's noise hits both.
+The components are of one system. They come from the ratio of two alike systems that were up at once: the noise of the machine hits both, and
+the ratio varies √2 as much as one system.
 
-Bring-ups of which a measurement does not count are left out (`whole` is the number that remains). Pairs of two different variants are left
-out too: their ratio does not show how much each of them varies.
+Bring-ups with a measurement that does not count are left out (`whole` is the number that remains). Pairs of two different variants are left
+out, too: their ratio does not show how much each of the two varies.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from lab.stats.power import ASSURANCE
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The measurements of both sides' workers between two reloads.
+    """The measurements of a pair on one generation of workers: both sides' worker processes between two reloads.
 
     Attributes:
-        block: The block, which is one bring-up.
-        reload: The number of the generation within it.
-        ratios: The log-ratios of CPU per request, one for each repeat.
+        block: The number of the block, which is one bring-up.
+        reload: The number of the generation within the block.
+        ratios: The log-ratios of the two sides' CPU per request, one for each repeat.
         own_s: CPU seconds per request of the arm, the mean over the repeats.
-        base_s: The same of its baseline.
+        base_s: CPU seconds per request of the arm's baseline, the mean over the repeats.
 
     """
 
@@ -46,44 +48,48 @@ class Generation:
 
     @property
     def ratio(self) -> float:
-        """The mean log-ratio over the repeats."""
+        """The log-ratio of a pair's CPU per request on one generation of workers: the mean over the repeats."""
         return fmean(self.ratios)
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceComponents:
-    """The variance components of one variant at one point.
+    """The variance components of one variant at one load point: how much its CPU per request varies, and why.
 
-    They are standard deviations of one system's CPU per request, as log-ratios; None where there is nothing to compute them from.
+    They are standard deviations of the logarithm of one system's CPU per request: between repeated measurements, between generations of
+    workers, and between bring-ups.
     """
 
     arm: Arm
+    """The arm of the variant that is compared with the same variant."""
     point: LoadPoint
+    """The load point."""
     generations: tuple[Generation, ...]
+    """The measurements from which the components are computed, by generation of workers."""
     planned: int
     """The number of bring-ups that were planned."""
     whole: int
     """The number of bring-ups of which every measurement counts."""
     found: Components | None
-    """The variance components."""
+    """The variance components; None if there are too few measurements to compute them from."""
     bring_up_at_most: float | None = None
-    """The upper limit of `found.bring_up` that a plan uses (`power.ASSURANCE`)."""
+    """The upper limit of the standard deviation between bring-ups (`power.ASSURANCE`), for plans; None: no limit."""
 
     @property
     def start(self) -> float | None:
-        """The standard deviation of one start: that of its workers and of its bring-up together.
+        """The standard deviation between starts of a system: of worker generations and bring-ups together.
 
-        All measurements of a start share it, however long they take.
+        All measurements of one start share this deviation, however long they take. None where neither part is known.
         """
         parts = [] if self.found is None else [part.sd for part in (self.found.generation, self.found.bring_up) if part]
         return hypot(*parts) if parts else None
 
 
 def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> list[VarianceComponents]:
-    """Return the variance components of each variant that was paired with itself, by arm and point in plan order.
+    """Return the variance components of each variant that was paired with itself, by point and arm in plan order.
 
-    It needs a point with several generations of workers, or with repeats on one. An A/A pair that only measures the noise floor is left
-    out: it is on fewer generations than the point asks for.
+    Only points that ask for several generations of workers, or for repeats on one, are used. An A/A pair that only measures the noise floor
+    is left out: it is on fewer generations than the point asks for.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = select_counted_samples(samples), record.designed
@@ -127,9 +133,9 @@ def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _scale_to_one_system(of_two: Components) -> Components:
-    """Return the variance components of one system, given those of the difference of two.
+    """Return the variance components of one system, given those of the difference between two such systems.
 
-    Two that are alike and independent differ by √2 as much as one varies.
+    The difference of two alike and independent systems varies √2 as much as one system.
     """
 
     def scale(part: Component | None) -> Component | None:

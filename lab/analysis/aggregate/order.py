@@ -1,7 +1,7 @@
 """The order tests of a run: whether a metric, or a sample's validity, depends on what was measured before it.
 
-Each sample is labelled by the point measured before it in its bring-up, and by whether many connections had been opened there shortly
-before. The tests report a dependence with its numbers. They do not explain it: the mechanism is left to the reader.
+Each sample has two labels: the point that was measured before it in the same bring-up, and whether many connections had been opened there
+shortly before. The tests report a dependence with its numbers; they do not explain it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT
 
 @dataclass(frozen=True, slots=True)
 class OrderLabels:
-    """The labels of a sample: what was measured before it in its bring-up.
+    """The labels of a sample for order tests: what was measured before it in the same bring-up of the system.
 
     Attributes:
-        point: The point that was measured before; NOTHING if the sample was the first.
-        many: Whether many connections had been opened shortly before.
+        point: The name of the point that was measured before; NOTHING if the sample was the first.
+        many: Whether the proxy had opened many connections shortly before.
 
     """
 
@@ -58,17 +58,17 @@ class OrderLabels:
 
 @dataclass(frozen=True, slots=True)
 class OrderTest:
-    """The comparison of one metric of one arm at one point by what was measured before.
+    """An order test: whether a metric of an arm at a point differs by what was measured before the sample.
 
     Attributes:
-        arm: The arm.
-        beside: The arm on a pair's other side; empty where the arm was solo.
-        point: The load point.
-        metric: The metric.
-        by: What the samples are grouped by: `point` or `connections`.
-        means: Label → (number of values, their geometric mean in the metric's own unit).
-        p_value: The p-value of this test.
-        holm_p: The p-value adjusted over all tests of the run.
+        arm: The name of the arm.
+        beside: The name of the arm on the other side of the pair; empty where the arm was solo.
+        point: The name of the load point.
+        metric: The metric's name in the catalogue.
+        by: By what the samples are grouped: the previous `point`, or the `connections` opened shortly before.
+        means: Label of a group → (number of values, their geometric mean in the metric's own unit).
+        p_value: The unadjusted p-value of this test.
+        holm_p: The p-value adjusted by Holm's method over all tests of the run.
 
     """
 
@@ -83,7 +83,7 @@ class OrderTest:
 
     @property
     def text(self) -> str:
-        """A phrase for people: the place, and the metric's mean after each label."""
+        """The phrase for people about an order test: arm, point, the metric's mean in each group, and p-values."""
         place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
         metric = find_metric(self.metric)
         parts = [
@@ -98,11 +98,11 @@ class MissingByOrder:
     """A point at which the share of invalid samples depends on what was measured before.
 
     Attributes:
-        point: The load point.
-        arms: The arms with an invalid sample, over which the shares are pooled.
-        shares: Label → (invalid samples, samples), the largest share first.
-        reasons: Why the samples are invalid.
-        p_value: The p-value of Fisher's exact test.
+        point: The name of the load point.
+        arms: The names of the arms with an invalid sample there. The shares are over the samples of all of them.
+        shares: Point measured before → (number of invalid samples, number of samples), the largest share first.
+        reasons: The reasons why the samples are invalid.
+        p_value: The p-value of Fisher's exact test whether the shares differ.
 
     """
 
@@ -118,7 +118,10 @@ class MissingByOrder:
 
     @property
     def text(self) -> str:
-        """A phrase for people: `13 of 13 after ceiling, 0 of 17 first: dropped; Fisher's exact test p 8e-09`."""
+        """The phrase for people about samples whose validity depends on the order: the shares, reasons and p-value.
+
+        Its shares read `13 of 13 after ceiling, 0 of 17 when first`.
+        """
         parts = (f"{bad} of {total} {_describe_label(label, 'point')}" for label, (bad, total) in self.shares.items())
         message = f"samples are invalid by what was measured before: {', '.join(parts)}"
         return f"{message} ({', '.join(self.reasons)}; Fisher's exact test p {self.p_value:.1g})"
@@ -131,9 +134,9 @@ def _describe_label(label: str, by: str) -> str:
 
 
 def label_by_predecessor(samples: Sequence[Sample]) -> dict[str, OrderLabels]:
-    """Return sample id → what was measured before the sample in its bring-up.
+    """Return sample id → what was measured before the sample in the same bring-up of the system.
 
-    The predecessor of a retry is the sample that it repeats.
+    What was measured before a retry is the sample that the retry repeats.
     """
     labels: dict[str, OrderLabels] = {}
     in_order = sorted(samples, key=lambda sample: (_identify_system(sample), sample.order, sample.attempt))
@@ -163,14 +166,20 @@ def _identify_bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
 
 
 def _identify_system(sample: Sample) -> tuple[object, ...]:
-    """Return what samples of one running system have in common: a bring-up, until it is replaced by a fresh one."""
+    """Return a key that samples share exactly if the same running system made them, with no fresh bring-up between."""
     return _identify_bring_up(sample), sample.fresh_bring_ups
 
 
 def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
-    """Return whether many connections were left when a sample began.
+    """Return whether many connections were left from earlier loads when a sample began.
 
-    Waiting sockets decide where they were counted. Elsewhere the connections that earlier samples of the arm opened shortly before do.
+    If the sockets in TIME_WAIT were counted then, their number decides. If not, it is the number of connections that earlier samples of the
+    arm opened shortly before.
+
+    Args:
+        sample: The sample.
+        earlier: The earlier samples of the same arm on the same running system.
+
     """
     left = sample.leftovers.get("before")
     if left is not None and left.port_range:
@@ -187,9 +196,10 @@ def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
 
 
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
-    """Run every order test of a run's steady loads, on solo samples and on each side of pairs.
+    """Test whether metrics of a run's steady loads depend on what was measured before a sample.
 
-    The p-values are Holm-adjusted over all of them.
+    There is a test for each arm, point, metric and grouping, for solo samples and for each side of pairs. The p-values are adjusted over
+    all tests by Holm's method, and the test with the smallest comes first.
     """
     before = label_by_predecessor([sample for sample in samples if belongs_to_block(sample)])
     sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
@@ -200,7 +210,7 @@ def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
 
 
 def adjust_p_values(tests: Sequence[OrderTest]) -> list[OrderTest]:
-    """Return the tests with their Holm-adjusted p-values, the smallest first."""
+    """Return the tests with p-values adjusted over all of them by Holm's method, the smallest p-value first."""
     adjusted = stats.adjust_by_holm([test.p_value for test in tests])
     results = [replace(test, holm_p=p) for test, p in zip(tests, adjusted, strict=True)]
     return sorted(results, key=lambda test: test.p_value)
@@ -232,7 +242,12 @@ def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) 
 
 
 def format_order_note(tests: Sequence[OrderTest]) -> str:
-    """Return a run's line about its order tests; empty if nothing could be compared."""
+    """Return the note about a run's order tests: the most significant dependence, or that there is none.
+
+    Args:
+        tests: The order tests, the smallest p-value first; the note is empty without any.
+
+    """
     significant = [test for test in tests if test.holm_p <= ALPHA]
     further = f"; and {len(significant) - 1} more of {len(tests)} tests" if len(significant) > 1 else ""
     if significant:
@@ -242,11 +257,19 @@ def format_order_note(tests: Sequence[OrderTest]) -> str:
 
 
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
-    """Return point → how its invalid samples depend on what was measured before (Fisher's exact test, p < MISSING_P).
+    """Find the points at which the validity of samples depends on what was measured before them.
 
-    Each arm, or pair of arms, counts once for each bring-up, by its first attempt that the machine did not spoil: later attempts were only
-    made because of an earlier one. Systems that never came up are left out, as the order did not cause that. Arms without an invalid sample
-    at a point are left out there, which only makes the test more conservative.
+    The dependence is significant by Fisher's exact test (p < MISSING_P). Each arm, or pair of arms, counts once for each bring-up, by its
+    first attempt that no disturbance of the machine spoiled: later attempts were only made because that one failed. Systems that never came
+    up are left out, as the order did not cause that. Arms without an invalid sample at a point are left out there, which only makes the
+    test more conservative.
+
+    Args:
+        samples: All samples of a run.
+
+    Returns:
+        Point → how its invalid samples depend on what was measured before, for the points where they do.
+
     """
     steady = [
         sample

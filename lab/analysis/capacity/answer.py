@@ -2,11 +2,11 @@
 
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
-c is the CPU time of the proxy per request, in seconds. This is the utilisation law (U = X·S, Denning & Buzen 1978) solved for the cores;
-it is linear in cores. Between two measured loads c is taken to be linear in the proxy's idle share, because a request that finds the proxy
-asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers everything between the two loads. Outside of
-the measured loads the price of the nearest one is a bound. The answer covers neither latency, memory and bandwidth nor other machines:
-these appear among its assumptions.
+c is the price of a request: the proxy's CPU time for it, in seconds. The formula is the utilisation law (U = X·S, Denning & Buzen 1978)
+solved for the cores; it is linear in cores. Between two measured loads c is taken to be linear in the proxy's idle share, because a request
+that finds the proxy asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers everything between the two
+loads. Outside of the measured loads the price of the nearest load is a bound. The answer does not cover latency, memory, bandwidth or other
+machines: they are among its assumptions.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ Bound = Literal["", "at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """The properties that requests with comparable prices share, except their size.
+    """The kind of a load's requests: what requests of one size must have in common to cost the proxy the same.
 
-    `resumption` matters for new TLS connections only, and is None for all other requests.
+    Attributes:
+        tls: Where TLS ends.
+        keepalive: Whether connections are kept; otherwise each request has a new one.
+        resumption: Whether TLS sessions are resumed; None for requests without TLS or on kept connections.
+
     """
 
     tls: Tls
@@ -73,14 +77,15 @@ class RequestKind:
 
 @dataclass(frozen=True, slots=True)
 class PricedLoad:
-    """The prices of one arm at one point.
+    """A load at which the price of a request (the proxy's CPU time for it) was measured for one arm of a run.
 
     Attributes:
         arm: The arm.
         point: The load point.
-        kind: The kind of its requests.
-        costs_s: The proxy's CPU seconds per good answer, by block.
-        busy: The utilisation of the CPUs that the proxy can fill, median over the blocks; None if the proxy has no CPUs to itself.
+        kind: The kind of the load's requests.
+        costs_s: The proxy's CPU seconds per good answer, one number per block.
+        busy: The utilisation (0 to 1) of the CPUs that the proxy can use, the median over blocks. None if the proxy does not have its
+            CPUs to itself.
         generator: The name of the load generator.
 
     """
@@ -94,21 +99,21 @@ class PricedLoad:
 
     @property
     def text(self) -> str:
-        """The load for people: `ceiling (98 % busy)`."""
+        """The name of a load for people, with how busy the proxy was: `ceiling (98 % busy)`."""
         return self.point.name if self.busy is None else f"{self.point.name} ({100 * self.busy:.0f} % busy)"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """The price of a request in CPU seconds.
+    """The price of a request: the CPU time that one request costs a proxy at a requested utilisation.
 
     Attributes:
-        value_s: The price.
-        draws: Its confidence distribution, shape (DRAWS,); None below six blocks.
-        blocks: The number of blocks behind it.
-        basis: The loads that it comes from, for people.
-        caution: What it leaves open, for people; empty if it was measured near the requested utilisation.
-        loads: The loads that it comes from.
+        value_s: The price in CPU seconds.
+        draws: Random draws from the confidence distribution of the price, shape (DRAWS,); None below six blocks.
+        blocks: The number of blocks from which the price is computed.
+        basis: The loads from which the price is computed, for people.
+        caution: What is uncertain about the price, for people; empty if it was measured near the requested utilisation.
+        loads: The loads from which the price is computed.
         bound: `at least` where the true price may be higher, `at most` where it may be lower; empty where the price is no bound.
 
     """
@@ -123,16 +128,16 @@ class RequestCost:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """The 95 % interval of the price; None below six blocks."""
+        """The 95 % interval of the price of a request, in CPU seconds; None below six blocks."""
         return None if self.draws is None else interval_of_draws(self.draws)
 
 
 def list_priced_loads(run: RunStore) -> list[PricedLoad]:
-    """Return every load of a proxy that has a valid block, in the plan's order.
+    """Return the loads of a run at which the price of a request was measured, in the plan's order.
 
-    A/A arms are left out, because they have the baseline's price. Everything is left out that is not the price of a good answer: points
-    whose subject is errors, points with a disruption and their control runs, points with compressed answers, and samples that did not
-    measure a proxy, because the backend's CPU is not the proxy's.
+    Arms that only repeat the baseline (A/A) are left out. So is everything that does not give the price of a good answer: points with
+    a subject such as errors, points with a disruption and their control runs, points with compressed or special answers, and samples
+    without a proxy, because the backend's CPU time is not the proxy's.
     """
     identity_points = (point for point in run.record.points if point.accept_encoding == "identity")
     points = [
@@ -164,10 +169,20 @@ def list_priced_loads(run: RunStore) -> list[PricedLoad]:
 
 
 def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
-    """Return the mean utilisation of the CPUs that the proxy can fill, median over a cell; None without such CPUs.
+    """Return the utilisation (0 to 1) of the CPUs that a proxy can use: the median over samples of one load.
 
-    The proxy can fill as many CPUs as it had workers or threads. All samples of the variant decide that number; without a count in them the
-    manifests decide. The clock ticks of a CPU miss short bursts, so the CPU time that the scheduler counted is the lower limit.
+    The proxy can use as many CPUs as it has workers or threads: their number is the smallest that any sample of the variant recorded or, if
+    none did, the number that the manifests set. The clock ticks of a CPU miss short bursts, so the CPU time that the scheduler counted is
+    the lower limit.
+
+    Args:
+        run: The run.
+        samples: All samples of the variant.
+        cell: The samples of the load.
+
+    Returns:
+        None if the proxy does not have its CPUs to itself.
+
     """
     proxy_cpus = list_cpus(run.record, "proxy")
     if not proxy_cpus:
@@ -182,10 +197,10 @@ def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequenc
 
 
 def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost:
-    """Return what a request costs an arm at a utilisation.
+    """Compute the price of a request (the proxy's CPU time for it) at a utilisation, from measured loads of one arm.
 
     Args:
-        loads: The loads of the arm, at least one, all of one kind and page.
+        loads: The loads of the arm, at least one, all with requests of one kind and page size.
         utilisation: The utilisation of the proxy's CPUs, 0 to 1.
 
     """
@@ -224,7 +239,14 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
 
 
 def _take_cost(load: PricedLoad, caution: str = "", bound: Bound = "") -> RequestCost:
-    """Return the price that was measured at one load: the median of its blocks."""
+    """Return the price of a request as measured at one load: the median of its blocks.
+
+    Args:
+        load: The load.
+        caution: What is uncertain about the price, for people; empty for nothing.
+        bound: Whether the true price may be higher (`at least`) or lower (`at most`); empty: neither.
+
+    """
     blocks = len(load.costs_s)
     basis = f"{load.point.page}, at {load.text}; {format_blocks(blocks)} of {load.arm.name}"
     return RequestCost(median(load.costs_s), draw_medians(load.costs_s), blocks, basis, caution, (load,), bound)
@@ -237,10 +259,17 @@ def interval_of_draws(draws: Floats) -> tuple[float, float]:
 
 
 def draw_medians(values: Sequence[float], seed: int = SEED) -> Floats | None:
-    """Return draws from a distribution-free confidence distribution of the blocks' median; None below six blocks.
+    """Return random draws from a distribution-free confidence distribution of the blocks' median.
 
-    Their shape is (DRAWS,). The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½)
-    (Thompson 1936).
+    The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½) (Thompson 1936).
+
+    Args:
+        values: One value per block.
+        seed: The seed of the random draws.
+
+    Returns:
+        The draws, shape (DRAWS,); None below six blocks.
+
     """
     x, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
     if n < MIN_BLOCKS:
@@ -253,16 +282,16 @@ def draw_medians(values: Sequence[float], seed: int = SEED) -> Floats | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The demand: good answers per second, the kind and page of the requests, and the highest utilisation.
+    """The demand of a capacity question: good answers per second, the kind and page of requests, highest utilisation.
 
     Attributes:
         rate_rps: Good answers per second, of all proxies together.
         tls: Where TLS ends.
         keepalive: Whether connections are kept; otherwise each request has a new one.
-        page: The name of the page.
+        page: The name of the requested page.
         utilisation: The highest utilisation of the proxies' CPUs, 0 to 1.
-        resumption: Whether TLS sessions are resumed; None: as measured.
-        variant: The variant whose price is used; None: the run decides.
+        resumption: Whether TLS sessions are resumed; None: as it was measured.
+        variant: The variant whose price of a request is used; None: it is chosen from what the run measured.
 
     """
 
@@ -276,17 +305,20 @@ class Wanted:
 
     @property
     def page_bytes(self) -> int:
-        """The size of the page in bytes."""
+        """The size in bytes of the page that a demand requests."""
         return PAGES[self.page]
 
     @property
     def usual(self) -> str:
-        """The variant whose price is used unless the run has another baseline."""
+        """The variant whose price of a request a capacity question uses, unless the run has another baseline.
+
+        It is the demanded variant or, if none is, the usual one for the demanded kind of requests.
+        """
         plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
     def fits(self, load: PricedLoad) -> bool:
-        """Return whether a load's requests are of this kind, page size and variant."""
+        """Return whether a measured load has the demanded kind of requests, page size and variant."""
         kind, size = load.kind, PAGES[load.point.page]
         same_kind = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
         resumption = self.resumption is None or kind.resumption in (None, self.resumption)
@@ -295,14 +327,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ProxySize:
-    """The number of proxies of one size that the demand needs.
+    """A size of a proxy in cores, with the number of proxies of that size that a demand needs.
 
     Attributes:
         cores: The cores of each proxy.
-        serves_rps: The requests per second that one proxy serves.
-        serves_interval_rps: Its 95 % interval; None below six blocks.
+        serves_rps: The requests per second that one proxy serves at the highest utilisation.
+        serves_interval_rps: The 95 % interval of `serves_rps`; None below six blocks.
         proxies: The number of proxies needed.
-        proxies_interval: Its 95 % interval; None below six blocks.
+        proxies_interval: The 95 % interval of `proxies`; None below six blocks.
 
     """
 
@@ -314,24 +346,27 @@ class ProxySize:
 
     @property
     def advised(self) -> int:
-        """The number of proxies to run: the interval's upper end (or the number needed) and a spare."""
+        """The number of proxies of one size to run: those needed and a spare.
+
+        Those needed are the upper end of the interval if there is one.
+        """
         return (self.proxies_interval[1] if self.proxies_interval else self.proxies) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a capacity question.
+    """The answer to a capacity question: how many cores and proxies a demand needs, by measured prices of a request.
 
     Attributes:
         wanted: The demand.
-        runs: The identifiers of the runs that the price comes from.
-        cost: The price of a request.
-        cores: The cores needed.
-        cores_interval: Their 95 % interval; None below six blocks.
-        sizes: How many proxies of each size the demand needs.
-        advised: The size that the snippet is for.
+        runs: The ids of the runs in which the price was measured.
+        cost: The price of a request: the proxy's CPU time for it.
+        cores: The number of cores needed in all.
+        cores_interval: The 95 % interval of `cores`; None below six blocks.
+        sizes: For each size of a proxy, how many proxies the demand needs.
+        advised: The size of a proxy that the snippet is for.
         assumptions: Everything that the answer assumes, as sentences.
-        snippet: What to apply.
+        snippet: The command or configuration that sets up so many proxies.
 
     """
 
@@ -347,16 +382,16 @@ class Answer:
 
 
 def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Answer:
-    """Return how many proxies the demand needs, from the price in one run.
+    """Compute how many proxies a demand needs, from the price of a request that one run measured.
 
     Args:
-        name: The name or folder of the run. None: the first of your runs and the committed ones that has the price with an interval, or
-            else the first that has the price.
+        name: The name or folder of the run. None: the first run that has the price with an interval, or else the first that has the
+            price; the user's own runs come first, then the committed ones.
         demand: The demand.
-        cores: The cores of each proxy; None: several sizes.
+        cores: The cores of each proxy; None: several sizes are computed (SIZES).
 
     Raises:
-        UsageError: No such price was measured.
+        UsageError: No run measured the price of such a request.
 
     """
     available, priced = dict[str, None](), list[tuple[RunStore, RequestCost]]()
@@ -397,10 +432,9 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
 
 
 def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
-    """Yield the runs that may have the price: first your own, the latest first, then the committed ones.
+    """Yield the runs that may have measured the price: first the user's own, then the committed ones.
 
-    The names of committed runs are no times, so these are sorted: first those with the usual variant and with CPUs that the proxy had to
-    itself, then by time, the latest first.
+    Of the user's runs the latest comes first. Of the committed runs those with the usual variant come first, among these those whose proxy had CPUs to itself, and then the latest.
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
@@ -414,7 +448,7 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
 
 
 def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
-    """Return what a request costs the baseline, or else the usual variant, or else the first arm that has a load.
+    """Return the price of a request for the baseline, or else the usual variant, or else the first arm with a load.
 
     Raises:
         UsageError: The arm was measured with full and with resumed TLS handshakes.
@@ -429,7 +463,7 @@ def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
 
 
 def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
-    """Return how many proxies of `cores` cores the demand needs at this price."""
+    """Compute how many proxies of `cores` cores a demand needs, given the price of a request."""
     serves = cores * demand.utilisation / cost.value_s
     if cost.draws is None:
         return ProxySize(cores, serves, None, round_up(demand.rate_rps / serves), None)
@@ -443,12 +477,23 @@ def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
 
 
 def round_up(proxies: float) -> int:
-    """Return a number of proxies rounded up, at least 1; an integer with a rounding error stays that integer."""
+    """Round a number of proxies up, to at least 1.
+
+    A number that exceeds an integer only by a rounding error is rounded to that integer.
+    """
     return max(1, ceil(proxies * (1 - 1e-12)))
 
 
 def make_snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
-    """Return what to apply to get `replicas` proxies of `cores` cores, for the system whose manifests were measured."""
+    """Return the command or configuration that sets up `replicas` proxies of `cores` cores, for a measured system.
+
+    Args:
+        run: The run that measured the system.
+        variant: The variant whose manifests show which system it is.
+        replicas: The number of proxies.
+        cores: The cores of each proxy.
+
+    """
     objects = run.manifests(variant)
     if any(obj.get("kind") in ("IngressController", "Route") for obj in objects):
         threads = min(cores, MOST_THREADS)

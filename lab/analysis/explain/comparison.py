@@ -41,16 +41,17 @@ AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "n
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The sentence about one arm pair.
+    """The advice of a comparison about two arms: one sentence with its kind, and what to apply.
 
-    Kinds:
+    `base_arm` and `other_arm` are the names of the first and the second side. Kinds:
 
     apply       better, never worse: `snippet` is what to apply (empty for another system: the text has it)
     keep        worse, never better: stay with the base
-    mixed       better in some, worse in others, or better and in some blocks not working: `snippet` as for apply, and
-                the text has the condition
-    moved       a difference though the manifests are the same, or of two runs no larger than their common baseline's
-    same        all that is judged is equivalent
+    mixed       better in some metrics and worse in others, or better but in some blocks not working: `snippet` as for
+                apply, and the text has the condition
+    moved       a difference that no setting explains: the manifests are the same, the runs are of two machines, or their
+                common baseline may have changed as much between them
+    same        every effect with a decision is equivalent
     unresolved  no difference resolved; the text has the bound
     nothing     no row could be judged; the text has what would help
     instrument  a difference, and the second side is only to measure by: nothing to apply
@@ -64,14 +65,14 @@ class Advice:
 
 
 def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
-    """Return what explains a row that is `unserved`."""
+    """Explain a row whose second side did not serve a load that the first side served, and what to do about it."""
     search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
     message = f"the base served {row.point.name} and this did not"
     return f"{message}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
 
 
 def advise(comparison: Comparison) -> tuple[Advice, ...]:
-    """Return the advice of each arm pair, in the rows' order."""
+    """Return the advice about each pair of arms that a comparison compares, in the order of its rows."""
     by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
@@ -80,7 +81,7 @@ def advise(comparison: Comparison) -> tuple[Advice, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _ArmPair:
-    """An arm pair of a comparison, about which a sentence is made."""
+    """Two arms of a comparison with their rows, about which one sentence of advice is made."""
 
     comparison: Comparison
     base_arm: str
@@ -89,22 +90,22 @@ class _ArmPair:
 
     @property
     def variants(self) -> tuple[VariantRecord, VariantRecord]:
-        """The variants of the two arms."""
+        """The variants of the two arms that are compared: (of the first side, of the second side)."""
         return self.comparison.variants((self.base_arm, self.other_arm))
 
     @property
     def same_settings(self) -> bool:
-        """True if the two arms have the same manifests."""
+        """True if the two arms that are compared have the same manifests."""
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
     def anchored(self) -> bool:
-        """True if the runs have a baseline in common that shows what drifted between them."""
+        """True if two compared runs have a common baseline, which shows what else changed between the runs."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
     def told(self) -> tuple[AdviceKind, str, str]:
-        """The advice: its kind, text and snippet."""
+        """The advice about two compared arms: (kind of the advice, sentence, manifest snippet to apply or empty)."""
         is_own = (
             self.base_arm == self.other_arm
             or _find_arm(self.comparison.other, self.other_arm).baseline == self.base_arm
@@ -166,7 +167,12 @@ class _ArmPair:
         return self._apply(message)
 
     def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
-        """Return why no setting made the resolved differences, as far as that is known; empty if one may have."""
+        """Return why the differences are not put down to a setting; empty if a setting may explain them.
+
+        Args:
+            clear: The differences that are larger than what the runs' common baseline changed.
+
+        """
         if self.same_settings and self.comparison.paired:
             return "a false claim, as it is the same variant: `just aa` counts them"
         if self.same_settings:
@@ -180,7 +186,10 @@ class _ArmPair:
 
     @property
     def _primary(self) -> str | None:
-        """The metric that the second side's hypothesis is about, as its rows call it."""
+        """The primary metric of the second side's variant; None if it has none.
+
+        In a disruption it is the outcome that stands for this metric.
+        """
         metric = self.variants[1].primary_metric
         return (
             metric
@@ -190,7 +199,7 @@ class _ArmPair:
 
     @property
     def _remeasure_in_one_run(self) -> str:
-        """The advice how to measure the two where nothing can drift between them."""
+        """The advice how to measure two arms of different runs in one run, where nothing else can change."""
         before, after = self.variants
         if self.same_settings:
             return f"compare settings within one run ({self._format_command(after.name)}), not across these two"
@@ -199,9 +208,16 @@ class _ArmPair:
         return f"give the two settings an overlay each and measure both in one run: {self._format_command('A B')}"
 
     def _apply(self, message: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
-        """Return the advice to apply the snippet or, where no snippet has what differs, the manifests.
+        """Return the advice to apply the second side's snippet or, if no snippet has the difference, its manifests.
 
-        `when` is the condition, in words.
+        Args:
+            message: The beginning of the sentence: what was found.
+            kind: The kind of the advice.
+            when: The condition, with a leading space, as ` only once all of them do`; empty for none.
+
+        Returns:
+            (kind, sentence, snippet to apply or empty).
+
         """
         before, after = self.variants
         same_arm = self.base_arm == self.other_arm
@@ -215,7 +231,15 @@ class _ArmPair:
         return kind, f"{message}: {action}{when}", ""
 
     def _describe_inconclusive(self, rows: Sequence[ComparedRow], short: str) -> str:
-        """Describe the bound that the intervals leave possible: that of the primary metric, and the widest of all."""
+        """Describe the largest differences that inconclusive effects leave possible.
+
+        They are that of the primary metric, and the largest of all.
+
+        Args:
+            rows: The inconclusive rows.
+            short: What to add about rows without an interval; empty for none.
+
+        """
         primary_rows = [row for row in rows if row.metric == self._primary]
         widest = {row.metric: row for row in map(_find_widest, filter(None, (primary_rows, rows)))}.values()
         bounds = " or ".join(map(_describe_bound, widest))
@@ -238,7 +262,7 @@ class _ArmPair:
         return text
 
     def _explain_nothing(self) -> str:
-        """Return why no row could be judged, and what would help."""
+        """Return why no row of the two arms has a decision, and what would help."""
         before, after = self.variants
         same = before.name in (after.name, _find_arm(self.comparison.other, self.other_arm).baseline)
         arms, record = after.name if same else f"{before.name} {after.name}", self.comparison.other
@@ -270,16 +294,16 @@ class _ArmPair:
         return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _count_lost(self, row: ComparedRow) -> int:
-        """Return the planned blocks that do not count, inside a run because either side is missing.
+        """Return how many planned blocks of a row do not count, as many may be lost when it is measured again.
 
-        As many may be lost again.
+        Inside a run a block does not count if either side is missing in it. For two runs it is the larger of both numbers.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
     def _format_command(self, arms: str) -> str:
-        """Return the command that measures these arms as the run was measured."""
+        """Return the command that measures some arms with the load and target of the second side's run."""
         return rerun.measure_command(self.comparison.other, arms)
 
 
@@ -297,9 +321,9 @@ def _describe_bound(row: ComparedRow) -> str:
 
 
 def _find_widest(rows: Sequence[ComparedRow]) -> ComparedRow:
-    """Return the row whose bound is the largest.
+    """Return the row whose interval leaves the largest effect possible.
 
-    Differences have many units, so they are divided by the baseline's absolute value.
+    Outcomes of a disruption have many units, so their differences are divided by the first side's absolute value.
     """
 
     def size(row: ComparedRow) -> float:

@@ -1,6 +1,6 @@
 """The sentences of a gate: why each row has its verdict, what to do about it, and the conclusion.
 
-The advice has the number of blocks where more of them would help.
+Where more blocks would help, the advice has their number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,14 @@ MEASURE_MISSING = (
 
 
 def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
-    """Return why a row is that case, given its bound."""
+    """Return the reason for the verdict on a row, with its effect and its bound.
+
+    Args:
+        row: The row of the comparison.
+        limit: The row's bound: a fraction, or for a disruption in the metric's own unit.
+        case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
+
+    """
     if case == "broken":
         return (
             f"no valid block of the candidate: {describe_breakage(row)}; the base has {format_blocks(row.counted[0])}"
@@ -67,7 +74,13 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
-    """Return why a row is a regression that was close to its bound in two measurements."""
+    """Return why a row that was close to its bound in two measurements is a regression.
+
+    Args:
+        first: The row in the first measurement.
+        second: The same row in the second measurement.
+
+    """
     changes = " and ".join(
         format_change(gated.row, gated.row.estimate) for gated in (first, second) if gated.row.estimate
     )
@@ -75,7 +88,15 @@ def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
 
 
 def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Case) -> str:
-    """Return what to do about a row of that case, given its bound."""
+    """Return what to do about a row of a gate.
+
+    Args:
+        comparison: The comparison that has the row.
+        row: The row.
+        limit: The row's bound: a fraction, or for a disruption in the metric's own unit.
+        case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
+
+    """
     base, other, same = row.base, row.other, comparison.same_settings(row.pair)
     if case == "within":
         return "nothing to do"
@@ -107,7 +128,7 @@ def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Ca
 
 
 def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
-    """Return what would decide a row that is not compared."""
+    """Return what to measure so that a row whose two sides were not compared gets a decision."""
     sides = (row.base, row.other)
     left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
     possible = min(counted + remaining for counted, remaining in zip(row.counted, left, strict=True))
@@ -133,7 +154,14 @@ def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
 
 
 def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
-    """Return how many blocks, or what else, would decide a row whose interval reaches beyond its bound."""
+    """Return how many blocks, or what else, would decide a row whose interval reaches beyond its bound.
+
+    Args:
+        comparison: The comparison that has the row.
+        row: The row.
+        bound: The row's bound: a fraction, or for a disruption in the metric's own unit.
+
+    """
     estimate, text = row.estimate, format_limit(row, bound)
     assert estimate is not None and estimate.sd is not None and estimate.interval, "what is open has an interval"
     if comparison.other.knee is not None:
@@ -169,7 +197,12 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
 
 
 def explain_nothing(rows: Sequence[ComparedRow], bounds: Bounds) -> tuple[str, str]:
-    """Return (why there is nothing to gate, what to ask for instead)."""
+    """Explain why no row of a comparison has a bound.
+
+    Returns:
+        (why there is nothing to gate, which options would give a row a bound).
+
+    """
     instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
     if outcomes := dict.fromkeys(row.metric for row in rows if not row.relative):
         instead = f"name what may grow in its own unit, as --max-more failed=0 --max-more gap_s=0.5; there are: {', '.join(outcomes)}"
@@ -189,7 +222,13 @@ def format_missing(gate: Gate) -> str:
 
 
 def conclude(gate: Gate, strict: bool) -> str:
-    """Return the number of rows with each verdict, and what to do now."""
+    """Return the last line of a gate: the number of rows with each verdict, and what to do.
+
+    Args:
+        gate: The gate.
+        strict: Whether an inconclusive gate is refused.
+
+    """
     failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "inconclusive", "passed"))
     counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} inconclusive, {passed} passed"
     if gate.missing:

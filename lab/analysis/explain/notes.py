@@ -1,6 +1,6 @@
-"""The notes of rows and runs: what is printed below a table of one run, and of two that are compared.
+"""The notes of rows and runs: what is printed below the table of a run, and below the comparison of two runs.
 
-Notes do not decide, and they do not recommend anything: verdicts do that (`run`, `comparison`, `gate`).
+Notes do not decide, and they do not recommend anything: verdicts do that (the modules `run`, `comparison`, `gate`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ A kernel or a balloon takes less than that of one machine.
 
 
 def list_row_notes(row: SummaryRow) -> Iterator[str]:
-    """Yield the notes of a row."""
+    """Yield the notes to print with a row of a run's table: invalid samples, limits, and remarks about its effects."""
     cell, steady = row.cell, row.point.disturbance is None
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
@@ -99,9 +99,9 @@ def list_row_notes(row: SummaryRow) -> Iterator[str]:
 
 
 def _list_pair_notes(pair: CellPair) -> Iterator[str]:
-    """Yield the notes of a pair: its samples that do not count, and whether the backends cost the same on both sides.
+    """Yield the notes about a pair of two arms: samples that do not count, CPU time of unknown processes, backends.
 
-    No knob of the proxy's process reaches the backends.
+    There is a note about the backends if their CPU time differs between the sides: knobs of a proxy should not reach them.
     """
     cell = pair.own
     if lost := sum(cell.invalid.values()):
@@ -121,12 +121,12 @@ def _list_pair_notes(pair: CellPair) -> Iterator[str]:
 
 
 def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iterator[str]:
-    """Yield the notes of an effect.
+    """Yield the notes about one effect of a row, such as outliers among its blocks.
 
     Args:
         effect: The effect.
-        steady: Whether the load is steady.
-        arm_unsteady: Whether the arm itself is not steady, which its row reports already.
+        steady: Whether the load is steady, not disrupted.
+        arm_unsteady: Whether samples of the arm change within themselves, which another note of the row reports.
 
     """
     metric, estimate = find_metric(effect.metric), effect.estimate
@@ -155,16 +155,22 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
 
 
 def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, ...]:
-    """Return how to read the rows' table, as far as it applies to what the table has."""
+    """Return the notes how to read a run's table, each only if the table has what it explains.
+
+    Args:
+        rows: The rows of the table.
+        disturbed: Whether it is the table of disrupted loads; else of steady loads.
+
+    """
     stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
     of_loads = _list_disturbance_notes(rows) if disturbed else _list_steady_notes(rows)
     return tuple(dict.fromkeys((*stood_in, *_list_handshake_notes(rows), *of_loads)))
 
 
 def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield what the canaries' TLS handshakes agreed on.
+    """Yield the TLS version, cipher and so on that the handshakes of the canaries (checked requests) agreed on.
 
-    It is one note if it is the same for all arms with TLS, else one per agreement with its arms.
+    It is one note if all arms with TLS agreed on the same, else a note for each agreement with the names of its arms.
     """
     arms_by_tls: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -205,9 +211,10 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
-    """Yield how the left side of pairs differs from the right one, whatever arm was there.
+    """Yield a note how the left side of the machine differs from the right side in pairs, whichever arm was there.
 
     Each arm is on either side in half of the blocks, so no effect contains this difference, and it is not subtracted.
+    There is no note with fewer than six blocks.
     """
     metric, deviations = "cpu_per_request", list[float]()
     for pair in pairs:
@@ -250,7 +257,7 @@ def _has_marks(rows: Sequence[SummaryRow]) -> bool:
 
 
 def describe_resumptions(record: RunRecord) -> list[str]:
-    """Return a note for each resumption on a machine that was not quite the same."""
+    """Return a note for each time that a run was resumed with other facts about the machine than before."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
@@ -259,9 +266,9 @@ def describe_resumptions(record: RunRecord) -> list[str]:
 
 
 def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> list[str]:
-    """Return a note for each metric whose standard deviation is significantly larger than it was planned with.
+    """Return a note for each metric that varied significantly more than the run's plan assumed.
 
-    The test is the one-sided χ² test of a variance at 5 %.
+    Then the run detects only larger effects than the plan promised. The test is the one-sided χ² test of a variance at 5 %.
     """
     notes: list[str] = []
     for promise in record.designed.promised:
@@ -283,10 +290,10 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
 
 
 def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
-    """Yield a sentence for each arm and load whose numbers would mislead, in the table's order.
+    """Yield a sentence for each arm and load of a migration's runs whose numbers would mislead, in the table's order.
 
-    Their samples are not steady, or fewer than `LEAST_SAMPLES` count (solo ones and sides of pairs together), or they end
-    before the proxy's ports run out.
+    Numbers mislead if the samples are not steady, if they end before the proxy's ports run out, or if fewer than
+    `LEAST_SAMPLES` samples count (solo samples and sides of pairs together).
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
         place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
@@ -307,7 +314,10 @@ def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
-    """Yield everything recorded that differs between two runs, another machine first, then the notes of each run."""
+    """Yield a note for everything recorded that differs between two runs, then the notes of each run.
+
+    That the runs are of two machines comes first.
+    """
     first, second = meeting.base, meeting.other
     base, other = first.record, second.record
     facts = {
@@ -334,7 +344,7 @@ def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
 
 
 def list_run_notes(run: RunCells) -> Iterator[str]:
-    """Yield the notes of a run itself: resumed with other facts, not measurable, not all measured."""
+    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks missing."""
     yield from describe_resumptions(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:
@@ -342,7 +352,7 @@ def list_run_notes(run: RunCells) -> Iterator[str]:
 
 
 def _differs_by_machine(name: str, base: RunRecord, other: RunRecord) -> bool:
-    """Return whether a fact that differs shows that two machines were used."""
+    """Return whether a fact that differs between two runs shows that they were measured on two machines."""
     before, after = base.facts.get(name), other.facts.get(name)
     if before is not None and after is not None and name == "nodes":  # `1 × 2 CPUs, 23.5 GiB, amd64, Linux …`
         return before.split(", ")[:3] != after.split(", ")[:3]

@@ -43,9 +43,9 @@ VerdictKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The sentence about one variant, which ends in what to do.
+    """The verdict of a run about one variant: a sentence that ends in what to do, and its kind.
 
-    Kinds:
+    `arm` is the name of the variant's arm. Kinds:
 
     apply           better at some loads, worse at none: `snippet` is what to apply
     worse           worse: do not apply it
@@ -57,7 +57,7 @@ class Verdict:
     unresolved      inconclusive somewhere, and no difference anywhere
     no-interval     fewer than six blocks
     bimodal         blocks in two clusters, which are the outcome
-    not-steady      it or its baseline is not steady wherever it was measured, so that there is no effect
+    not-steady      samples of the variant or its baseline change within themselves at every load, so there is no effect
     not-measurable  nothing could be judged
     instrument      only to measure by, nothing to apply whatever it showed
     """
@@ -72,7 +72,10 @@ RowEffect = tuple[SummaryRow, Effect]
 
 
 def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
-    """Return one sentence per variant in row order: what its primary metric showed, how surely, and what to do."""
+    """Return the verdict about each variant of a run: what its primary metric showed, how surely, and what to do.
+
+    They are in the order of the table's rows. Variants that could not be measured come last.
+    """
     by_arm: dict[str, list[RowEffect]] = {}
     for row in summary.rows:
         if row.arm.role == "variant" and not row.point.control:
@@ -82,9 +85,9 @@ def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
 
 
 def describe_noise(summary: Summary) -> str:
-    """Return the baseline against itself by metric, the largest effect if there are several points.
+    """Return a line with the noise of a run: the effect of the baseline against itself (A/A) in each metric.
 
-    `bench baseline` without variants ends with this line.
+    Of several load points the one with the largest effect is shown. `bench baseline` without variants ends with this line.
     """
     candidates = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
     effects = [effect for effect in candidates if effect.decision is Decision.A_A]
@@ -98,17 +101,24 @@ def describe_noise(summary: Summary) -> str:
 
 
 def suggest_load(arm: str, sweep: str | None, target: str | None) -> str:
-    """Return the line with the command for the load of an arm's hypothesis; empty if that was the run's load."""
+    """Return a line with the command that measures an arm under the load that its hypothesis is about.
+
+    Args:
+        arm: The name of the arm.
+        sweep: The sweep of the hypothesis; None: it was the run's sweep, and the line is empty.
+        target: The target to measure on.
+
+    """
     return f"\n  its hypothesis is about another load: {rerun.bench(arm, sweep, target)}" if sweep else ""
 
 
 def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None) -> str:
-    """Return what to do if a load cannot show an effect.
+    """Return what to do if the load of a run cannot show an effect.
 
     Args:
-        reason: Why it cannot.
-        arms: The arms to measure.
-        sweep: The sweep that might show it; None: nobody named one.
+        reason: Why the load cannot show it.
+        arms: The arms to measure, as the command line names them.
+        sweep: The sweep that might show the effect, by the variant's hypothesis; None: no such sweep is known.
         target: The target to measure on.
 
     """
@@ -122,7 +132,16 @@ def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None
 
 
 def _conclude_arm(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the arm's verdict; it begins with what happened at the points where it or its baseline is not steady."""
+    """Return the verdict about an arm of a run.
+
+    It begins with the points at which samples of the arm or its baseline change within themselves, if there are any.
+
+    Args:
+        summary: The summary of the run.
+        arm: The arm's name.
+        findings: The arm's rows with the effects of their effect column.
+
+    """
     unsteady: dict[str, str] = {}
     for row, _ in findings:
         if row.unsteady is not None:
@@ -172,7 +191,15 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about what is claimed; `message` describes the claims."""
+    """Return the verdict about an arm with claimed (significant) differences.
+
+    Args:
+        summary: The summary of the run.
+        arm: The arm's name.
+        message: The beginning of the sentence, which describes the differences.
+        claims: The rows and effects that are claimed, at least one.
+
+    """
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
     if reason := summary.instruments.get(arm):
         return Verdict(arm, "instrument", f"{message}: {ONLY_TO_MEASURE_BY}: {reason}")
@@ -209,12 +236,12 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether the effect's pair decides nothing, and its solo samples are too few to decide."""
+    """Return whether an effect is undecided because its concurrent pair decides nothing and solo samples are too few."""
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
 
 def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict that there is nothing to judge: why, and what to do about it."""
+    """Return the verdict about an arm of which no effect has a decision: why that is so, and what to do about it."""
     if split := _list_clusters(findings):
         do = "find out what decides between them, as no number of blocks narrows it"
         return Verdict(arm, "bimodal", f"{arm}: {'; '.join(split)}, so that no single difference describes it: {do}")
@@ -247,7 +274,7 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
-    """Return why the loads show nothing that could be judged, and what to do; empty if that is not known."""
+    """Return why the loads of a run cannot show the effect of an arm, and what to do; empty if that is not known."""
     metric, reason = summary.primary.get(arm), ""
     if not summary.disturbed:
         if not findings:
@@ -282,7 +309,7 @@ def _describe_finding(summary: Summary, row: SummaryRow, effect: Effect) -> str:
 
 
 def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
-    """Describe the largest of effects that are all within the equivalence margin."""
+    """Describe effects that are all within the equivalence margin, by the one that may be the largest."""
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
     metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
@@ -301,12 +328,12 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
 
 
 def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> str:
-    """Describe the effect with the widest interval, and how many blocks would be enough.
+    """Describe inconclusive effects of an arm, by the one that may be the largest, and how many blocks would do.
 
     Args:
-        judged: The inconclusive effects.
-        family: The number of effects that the run judges.
-        held: At which other points the arm is equivalent, in words.
+        judged: The inconclusive effects with their rows.
+        family: The number of effects whose p-values the run adjusts together.
+        held: At how many other points the arm is equivalent, as words; empty for none.
 
     """
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
@@ -326,9 +353,16 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
 
 
 def suggest_blocks(effect: Effect, family: int) -> str:
-    """Return how many blocks would find an effect of the size of the margin, at the first step of Holm's method.
+    """Return a phrase with the number of blocks that would detect an effect as large as the equivalence margin.
 
-    Empty if that cannot be computed, or if the run has as many.
+    Args:
+        effect: The effect, whose standard deviation and margin are used.
+        family: The number of effects whose p-values are adjusted together by Holm's method.
+
+    Returns:
+        The phrase; empty if the number cannot be computed, if the interval lies within the margin, or if the run has as many
+        blocks.
+
     """
     estimate, worth = effect.estimate, effect.size.worth
     if estimate is None or not estimate.sd or not worth or not estimate.has_interval or find_bound(estimate) <= worth:
@@ -358,7 +392,10 @@ def _describe_place(row: SummaryRow, effect: Effect) -> str:
 
 
 def format_difference(effect: Effect) -> str:
-    """Format an effect with its interval if it has one: `−8.2 % [−9.1, −7.3] = −1.4 µs`, `−29.6 s [−29.9, −29.3]`."""
+    """Format an effect for people, with its interval if it has one, and as CPU time per request if that is known.
+
+    Examples: `−8.2 % [−9.1, −7.3] = −1.4 µs`, `−29.6 s [−29.9, −29.3]`.
+    """
     metric, estimate = find_metric(effect.metric), effect.estimate
     if estimate is None:
         return "–"
@@ -372,9 +409,9 @@ def format_interval(effect: Effect) -> str:
 
 
 def format_effect(effect: Effect) -> str:
-    """Format one effect for the effect column: its size, its p-value, and a word where it is no difference.
+    """Format one effect for the effect column of a table: its size with interval, and its adjusted p-value.
 
-    An effect that is reported but not judged is in brackets.
+    `equivalent:` or `?` (inconclusive) precedes an effect that is no difference. An effect without a decision is in brackets.
     """
     metric, estimate, pair_estimate = find_metric(effect.metric), effect.estimate, effect.beside
     if effect.decision is Decision.BIMODAL:

@@ -1,6 +1,6 @@
 """A gate for CI, made from a comparison and bounds: its verdicts (`judge`) and what to do about them (`explain`).
 
-It does not pass if there was nothing to judge, and it refuses runs of two machines.
+The gate does not pass if there was nothing to judge, and it refuses to compare runs of two machines.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from lab.base.errors import UsageError, refuse_unknown
 
 
 def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
-    """Judge the rows that have a bound, of the named arms.
+    """Judge the rows of a comparison that have a bound: each is a regression, passed or inconclusive.
 
     Args:
-        comparison: The comparison.
-        bounds: The bounds.
-        arms: The arms to judge; empty: all.
+        comparison: The comparison of a base with a candidate.
+        bounds: The bounds up to which worse still passes.
+        arms: The names of the candidate's arms to judge; empty: all.
 
     Raises:
         UsageError: No row has a bound, an arm is unknown, or the runs are of two machines.
@@ -61,10 +61,12 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
 
 
 def confirm_regressions(first: Gate, second: Gate) -> Gate:
-    """Return the second measurement's gate, in which a row that was close to its bound in both is a regression.
+    """Combine the gates of two measurements of the same change, each on its own starts of the systems.
 
-    Both measured the same change, each on its own bring-ups. A row that was close in only one of them stays undecided.
-    If nothing in the first gate must be measured again, the first gate is returned.
+    Returns:
+        The second gate, in which a row that was close to its bound in both measurements is a regression. A row that is
+        close only in the second one stays inconclusive. If nothing in the first gate must be measured again, the first.
+
     """
     if not first.to_measure_again:
         return first

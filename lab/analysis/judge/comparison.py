@@ -1,7 +1,8 @@
 """The rows of a comparison: two sides in one metric at one point, whether they are compared, what is decided.
 
-A row also reports how the baseline that two runs have in common moved between them. Sides that different generators
-measured are not compared, nor those that the rulings exclude, nor values that the samples could not show.
+The two sides are two arms of one run, or one arm of each of two runs. A row also reports how much the baseline that two
+runs have in common changed between them. Two sides are not compared if different generators measured them, if the rulings
+(`lab.analysis.judge.rulings`) exclude it, or if samples could not show the metric.
 """
 
 from __future__ import annotations
@@ -46,26 +47,28 @@ TOO_FEW = "comparisons of so few blocks"
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """The comparison of `other` with `base` in one metric at one point.
+    """The row of a comparison: a second side (`other`) against a first side (`base`) in one metric at one load point.
 
     Attributes:
         point: The load point.
         metric: The metric's name in the catalogue.
-        title: Its name for people.
-        unit: The unit that it is shown in.
-        more_is_better: Whether more of it is better.
+        title: The metric's name for people.
+        unit: The unit in which the metric is shown.
+        more_is_better: Whether a larger value of the metric is better.
         relative: Whether `estimate` and `size` are log-ratios; else they are differences in the metric's own unit.
         base: The numbers of the first side.
         other: The numbers of the second side.
-        estimate: The effect; None where it is not compared.
-        size: The thresholds it is compared with; its `guard` is the larger of the sides'.
-        decision: The decision about it.
-        holm_p: The adjusted p-value.
-        notes: What a reader must know; of a row that is not judged, why.
-        primary: Whether it is in the metrics that the arm's table claims by, which are a family of their own.
-        baseline_move: Across runs, the same estimate of the baseline that both runs have with the same manifests.
-        bound: Whether one side's number is a bound (`lab.analysis.judge.rulings`), so that an effect that is not
-            resolved has no bound.
+        estimate: The effect of the second side against the first; None where the two are not compared.
+        size: The thresholds that the effect is compared with. Unless they are those of the run's table, `guard` is the larger
+            of the two sides' A/A noise floors.
+        decision: The decision about the effect.
+        holm_p: The p-value, adjusted by Holm's method; None without an interval.
+        notes: What a reader must know about the row; for a row that is not judged, why it is not.
+        primary: Whether the metric is one in which the run's table claims differences; these are adjusted together.
+        baseline_move: For two runs, the same effect of the baseline that both have with the same manifests: how much it
+            changed between the runs. None if there is no such baseline.
+        bound: Whether the number of one side is only a bound, as the generator limited it (`lab.analysis.judge.rulings`). An
+            effect that is neither better nor worse may then be of any size.
 
     """
 
@@ -86,7 +89,7 @@ class ComparedRow:
     baseline_move: stats.Estimate | None = None
     bound: bool = False
     apart: SoloRatio | None = None
-    """The ratio of the two sides' absolute values, where it contradicts their pair."""
+    """The ratio of the two sides' absolute values if it contradicts the effect of their pair; None if it does not."""
     counted: tuple[int, int] = (0, 0)
     """The numbers (base, other) of valid blocks, whatever the metric."""
     begun: tuple[int, int] = (0, 0)
@@ -94,21 +97,21 @@ class ComparedRow:
 
     @property
     def tested(self) -> bool:
-        """True if its p-value is in the family that Holm's method adjusts.
+        """True if a row's p-value is one of those that are adjusted together by Holm's method.
 
-        It is not if every block of both sides has the same value: its p-value can only be 1 then, so leaving it out is
-        no selection (Tarone 1990).
+        It is not if every block of both sides has the same value: then the p-value can only be 1, so leaving it out is no
+        selection (Tarone 1990).
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
 
     def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> ComparedRow:
-        """Return the row with its decision, and with the reason why nothing is resolved if that is known.
+        """Return the row with its decision, and with a note why no difference was found if the reason is known.
 
         Args:
             decision: The decision.
-            holm_p: The adjusted p-value; None below six blocks, and where nothing is compared.
-            primary: Whether the row is in a metric that the arm's table claims by.
+            holm_p: The p-value, adjusted by Holm's method; None below six blocks, and where nothing is compared.
+            primary: Whether the row's metric is one in which the run's table claims differences.
 
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
@@ -119,20 +122,23 @@ class ComparedRow:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The names of the arms (base, other)."""
+        """The names of the two arms that a row compares: (first side, second side)."""
         return self.base.arm, self.other.arm
 
     @property
     def place(self) -> str:
-        """The arm and point for people: `keepalive at ceiling`, with the other side if that is another arm."""
+        """The phrase for people that names a row's arm and load point: `keepalive at ceiling`.
+
+        If the first side is another arm it is named, too: `keepalive against baseline at ceiling`.
+        """
         base, other = self.pair
         return f"{other if base == other else f'{other} against {base}'} at {self.point.name}"
 
     @property
     def fell(self) -> str:
-        """The way in which `other` failed to do its work in more samples than `base`; empty if it did not.
+        """The phrase about a second side that failed in more samples than the first; empty if it did not.
 
-        Example: `6 of 10 blocks, proxy-died 4`.
+        Example: `6 of 10 blocks, proxy-died 4`: the blocks that count, and the reasons of the other samples.
         """
         return describe_failures(
             self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}"
@@ -140,13 +146,20 @@ class ComparedRow:
 
     @property
     def unserved(self) -> bool:
-        """True if `other` has no valid block of a steady rate because it was not served, and `base` served it."""
+        """True if the first side of a row served its offered rate, and the second side did not.
+
+        The second side then has no valid block. It is False for disrupted loads.
+        """
         base, other = self.counted
         return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
 
     @property
     def beyond_baseline(self) -> bool:
-        """True if the effect's interval lies wholly beyond what the baseline may have moved between the runs."""
+        """True if an effect between two runs is clearly larger than what their common baseline changed between them.
+
+        The whole interval of the effect lies beyond the largest change that the baseline's interval allows. It is also true
+        without a common baseline, such as inside one run.
+        """
         if self.baseline_move is None:
             return True
         interval, move = self.estimate.interval if self.estimate else None, self.baseline_move.interval
@@ -157,12 +170,18 @@ class ComparedRow:
 
 
 def format_size(row: ComparedRow, size: float) -> str:
-    """Format a size of the row's kind for people: `3.2 %`, or `0.21 s`."""
+    """Format the size of an effect in the row's metric for people: `3.2 %`, or `0.21 s`.
+
+    Args:
+        row: The row whose metric it is.
+        size: A log-ratio, or for a disruption a difference in the metric's own unit.
+
+    """
     return find_metric(row.metric).size(size)
 
 
 def format_change(row: ComparedRow, estimate: stats.Estimate) -> str:
-    """Format an effect of the row's kind with its interval if it has one: `−8.2 % [−9.1, −7.3]`."""
+    """Format an effect in the row's metric for people, with its interval if it has one: `−8.2 % [−9.1, −7.3]`."""
     metric = find_metric(row.metric)
     return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
 
@@ -178,16 +197,17 @@ def build_rows(
     requested: Collection[str],
     effects: TableEffects,
 ) -> Iterator[ComparedRow]:
-    """Yield the rows of every metric, for each pair of arms at each point, not judged yet.
+    """Yield the rows of a comparison: one for each metric, pair of arms and point.
 
-    There are none where an arm has no slot.
+    There is no row where one of the two arms is not planned at the point. The rows have no decision yet, except those that
+    take it over from the run's table.
 
     Args:
-        meeting: The two runs.
-        points: Points of `meeting.base`.
-        pairs: Arms as (base, other).
-        requested: Outcomes that have a row even if they were 0 in every block.
-        effects: For one run: the effects of its table, whose decisions the rows take over.
+        meeting: The two runs that are compared; one run is compared with itself.
+        points: The load points of the first run to compare at.
+        pairs: The arms to compare: (arm of the first run, arm of the second).
+        requested: Outcomes of disruptions that have a row even if they were 0 in every block.
+        effects: For one run, the effects of its table, whose decisions the rows take over; empty: none.
 
     """
     for point, (base_arm, other_arm) in product(points, pairs):
@@ -201,10 +221,11 @@ def build_rows(
 
 
 def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) -> Iterator[str]:
-    """Yield the outcomes that have a row.
+    """Yield the outcomes of a disruption that have a row in a comparison of two arms.
 
-    They have a better side, and were not 0 in every block of both arms, unless they are `requested` or a table always
-    shows them. Two arms without a valid block have `ALONE` and the requested ones.
+    They are those in which more or less is better, and which were not 0 in every block of both arms. Outcomes that are
+    requested, or that a table always shows, may have been 0. If neither arm has a valid block, they are
+    ALWAYS_SHOWN_OUTCOMES and the requested ones.
     """
     if not base.values and not other.values:
         yield from dict.fromkeys((*ALWAYS_SHOWN_OUTCOMES, *requested))
@@ -276,9 +297,9 @@ def _build_row(
 
 
 def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
-    """Return which side's blocks fall into two clusters, so that no difference is estimated; empty if neither's do.
+    """Describe which side's blocks fall into two clusters, so that no difference is estimated; empty if they do not.
 
-    Blocks of two runs have nothing in common, so each side is looked at separately there.
+    Blocks of two runs do not belong together, so for two runs the ratios by block are not examined.
     """
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name
@@ -288,7 +309,7 @@ def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
 
 
 def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> Ruling:
-    """Return whether the two cells are compared in a metric."""
+    """Return the ruling whether two cells are compared in a metric, with the reason if they are not."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
@@ -324,7 +345,12 @@ def _estimate_effect(meeting: ComparedRuns, other: ArmCell, base: ArmCell, metri
 
 
 def _estimate_baseline_move(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate how the common baseline moved between the runs; None inside a run, and for the baseline itself."""
+    """Estimate how much a metric of the common baseline changed between two runs.
+
+    Returns:
+        None inside one run, for the baseline itself, and if the two runs have no common baseline that can be compared.
+
+    """
     name = meeting.shared_baseline(base.arm, other.arm)
     if name is None or base.arm.name == other.arm.name == name:
         return None
@@ -351,17 +377,17 @@ def _list_estimate_notes(row: ComparedRow) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of two runs, or of one run's arms.
+    """The comparison of two runs, or of arms of one run, with a decision for each metric.
 
     Attributes:
         base: The record of the first run.
-        other: The record of the second; of one run it is `base`.
-        paired: Whether both are one run, so that blocks are pairs.
-        rows: The rows by point in plan order, then arm pair, then metric.
-        notes: What differs between the runs.
-        family: How many p-values were adjusted together; of a run with steady and disrupted loads, in each of its tables.
-        missing_arms: Of two runs: the arms that would have rows if `other` had them; empty if arms were named.
-        missing_points: The same of points.
+        other: The record of the second run; for one run it is `base`.
+        paired: Whether both sides are of one run, so that they are compared block by block.
+        rows: The rows by point in plan order, then by pair of arms, then by metric.
+        notes: What differs between the runs, and other notes about them.
+        family: How many p-values were adjusted together, one number for each set of comparisons that was.
+        missing_arms: The arms of the first run that the second run lacks, for two runs; empty if arms were named.
+        missing_points: The load points at which the second run was not to be measured but the first was, for two runs.
 
     """
 
@@ -375,7 +401,12 @@ class Comparison:
     missing_points: tuple[LoadPoint, ...] = ()
 
     def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
-        """Return the variants of an arm pair."""
+        """Return the variants of two arms: (of the arm in the first run, of the arm in the second).
+
+        Args:
+            pair: The names of the arms (first side, second side).
+
+        """
         sides = zip((self.base, self.other), pair, strict=True)
         before, after = (
             record.variants[next(arm.variant for arm in record.arms if arm.name == name)] for record, name in sides
@@ -383,16 +414,18 @@ class Comparison:
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Return whether an arm pair has the same manifests.
+        """Return whether two arms have the same manifests, so that no setting can explain a difference between them.
 
-        Then no setting made the difference; inside a run nothing did.
+        Args:
+            pair: The names of the arms (first side, second side).
+
         """
         before, after = self.variants(pair)
         return before.manifests_sha256 == after.manifests_sha256
 
 
 def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
-    """Return the rows decided: all of these that have a p-value are one family of Holm's method."""
+    """Return rows with their decisions; the p-values of all these rows are adjusted together by Holm's method."""
     results: list[ComparedRow] = []
     holm_p = adjust_p_values([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
     for row, adjusted_p in zip(rows, holm_p, strict=True):
@@ -406,10 +439,17 @@ def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
 
 
 def count_needed_blocks(rows: Sequence[ComparedRow]) -> int:
-    """Return how many blocks on both sides are needed across runs to resolve so many comparisons at all.
+    """Return how many blocks two runs need so that any of so many comparisons can be significant at all.
 
-    0: these rows have them. No rank sum has a smaller p-value than two of the C(m+n, m) orders, the extremes, and Holm
-    multiplies that by the number of comparisons.
+    With m and n blocks the p-value of a rank sum is at least 2 / C(m+n, m), that of the two extreme orders. Holm's method
+    multiplies it by the number of comparisons.
+
+    Args:
+        rows: The rows of the comparison.
+
+    Returns:
+        The blocks needed in each run; 0 if the rows have enough.
+
     """
     family = [row for row in rows if row.tested]
     sizes = [(len(row.other.values), len(row.base.values)) for row in family]

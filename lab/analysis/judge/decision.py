@@ -1,7 +1,7 @@
 """The one rule of decision: an effect's p-value and its interval → equivalent, better, worse, or inconclusive.
 
-Everything that reports whether something made a difference uses this rule: tables, comparisons, the gate, ablations, studies, the report. It
-does not decide without an interval. A run never gets two answers: its decisions are made once, over one family.
+Everything that reports whether something made a difference uses this rule: tables, comparisons, the gate, ablations, studies, the report. The
+rule does not decide without an interval. A run never gets two answers: its p-values are adjusted once, over all its comparisons.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ UNBOUNDED = "not resolved, and no bound: the faster side was limited by the gene
 
 
 class Decision(StrEnum):
-    """The decision about an effect; from `NO_INTERVAL` on nothing is decided, and the effect has the reason."""
+    """The decision about an effect: equivalent, better, worse or inconclusive, or why there is no decision.
+
+    For `NO_INTERVAL` and the members after it there is no decision.
+    """
 
     EQUIVALENT = "equivalent"
     """Equivalent: the effect is smaller than the equivalence margin, whatever its sign."""
@@ -45,24 +48,27 @@ class Decision(StrEnum):
 
     @property
     def resolved(self) -> bool:
-        """True if it is a difference: better or worse."""
+        """True if a decision is that there is a difference: better or worse."""
         return self in {Decision.BETTER, Decision.WORSE}
 
     @property
     def judged(self) -> bool:
-        """True if it is a decision at all: better, worse, equivalent or inconclusive."""
+        """True if an effect has a decision: better, worse, equivalent or inconclusive.
+
+        False for the members that are reasons why there is no decision.
+        """
         return self.resolved or self in {Decision.EQUIVALENT, Decision.INCONCLUSIVE}
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds that an effect is compared with, on the scale of the estimate (log-ratio or difference).
+    """The thresholds that an effect is compared with for a decision, on its own scale (log-ratio or difference).
 
     Attributes:
         worth: The equivalence margin, ≥ 0: smaller effects do not matter.
-        guard: The A/A noise floor, ≥ 0: nothing smaller is claimed, as the baseline against itself showed as much
-            (`compute_noise_floor`), or as the metric resolves no less.
-        same: Whether *equivalent* may be decided; not in a pair that may not show all of a cost.
+        guard: The least effect that may be claimed as better or worse, ≥ 0: the A/A noise floor (the baseline against itself shows as
+            much, `compute_noise_floor`), or the smallest difference that the metric resolves.
+        same: Whether *equivalent* may be decided. It may not for a pair that is not known to show all of a cost.
 
     """
 
@@ -72,14 +78,18 @@ class Thresholds:
 
 
 def to_log_margin(share: float) -> float:
-    """Return the equivalence margin as a log-ratio, given as a share: 0.02 = 2 %."""
+    """Return the equivalence margin as a log-ratio, for a margin given as a share (0.02 = 2 %)."""
     return log1p(share)
 
 
 def compute_noise_floor(again: stats.Estimate | None) -> float:
-    """Return the A/A noise floor: the far end of the interval of the baseline against itself.
+    """Return the A/A noise floor: the smallest effect that a run may claim.
 
-    It is 0 where that interval includes 0, or where there is none.
+    The baseline compared with itself shows effects of that size. It is the end that is farther from 0 of the interval of this comparison. It is 0 if the interval includes 0.
+
+    Args:
+        again: The effect of the baseline against itself; None, or one without an interval: the floor is 0.
+
     """
     if again is None or again.interval is None or again.interval[0] <= 0 <= again.interval[1]:
         return 0.0
@@ -89,18 +99,20 @@ def compute_noise_floor(again: stats.Estimate | None) -> float:
 def decide(
     estimate: stats.Estimate, size: Thresholds, adjusted_p: float | None, *, more_is_better: bool, bound: bool = False
 ) -> Decision:
-    """Decide about an effect.
+    """Decide whether an effect is equivalent, better, worse or inconclusive, by its interval and its p-value.
 
-    It is equivalent if its interval lies within `size.worth`. Else it is better or worse if its sign is significant and the effect is beyond
-    the noise floor. Else it is inconclusive.
+    An effect is equivalent if its interval lies within the equivalence margin (`size.worth`), unless the noise floor is larger than the
+    margin, or `size.same` or `bound` rules that out. If it is not equivalent, it is better or worse if its sign is significant and the
+    effect is beyond the noise floor (`size.guard`). If it is neither, it is inconclusive.
 
     Args:
-        estimate: The effect with its interval.
-        size: The thresholds that it is compared with.
-        adjusted_p: The p-value, adjusted over its family (`adjust_p_values`); its sign is significant if this is at most SURE_P.
+        estimate: The effect with its interval; without an interval nothing is decided.
+        size: The thresholds that the effect is compared with.
+        adjusted_p: The effect's p-value, adjusted over all comparisons that were made together (`adjust_p_values`). The sign is
+            significant if it is at most ALPHA; None: it is not significant.
         more_is_better: Whether a positive effect is an improvement.
-        bound: Whether one side's number is only a bound. Then an effect that is not resolved has no bound, and is not judged
-            (UNBOUNDED).
+        bound: Whether the number of one side is only a bound, as the generator limited it. Then an effect that is neither better nor
+            worse may be of any size, so that it is not judged (UNBOUNDED).
 
     """
     if estimate.interval is None:
@@ -114,6 +126,14 @@ def decide(
 
 
 def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the p-values of a family, adjusted by Holm's method (1979); None stays None, outside the family."""
+    """Adjust the p-values of comparisons that are made together (a family), by Holm's method (1979).
+
+    Args:
+        p_values: A p-value per comparison; None: the comparison is not part of the family.
+
+    Returns:
+        The adjusted p-values in the same order, None where None was given.
+
+    """
     holm = iter(stats.adjust_by_holm([p_value for p_value in p_values if p_value is not None]))
     return [None if p_value is None else next(holm) for p_value in p_values]

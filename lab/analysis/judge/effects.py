@@ -1,9 +1,9 @@
 """Effects made from cells: each arm against its baseline, metric by metric, and whether each may be judged.
 
-Where the two were a pair, its ratio is the effect. Where the design has solo samples decide, or a pair does not show
-the metric, the effect of the solo samples decides, and the pair's is reported with it. Only the primary metric can
-claim anything. The effects of steady loads are ratios. Those of disrupted loads are differences in the metric's own
-unit, as most of it may be 0.
+Where an arm and its baseline were a pair, the effect is the ratio within the pair. If the design lets solo samples decide,
+the effect is that of solo samples, and the pair's effect is reported with it. If a pair cannot show a metric, only the
+solo samples' effect is reported. Only an effect in the primary metric can be claimed. The effects of steady loads are
+ratios. Those of disrupted loads are differences in the metric's own unit, as most of the values may be 0.
 """
 
 from __future__ import annotations
@@ -52,23 +52,25 @@ LENGTHS_DIFFER_P = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of one arm against its baseline in one metric at one point, over the blocks in which both have it.
+    """The effect of one arm against its baseline in one metric at one load point, over the blocks of both.
 
     Attributes:
-        metric: The metric.
-        against: The arm that is compared with.
-        estimate: The effect with its interval; None: no such block.
-        size: The thresholds it is compared with, of the estimate's kind: log-ratios, or for a disruption differences in
-            the metric's own unit.
-        decision: The decision about it.
-        primary: Whether it is in the primary metric, which can claim.
-        note: Why this point cannot show it, if it is not judged (lab/analysis/judge/rulings.py has the rules); the
-            clusters, if its blocks fall into two; else what goes with it.
-        bound: As `Ruling.bound`.
-        holm_p: The p-value, adjusted over the run's primary effects, or over all others.
-        scheme: How the two were a pair; None: each was solo.
-        beside: The pair's effect, where the solo samples decide.
-        level_s: For a metric that costs CPU time per request: the baseline's cost in seconds, solo if that was measured.
+        metric: The metric's name in the catalogue.
+        against: The name of the baseline, the arm that is compared with.
+        estimate: The effect with its interval: a log-ratio, or for a disruption a difference in the metric's own unit. None
+            if no block has both values, or if the blocks fall into two clusters.
+        size: The thresholds that the effect is compared with, on the same scale.
+        decision: The decision about the effect.
+        primary: Whether the metric is the arm's primary one, the only one in which a difference is claimed.
+        note: Why the point cannot show the effect, if it is not judged (lab/analysis/judge/rulings.py has the rules). The
+            clusters, if the blocks fall into two. Otherwise a remark about the effect.
+        bound: Whether the effect can be claimed, but the generator limited a side, so that it has no bound from above.
+        holm_p: The p-value, adjusted by Holm's method over the run's effects in primary metrics, or over all others; None
+            if the effect is not judged.
+        scheme: The kind of pair that gives the effect; None: solo samples give it.
+        beside: The pair's effect, where solo samples decide; None elsewhere.
+        level_s: For a metric of CPU time per request, the baseline's CPU seconds per request: of solo samples if there are
+            any, or else of the pair. None for other metrics, or if not known.
 
     """
 
@@ -87,27 +89,35 @@ class Effect:
 
     @property
     def claimed(self) -> bool:
-        """True if it is better or worse in the metric that can claim."""
+        """True if an effect is claimed: it is better or worse (significant after adjustment) in the primary metric."""
         return self.decision.resolved and self.primary
 
     @property
     def marked(self) -> bool:
-        """True if it is better or worse in another metric."""
+        """True if an effect is better or worse in a metric other than the primary one: it is marked, not claimed."""
         return self.decision.resolved and not self.primary
 
     @property
     def better(self) -> bool:
-        """True if it is better."""
+        """True if the decision about an effect is `better`."""
         return self.decision is Decision.BETTER
 
     @property
     def p_value(self) -> float | None:
-        """The unadjusted p-value if the effect is part of a family; None otherwise."""
+        """The unadjusted p-value of an effect that has an interval and is judged; None for other effects.
+
+        The p-values that are not None are adjusted together, as one family.
+        """
         in_family = self.estimate and self.estimate.has_interval and self.decision.judged
         return self.estimate.p_value if self.estimate and in_family else None
 
     def decided(self, holm_p: float | None) -> Effect:
-        """Return the effect with its decision by the rule; unchanged if it is not judged."""
+        """Return the effect with its decision (`lab.analysis.judge.decision.decide`), unchanged if it is not judged.
+
+        Args:
+            holm_p: The effect's p-value, adjusted by Holm's method; None if the effect has no p-value.
+
+        """
         if self.estimate is None or not self.decision.judged:
             return self
         more_is_better = find_metric(self.metric).better == "more"
@@ -122,14 +132,14 @@ Interval = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class EffectCost:
-    """An effect on the cost of a request, as seconds.
+    """An effect on the CPU time of a request, in seconds instead of per cent.
 
-    Per cent are relative to what it is compared with, and mean less elsewhere. The interval is that of the ratio, at
-    the baseline's cost as it was measured: the uncertainty of that cost is not in it.
+    Per cent depend on the baseline's cost, so they mean less for other baselines than seconds do. The interval is that of
+    the ratio, times the baseline's cost as it was measured: the uncertainty of this cost is left out.
 
     Attributes:
-        level_s: The CPU seconds per request of what it is compared with.
-        change: The change against that, as log-ratios.
+        level_s: The CPU seconds per request of the baseline.
+        change: The change against the baseline as log-ratios: (effect, lower end, upper end of its interval).
 
     """
 
@@ -138,21 +148,23 @@ class EffectCost:
 
     @property
     def seconds(self) -> Interval:
-        """The change in CPU seconds per request."""
+        """The effect on a request's cost in CPU seconds: (change, lower end, upper end of its interval)."""
         value, low, high = (self.level_s * expm1(end) for end in self.change)
         return value, low, high
 
     @property
     def text(self) -> str:
-        """The change for people: `+0.5 µs [+0.33, +0.67]`."""
+        """The effect on a request's CPU time with its interval, for people: `+0.5 µs [+0.33, +0.67]`."""
         value, low, high = map(format_micros, self.seconds)
         return f"{value} µs [{low}, {high}]"
 
 
 def compute_cost(effect: Effect) -> EffectCost | None:
-    """Return an effect as seconds per request.
+    """Return an effect on the CPU time of a request in seconds.
 
-    None without an interval or the baseline's cost, and of metrics that are no cost of a request.
+    Returns:
+        None if the effect has no interval, if the baseline's cost is not known, or if the metric is no cost of a request.
+
     """
     if effect.level_s is None or effect.estimate is None or effect.estimate.interval is None:
         return None
@@ -160,22 +172,29 @@ def compute_cost(effect: Effect) -> EffectCost | None:
 
 
 def subtract_intervals(first: Interval, second: Interval) -> tuple[float, float]:
-    """Return (difference first − second, half the width of its 95 % interval).
+    """Subtract two independently measured values that have 95 % intervals.
 
-    The two were measured independently, so the squares of their widths add up.
+    Args:
+        first: (value, lower end, upper end).
+        second: (value, lower end, upper end) of the value to subtract.
+
+    Returns:
+        (first − second, half the width of the difference's 95 % interval). The squares of the two half widths add up.
+
     """
     return first[0] - second[0], hypot((first[2] - first[1]) / 2, (second[2] - second[1]) / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuestions:
-    """The questions that a run was to answer.
+    """The questions that a run was to answer, fixed before it was measured.
 
     Attributes:
-        primary: Arm → its primary metric; an arm without one claims nothing.
-        needs: Arm → what its effect needs and no sweep does; then nothing of it is judged.
-        solo: Place → why solo samples decide there, where the design says they do (`Design.places`).
-        worth: The equivalence margin, as a share.
+        primary: Arm → the primary metric of its variant; no difference is claimed for an arm without one (None).
+        needs: Arm → what the effect of its variant needs and no load of the lab has; empty: nothing. If it needs something,
+            no effect of the arm is judged at steady loads.
+        solo: (arm, point) → why solo samples decide there and not the pair, as the design says (`Design.places`).
+        worth: The equivalence margin, as a share (0.02 = 2 %).
 
     """
 
@@ -187,18 +206,31 @@ class RunQuestions:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects between a run's cells."""
+    """The effects of a run: each arm against its baseline at each load point, computed from the run's cells.
+
+    Attributes:
+        cells: What was measured of each arm at each point.
+        asked: The questions that the run was to answer.
+
+    """
 
     cells: Cells
     asked: RunQuestions
     missing: Mapping[str, MissingByOrder] = field(default_factory=dict[str, MissingByOrder])
-    """Point → how its invalid samples depend on what was measured before: the remaining samples are the good half."""
+    """Point → how invalid samples there depend on what was measured before; nothing is judged from the valid rest."""
 
     def table(self, places: Sequence[tuple[Arm, LoadPoint]]) -> list[tuple[Effect, ...]]:
-        """Return the decided effects of each place, in order.
+        """Return the effects with their decisions for each place of a table.
 
-        All judged primary effects of the run are one family of Holm's method, all other judged effects another. A
-        place has no effects if its arm is compared with nothing, or if it is a control run.
+        The p-values of all judged effects in primary metrics are adjusted together by Holm's method, and those of all other
+        judged effects together.
+
+        Args:
+            places: The (arm, point) of each row of the table.
+
+        Returns:
+            The effects of each place, in the same order; none if the arm has no baseline, or at a control run.
+
         """
         table = [
             () if arm.baseline is None or point.control else tuple(self._list_effects(arm, arm.baseline, point))
@@ -218,9 +250,10 @@ class Effects:
         ]
 
     def _list_effects(self, arm: Arm, baseline: str, point: LoadPoint) -> Iterator[Effect]:
-        """Yield the effects of an arm at a point before their family is decided: those to judge are inconclusive.
+        """Yield the effects of an arm at a point before decisions: those that are to be judged are inconclusive here.
 
-        For a disruption these are only the metrics that have a better side and were measured, and the primary ones.
+        For a disruption there is an effect in each metric that was measured and in which more or less is better, and in the
+        primary metrics.
         """
         primary_metrics, rulings, solo = (
             self._list_primary_metrics(arm, point),
@@ -285,16 +318,19 @@ class Effects:
             )
 
     def _explain_solo(self, arm: Arm, point: LoadPoint) -> str:
-        """Return why solo samples decide, although the two were or could be a pair; empty if the pair decides."""
+        """Return why solo samples of an arm and its baseline decide, and not their pair; empty if the pair decides."""
         reason = self.asked.solo.get((arm.name, point.name), "")
         return reason if reason in (CONCURRENT, SHARED) else ""
 
     def _choose_sides(
         self, arm: Arm, point: LoadPoint, metric: str
     ) -> tuple[CellPair, Scheme | None, stats.Estimate | None]:
-        """Return (the cells whose ratio is the effect, how they were a pair, the pair's effect).
+        """Choose whether a pair or solo samples give the effect of an arm in a metric.
 
-        The last is None if it is the effect itself, or if there is none.
+        Returns:
+            (the two cells whose ratio is the effect; the kind of pair, None if they are solo cells; the pair's effect where
+            solo cells decide although there is a pair, None elsewhere).
+
         """
         pair, solo_cells = self.cells.pair(arm.name, point), self.cells.apart(arm, point)
         if pair is None:
@@ -305,9 +341,9 @@ class Effects:
         return (pair, point.scheme, None) if estimate is not None else (solo_cells, None, None)
 
     def _list_rulings(self, arm: Arm, point: LoadPoint) -> dict[str, Ruling]:
-        """Return metric → whether it is judged at the point.
+        """Return metric → the ruling whether the effect of an arm in the metric is judged at a point.
 
-        An A/A pair is shown wherever a variant that relies on it is judged.
+        The baseline against itself (A/A) is shown in every metric in which a variant that relies on it is judged.
         """
         if point.disturbance is not None:
             solo_cells = self.cells.apart(arm, point)
@@ -331,19 +367,19 @@ class Effects:
 
     @property
     def _steady_points(self) -> list[LoadPoint]:
-        """The steady points: those with a disruption do not show what the others can show."""
+        """The points of a run's plan that have no disruption."""
         return [point for point in self.cells.plan.points if point.disturbance is None]
 
     def _list_users(self, arm: Arm) -> list[Arm]:
-        """Return the variants that rely on an A/A pair; empty for any other arm."""
+        """Return the variants that rely on an A/A arm, as they have the same baseline; empty for any other arm."""
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
 
     def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
-        """Return the metrics of the effect column.
+        """Return the metrics whose effects the effect column of the table shows for an arm at a point.
 
-        For a variant it is the metric that carries its primary one; for an A/A pair those of the variants that rely on
-        it.
+        For a variant it is its primary metric, or the metric that stands for it at this load. For the baseline against itself
+        (A/A) these are the metrics of the variants that rely on it.
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
@@ -364,7 +400,19 @@ class Effects:
 
 
 def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str, as_pair: bool) -> float:
-    """Return the A/A noise floor of a baseline, measured as an effect is judged: as a pair, or each arm solo."""
+    """Return the A/A noise floor of a baseline: the effect that the baseline shows against itself; 0 if not measured.
+
+    Args:
+        cells: The cells of the run.
+        baseline: The name of the baseline.
+        point: The load point.
+        metric: The metric's name in the catalogue.
+        as_pair: Whether the baseline is compared with itself as a pair; else by solo samples.
+
+    Returns:
+        A log-ratio, or for a disruption a difference in the metric's own unit.
+
+    """
     again = next((arm for arm in cells.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
     sides = None if again is None else cells.pair(again.name, point) if as_pair else cells.apart(again, point)
     return compute_noise_floor(estimate_effect(sides.own, sides.base, metric)) if sides else 0.0
@@ -375,10 +423,10 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 
     Args:
         metric: The metric's name in the catalogue.
-        sides: The two cells.
-        noise_floor: The A/A noise floor, of the estimate's kind.
-        worth: The equivalence margin as a share. For differences it is that share of the baseline's absolute value, and
-            no less than what the metric resolves.
+        sides: The cells of the two arms.
+        noise_floor: The A/A noise floor: a log-ratio, or for a disruption a difference in the metric's own unit.
+        worth: The equivalence margin as a share. For differences the margin is this share of the baseline's absolute value,
+            and no less than the smallest difference that the metric resolves.
 
     """
     if METRICS[metric].ratio:
@@ -389,9 +437,10 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 
 
 def lengths_agree(pair: CellPair, metric: str) -> bool:
-    """Return whether an interleaved pair shows the metric: a rate must be the same in shorter and in longer slices.
+    """Return whether a pair shows a metric: in an interleaved pair, ratios of rates must not depend on slice length.
 
-    A machine that was faster in some blocks had shorter slices there, so there may be more than two lengths.
+    An interleaved pair is measured in alternating slices of time, in shorter ones and in longer ones. Blocks in which the
+    machine was faster have shorter slices, so there may be more than two lengths. Other pairs and metrics are always shown.
     """
     if metric != "rate" or pair.own.point.scheme != "slices":
         return True
@@ -407,19 +456,19 @@ def lengths_agree(pair: CellPair, metric: str) -> bool:
 
 
 def outcome_metric(metric: str | None) -> str | None:
-    """Return the metric that stands for a primary metric in a disruption; None if none does."""
+    """Return the outcome of a disruption that stands for a variant's primary metric; None if none does."""
     carried = OUTCOME_OF_METRIC.get(metric or "", metric)
     return carried if carried in DIFFERENCES else None
 
 
 def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True) -> str:
-    """Return why an outcome is not judged: samples of some blocks could not show it; empty if all could.
+    """Return why an outcome of a disruption is not judged: it is unknown in some blocks; empty if it is known in all.
 
     Args:
         arm: The cell of the arm.
-        base: The cell that it is compared with.
+        base: The cell of the arm that it is compared with.
         metric: The metric's name in the catalogue.
-        pairs: Whether the blocks are pairs: then only those that both have count.
+        pairs: Whether the blocks of the two cells belong together (one run): then only blocks of both cells are looked at.
 
     """
     arm_values, base_values = arm.values.get(metric, {}), base.values.get(metric, {})

@@ -1,9 +1,9 @@
 """The judgement of a gate: each row of a comparison is a regression, passed or inconclusive against its bound.
 
-A regression is resolved (the comparison decided that, and it is not decided anew), and its estimate is beyond the
-bound. It is also a regression if the candidate does not work where the base does. A row passes only if its interval
-lies within the bound. A row whose interval reaches beyond does not pass because nothing was resolved, nor does the rest
-of a candidate that failed in some blocks.
+A gate compares a candidate with a base, and has a bound up to which worse still passes. A row is a regression if the
+comparison decided *worse* and the effect is beyond the bound, or if the candidate does not work where the base does. A row
+passes only if the interval of its effect lies within the bound. A row whose interval reaches beyond the bound is
+inconclusive, even if no difference was found. So is a row whose candidate failed in some blocks.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ deviation of 8 to 9.5 %, far beyond what one run's interval shows.
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds up to which worse still passes.
+    """The bounds of a gate: how much worse a candidate may be than the base and still pass.
 
     Attributes:
-        regression: The bound of steady loads, a fraction (0.05 = 5 %); None: they are not gated.
-        more: For disrupted loads: outcome metric → bound in its own unit (seconds, bytes, counts).
-        metrics: The only metrics of steady loads to gate; empty: those that judge a load.
+        regression: The bound for steady loads, a fraction (0.05 = 5 % worse); None: steady loads are not gated.
+        more: For disrupted loads, outcome → how much more of it passes, in its own unit (seconds, bytes, counts).
+        metrics: The only metrics of steady loads to gate; empty: CLOSED for closed loops, OPEN_LOOP for offered rates.
 
     """
 
@@ -65,7 +65,7 @@ class Bounds:
     metrics: tuple[str, ...] = ()
 
     def of(self, row: ComparedRow) -> float | None:
-        """Return the bound of a row in its kind; None: the row is not gated."""
+        """Return the bound of a row: a fraction, or for a disruption in the metric's own unit; None: not gated."""
         if not row.relative:
             return self.more.get(row.metric)
         # with an offered rate the rate is the load's, unless errors are the subject: then it is that of good answers
@@ -74,62 +74,67 @@ class Bounds:
         return self.regression if row.metric in metrics else None
 
     def concern(self, point: LoadPoint) -> bool:
-        """Return whether a load of this kind has a bound."""
+        """Return whether there is a bound for loads of a point's kind, steady or disrupted."""
         return self.regression is not None if point.disturbance is None else bool(self.more)
 
 
 @dataclass(frozen=True, slots=True)
 class GatedRow:
-    """A row of a comparison with its verdict."""
+    """The row of a gate: a row of a comparison with its bound and its verdict (regression, passed, inconclusive)."""
 
     row: ComparedRow
+    """The row of the comparison."""
     limit: float
-    """The bound it is compared with, in the row's kind: a fraction, or the metric's own unit."""
+    """The bound that the effect is compared with: a fraction, or for a disruption in the metric's own unit."""
     verdict: GateVerdict
+    """The verdict on the row."""
     said: str
     """The reason for this verdict."""
     do: str
-    """The advice about it."""
+    """What to do about the row."""
     close: bool = False
-    """True if it would be a regression, but is none yet, as its interval begins less than CLOSE above the bound."""
-    decides: bool = True
-    """True if it counts.
+    """True if the row would be a regression but must be measured again, as it is close to its bound.
 
-    A row whose minimum detectable effect in the planned time is above its bound is listed and counts nothing.
+    Its interval begins less than CLOSE above the bound.
+    """
+    decides: bool = True
+    """True if the row counts for the verdict of the gate.
+
+    A row does not count if the smallest effect that its blocks detect is above the bound. It is only listed.
     """
 
     @property
     def bound(self) -> str:
-        """The bound for people."""
+        """The bound of a gated row, for people: `5 %`, or `0.5 s`."""
         return format_limit(self.row, self.limit)
 
     @property
     def metric(self) -> str:
-        """The name of the metric for people."""
+        """The name of a gated row's metric, for people."""
         return find_metric(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
-        """The worse end of the interval, as `compute_loss`; None without an interval."""
+        """The largest loss that the interval of a gated row allows, in its bound's unit; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
         return max(compute_loss(self.row, end) for end in interval) if interval else None
 
     @property
     def name(self) -> str:
-        """The row's name for people: `keepalive at ceiling: rate`."""
+        """The name of a gated row for people: `keepalive at ceiling: rate`."""
         return f"{self.row.place}: {self.metric}"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A comparison judged against bounds.
+    """The result of a gate: a comparison of a candidate with a base, judged against bounds.
 
     Attributes:
         comparison: The comparison.
-        bounds: The bounds.
-        rows: The gated rows.
-        left_out: The rows that are not judged here, and the row that stands for each, in words.
-        missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`: these are
+        bounds: The bounds up to which worse still passes.
+        rows: The rows that have a bound, each with its verdict.
+        left_out: Sentences about rows that are not judged, and about the row that stands for each.
+        missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`. They count as
             inconclusive.
 
     """
@@ -141,27 +146,34 @@ class Gate:
     missing: tuple[str, ...]
 
     def of(self, verdict: GateVerdict) -> list[GatedRow]:
-        """Return the rows with that verdict which decide."""
+        """Return the rows that have a given verdict and count for the verdict of the gate."""
         return [row for row in self.rows if row.verdict == verdict and row.decides]
 
     @property
     def to_measure_again(self) -> list[GatedRow]:
-        """The rows that decide after a second measurement; empty where a regression is certain without it."""
+        """The rows of a gate that must be measured again, as their regression is close to the bound.
+
+        Empty if another row is a regression already.
+        """
         return [] if self.of("regression") else [row for row in self.rows if row.close]
 
     @property
     def verdict(self) -> GateVerdict:
-        """The worst verdict of its rows: a regression before inconclusive; anything missing is inconclusive, too."""
+        """The verdict of a gate: the worst verdict of its rows.
+
+        A regression is worse than inconclusive. If something requested is missing, the gate does not pass either: it is
+        inconclusive.
+        """
         if self.of("regression"):
             return "regression"
         return "inconclusive" if self.of("inconclusive") or self.missing else "passed"
 
     @property
     def footnotes(self) -> list[str]:
-        """The notes to print below the rows.
+        """The notes to print below the rows of a gate.
 
-        First comes what differs between the runs, then what is left out. Then come the rows' notes that are not in
-        their verdicts: blocks that do not count, requests that failed, how the baseline moved.
+        First comes what differs between the runs, then what is left out. Then come notes of rows that are not part of the
+        reason for a verdict: blocks that do not count, requests that failed, how much the baseline changed.
         """
         names_of: dict[str, list[str]] = {}
         for gated in self.rows:
@@ -172,14 +184,20 @@ class Gate:
         return [*self.comparison.notes, *self.left_out, *of_rows]
 
     def exit_status(self, strict: bool) -> int:
-        """Return 1 for a regression, 2 if something is inconclusive and `strict` is set, else 0."""
+        """Return the exit status: 1 for a regression, 2 if the gate is inconclusive and `strict` is set, else 0."""
         return {"regression": 1, "inconclusive": 2 if strict else 0, "passed": 0}[self.verdict]
 
 
 def compute_loss(row: ComparedRow, effect: float) -> float:
-    """Return how much is lost by an effect of the row's kind.
+    """Return how much is lost by an effect; it is negative if the effect is an improvement.
 
-    It is a fraction (0.1 = 10 % less rate, 10 % more latency), or in the metric's own unit.
+    Args:
+        row: The row whose metric it is.
+        effect: A log-ratio, or for a disruption a difference in the metric's own unit.
+
+    Returns:
+        A fraction (0.1 = 10 % less rate, 10 % more latency), or for a disruption the difference in the metric's own unit.
+
     """
     if not row.relative:
         return -effect if row.more_is_better else effect
@@ -192,7 +210,13 @@ def format_limit(row: ComparedRow, limit: float) -> str:
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return which case a row is, given a bound in its kind; outcomes in the metric's own unit are never close."""
+    """Return which case (Case) a row is against its bound, such as `worse` or `within`.
+
+    Args:
+        row: The row.
+        limit: The bound: a fraction, or for a disruption in the metric's own unit. Only rows with a fraction can be `close`.
+
+    """
     if describe_breakage(row):
         return "broken"
     if row.estimate is None or row.estimate.interval is None or row.decision is Decision.NOT_JUDGED:
@@ -208,7 +232,10 @@ def classify_row(row: ComparedRow, limit: float) -> Case:
 
 
 def describe_breakage(row: ComparedRow) -> str:
-    """Return how the candidate failed in all its blocks, if the base has enough valid ones; empty if it did not."""
+    """Describe how the candidate failed in all its blocks, as `proxy-died 6`; empty if it did not.
+
+    It is also empty if the base has fewer than six valid blocks.
+    """
     base, other = row.counted
     if other or base < stats.MIN_BLOCKS:
         return ""
@@ -218,10 +245,19 @@ def describe_breakage(row: ComparedRow) -> str:
 def choose_rows(
     comparison: Comparison, rows: Sequence[ComparedRow], bounds: Bounds
 ) -> tuple[list[ComparedRow], list[str]]:
-    """Return (rows to gate, what is left out in words).
+    """Choose which rows of a comparison are gated.
 
-    A row is left out if its load never shows its metric, however often it is measured. Unless metrics were named, a row
-    that may not be judged is replaced by the row whose metric carries its effect.
+    A row is left out if its load never shows its metric, however often it is measured. A row that may not be judged is
+    replaced by the row of the metric that stands for it, unless the user named the metrics.
+
+    Args:
+        comparison: The comparison.
+        rows: The rows of the comparison to choose from.
+        bounds: The bounds; a row without one is not gated.
+
+    Returns:
+        (the rows to gate, sentences about what is left out or replaced).
+
     """
     selected: list[ComparedRow] = []
     left_out: list[str] = []
@@ -260,11 +296,20 @@ def choose_rows(
 def mark_undetectable(
     comparison: Comparison, judged: Sequence[GatedRow], bounds: Bounds
 ) -> tuple[tuple[GatedRow, ...], list[str]]:
-    """Return (the rows, marked with whether they decide; a line for each metric that does not decide).
+    """Mark the inconclusive rows that do not count for the verdict of the gate, as they could never be decided.
 
-    An inconclusive row does not decide if its minimum detectable effect, by its own blocks, is above the bound. Rate and
-    CPU per request of closed loops always decide, as do metrics that were named. If all rows are inconclusive, all
-    decide: no gate passes on nothing.
+    An inconclusive row does not count if the smallest effect that its blocks detect is above the bound. Rate and CPU per
+    request of closed loops always count, as do metrics that the user named. If all rows are inconclusive, all count, so that
+    a gate never passes without any row.
+
+    Args:
+        comparison: The comparison.
+        judged: The rows with their verdicts.
+        bounds: The bounds.
+
+    Returns:
+        (the rows with `decides` set, a sentence for each metric of rows that do not count).
+
     """
     level = ALPHA / max(1, sum(comparison.family))
     noisy: dict[str, list[tuple[GatedRow, float]]] = {}

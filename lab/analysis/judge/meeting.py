@@ -1,7 +1,7 @@
 """The meeting of two runs: which of their loads are the same, and what must never be compared.
 
-Each run is taken apart into its cells: each arm at each point, with the generator that made its load. One run meets itself. Refused are
-runs of different targets, runs without a load in common, and systems that do different work.
+Each run is taken apart into its cells: each arm at each point, with the generator that made its load. Arms of one run are compared as if
+the run met itself. Refused are runs of different targets, runs without a load in common, and systems that do different work.
 """
 
 from __future__ import annotations
@@ -30,30 +30,38 @@ TWO_MACHINES = "TWO MACHINES ARE COMPARED, not two settings"
 
 @dataclass(frozen=True, slots=True)
 class CellStats:
-    """The numbers of an arm of one run at one point in one metric, in seconds, bytes, req/s or counts."""
+    """The numbers of one side of a comparison: an arm of one run at one load point in one metric.
+
+    Values are seconds, bytes, requests per second or counts.
+    """
 
     run: str
+    """The id of the run."""
     arm: str
+    """The name of the arm."""
     values: Mapping[int, float]
-    """Block → value, of the valid blocks."""
+    """Block → value, of the blocks that are compared and have a value."""
     level: stats.Level | None
-    """The median of its solo blocks with the interval."""
+    """The median of the arm's solo blocks with its interval; None without a value."""
     planned_blocks: int
+    """The number of blocks that were planned."""
     invalid: Mapping[Reason, int]
+    """The number of invalid samples by reason."""
     generator: str
+    """The load generator with its version, for people."""
     absolute: Absolute | None = None
-    """The absolute value of the solo arm, as people see it."""
+    """The arm's absolute value from solo blocks, as people see it; None without one, and for a disruption."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """The generator that made a load.
+    """The load generator that made the load of a cell (an arm at a point).
 
     Attributes:
-        name: Its name.
-        version: Its version; None: it did not report one.
-        stand_in_for: The generator it stood in for; None: it is the sweep's generator.
-        rows: The format (csv, json) in which k6 also wrote a row for every request, which cost it CPU; None: it wrote none.
+        name: The generator's name.
+        version: The generator's version; None: it did not report one.
+        stand_in_for: The generator of the sweep that it stood in for; None: it is the sweep's generator.
+        rows: The format (csv, json) in which k6 also wrote a row for every request, which costs CPU time; None: it wrote no rows.
 
     """
 
@@ -63,12 +71,15 @@ class LoadGenerator:
     rows: str | None
 
     def __str__(self) -> str:
-        """`k6 1.8.1 --out csv (for wrk2)`."""
+        """Return the generator for people: `k6 1.8.1 --out csv (for wrk2)`."""
         name = " ".join(filter(None, [self.name, self.version, f"--out {self.rows}" if self.rows else ""]))
         return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
 
     def differs(self, second: LoadGenerator) -> bool:
-        """Return whether the numbers of the two must not be compared; an unreported version equals any version."""
+        """Return whether two generators differ, so that their numbers must not be compared.
+
+        A version that was not reported counts as equal to any version.
+        """
         identity, second_identity = (
             (self.name, self.stand_in_for, self.rows),
             (second.name, second.stand_in_for, second.rows),
@@ -78,7 +89,7 @@ class LoadGenerator:
 
 @dataclass(frozen=True, slots=True)
 class RunCells:
-    """A run, taken apart into its cells."""
+    """A stored run with its record, all its samples, and its cells: what was measured of each arm at each point."""
 
     record: RunRecord
     samples: Sequence[Sample]
@@ -86,11 +97,11 @@ class RunCells:
 
     @staticmethod
     def of(run: RunStore) -> RunCells:
-        """Read a stored run.
+        """Read a stored run and build its cells, one for each arm at each point.
 
         Raises:
             UsageError: The run is damaged.
-            MeasuringError: Its samples do not belong together.
+            MeasuringError: The samples of the run do not belong together.
 
         """
         samples = run.samples()
@@ -98,12 +109,12 @@ class RunCells:
 
     @property
     def arms(self) -> Mapping[str, Arm]:
-        """The run's arms by name."""
+        """The arms of a run (variants and references) by name."""
         return {arm.name: arm for arm in self.record.arms}
 
     @property
     def points(self) -> list[LoadPoint]:
-        """The points of loads, without control runs."""
+        """The load points of a run, without control runs (disrupted loads without their disruption)."""
         return [point for point in self.record.points if not point.control]
 
     def at(self, arm: str, point: str) -> ArmCell | None:
@@ -113,17 +124,17 @@ class RunCells:
 
     @property
     def complete(self) -> bool:
-        """True if every block was begun."""
+        """True if every planned block of every arm of a run was begun, at all points except control runs."""
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
     def stats(self, cell: ArmCell, metric: str, side: ArmCell) -> CellStats:
-        """Return the numbers of an arm at a point in one metric.
+        """Return the numbers of an arm at a point in one metric, for one side of a comparison.
 
         Args:
-            cell: The solo cell, which has the absolute values.
+            cell: The arm's solo cell, from which the absolute values come.
             metric: The metric's name in the catalogue.
-            side: The cell that is compared, which has the blocks and the invalid samples: that of a pair, or the solo one.
+            side: The cell that is compared, from which blocks and invalid samples come: the arm's cell of a pair, or its solo cell.
 
         """
         return CellStats(
@@ -138,7 +149,7 @@ class RunCells:
         )
 
     def tool(self, cell: ArmCell) -> LoadGenerator:
-        """Return the generator by the cell's samples; without any, the one that the run was going to use."""
+        """Return the load generator that made the samples of a cell or, without samples, the planned one."""
         used = [sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED]
         output = self.record.k6_out(cell.point.name)
         rows = output if output != "summary" else None  # the summary costs nothing
@@ -152,13 +163,13 @@ class RunCells:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRuns:
-    """Two runs and the loads that they have in common.
+    """The two runs of a comparison, with the loads that they have in common.
 
     Attributes:
         base: The first run.
-        other: The second run; the same as `base` if one run meets itself.
-        points: Name of a load in `base` → the same load as `other` has it.
-        paired: Whether both are one run.
+        other: The second run; the same as `base` if arms of one run are compared.
+        points: Name of a load point in the first run → the point with the same load in the second run.
+        paired: Whether both are one run, so that arms are compared block by block.
 
     """
 
@@ -171,13 +182,22 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The loads that decide how a metric is judged: a run's steady loads, or those common to two runs."""
+        """The load points by which a comparison decides in which metrics a load is judged.
+
+        These are the steady points of one run, or the points that two runs have in common.
+        """
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if point.disturbance is None]
 
     def name(self, cell: ArmCell, base: ArmCell) -> str:
-        """Return the name of a side in a note."""
+        """Return the name of a side for a note: its arm within one run, `base` or `other` for two runs.
+
+        Args:
+            cell: The cell of the side to name.
+            base: The cell of the first side.
+
+        """
         if self.paired:
             return cell.arm.name
         return FIRST if cell is base else SECOND
@@ -192,7 +212,10 @@ class ComparedRuns:
         return before.manifests_sha256 == after.manifests_sha256
 
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
-        """Return the baseline of either arm that both runs have with the same manifests; None inside a run."""
+        """Return the name of a common baseline of two arms: one that both runs have with the same manifests.
+
+        It is the baseline of the first arm, or else of the second. None if there is no such baseline, and inside one run.
+        """
         for name in () if self.paired else (base.baseline or base.name, other.baseline or other.name):
             first, second = self.base.arms.get(name), self.other.arms.get(name)
             comparable = first and second and "reference" not in (first.role, second.role)
@@ -201,7 +224,7 @@ class ComparedRuns:
         return None
 
     def remarks(self, base: ArmCell, other: ArmCell) -> Iterator[str]:
-        """Yield what a reader must know about two sides, whatever the metric."""
+        """Yield the notes about two sides of a comparison that hold for every metric, such as missing blocks."""
         for cell in (base, other):
             if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
@@ -235,7 +258,12 @@ def _describe_missing(cell: ArmCell) -> str:
 
 
 def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
-    """Refuse, with UsageError, runs of different targets and runs without a load in common."""
+    """Check that two runs can be compared.
+
+    Raises:
+        UsageError: They are of different targets, or have no load in common.
+
+    """
     base, other = first.record, second.record
     if base.target != other.target:
         fault = f"is of target '{base.target}', {other.id} of '{other.target}'"
@@ -247,9 +275,14 @@ def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
 
 
 def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
-    """Refuse, with UsageError, to compare a system as it is shipped with one made to do the same work as others.
+    """Check that two arms do the same work, so that they can be compared.
 
-    An arm without a proxy belongs to neither family.
+    There are two families of variants: systems as they are shipped, and systems that are set to do the same work as others. The direct
+    reference, which has no proxy, may be compared with both.
+
+    Raises:
+        UsageError: The two arms are of different families.
+
     """
     before, after = meeting.variants(base, other)
     if "reference" not in {base.role, other.role} and before.family != after.family:
@@ -258,9 +291,9 @@ def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
 
 
 def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
-    """Return name in the first run → the second run's point of the same load, without control runs.
+    """Return name of a point in the first run → the point with the same load in the second run, without control runs.
 
-    Of several such points the one with the same name is taken.
+    If the second run has several points with this load, the one with the same name is taken, or else the first.
     """
     points: dict[str, LoadPoint] = {}
     for point in first.points:
@@ -271,9 +304,9 @@ def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
 
 
 def _strip_load(point: LoadPoint) -> LoadPoint:
-    """Return a point with only those keys that make its load.
+    """Return a load point without the keys that are no part of its load, so that two points can be compared.
 
-    The generator is compared sample by sample. That the point supports no pairing, and how often it is tried, is no part of the load.
+    These keys are its name, its generator (which is compared by the samples), why it is not paired, and how often it is tried.
     """
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 

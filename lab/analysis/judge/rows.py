@@ -1,7 +1,7 @@
 """The rows of a run, one for each arm at each point: its cell, its effects, and where absolute values mislead.
 
-Table, Markdown, JSON, HTML and exhibits render these rows. The module does not decide (`effects` does), and it words nothing: `notes` come
-from `lab.analysis.explain.notes`.
+Table, Markdown, JSON, HTML and exhibits render these rows. The module does not decide (`effects` does), and it writes no sentences: the notes
+come from `lab.analysis.explain.notes`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Smaller gaps do not show in two digits.
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """The results of one arm at one point, which may be a control run.
+    """The row of one arm at one load point in a run's table: absolute values, effects against the baseline, notes.
 
     Attributes:
-        cell: The arm's solo cell.
-        base: The cell that it is compared with; None: it is compared with nothing.
-        effects: Its effects against the baseline, metric by metric.
-        pair: The two as a pair; None: they were none.
+        cell: The arm's solo samples at the point, which may be a control run.
+        base: The solo samples of the baseline; None: the arm is compared with nothing.
+        effects: The arm's effects against the baseline, one for each metric.
+        pair: The samples of the arm and its baseline as a pair; None: they were not measured as a pair.
 
     """
 
@@ -52,71 +52,85 @@ class SummaryRow:
     exhaustion: Exhaustion | None = None
     """The time until this load would use up the proxy's local ports; None: it would not."""
     thirds: Thirds | None = None
-    """The effects within the sample, for a sustained load."""
+    """The effects in each third of the samples of a sustained load; None for other loads, or if they are not known."""
     missing: MissingByOrder | None = None
-    """The dependence of invalid samples of the arm or its baseline on what was measured before.
+    """How invalid samples of the arm or its baseline depend on what was measured before; None: they do not.
 
-    If there is one, it is the row's outcome.
+    If they do, that is the row's outcome, and no effect is judged.
     """
     notes: tuple[str, ...] = ()
     """The notes to print with the row."""
 
     @property
     def arm(self) -> Arm:
-        """The arm."""
+        """The arm that a row of a run's table is about: a variant, or the backend without a proxy (direct reference)."""
         return self.cell.arm
 
     @property
     def point(self) -> LoadPoint:
-        """The load point."""
+        """The load point at which the arm of a table's row was measured."""
         return self.cell.point
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The unsteadiness of the arm, or of its baseline, that rules out an effect; None: both are steady."""
+        """How samples of a row's arm, or else of its baseline, change within themselves; None: all are steady.
+
+        If samples change, no effect is computed.
+        """
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of a steady load that count: the arm's solo ones, or without any, those of its pair."""
+        """The samples of one arm at one point that count: its solo samples, or those of its pair if it has none.
+
+        Empty for a disrupted load.
+        """
         cells = [self.cell, *([self.pair.own] if self.pair else [])]
         counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
         return next((samples for samples in counted if samples), [])
 
     @property
     def change(self) -> UnsteadyArm | None:
-        """The lasting change of the arm's sustained samples, which count all the same.
+        """How an arm's samples under a sustained load change for good.
 
-        None where they do not change, or are not sustained.
+        Such samples count although they are not steady. None if they do not change, or if the load is not a sustained one (of minutes, `--sustained`).
         """
         return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
 
     @property
     def shown(self) -> tuple[Effect, ...]:
-        """The effects in the effect column: that of the primary metric, or the baseline against itself."""
+        """The effects that a table's effect column shows of a row: for a variant, the effect in its primary metric.
+
+        For the baseline against itself (A/A) these are the effects in the metrics of the variants that rely on it.
+        """
         return tuple(effect for effect in self.effects if effect.primary)
 
     @property
     def generator_limited(self) -> bool:
-        """True if the generator was the limit of any valid closed-loop sample of the arm or its baseline."""
+        """True if the load generator was the limit in any closed-loop sample that counts, of the arm or its baseline."""
         return any(True in find_generator_limits(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The rows of a run's steady loads, or of its disrupted ones, with what is printed around them.
+    """The summary of a run: the table of its steady loads, or of its disrupted loads, and what is printed with it.
 
-    Rows are grouped by point in plan order, control runs last. Inside a point come the reference, the baselines each with its A/A arm, and the
-    variants.
+    Rows are grouped by point in plan order, control runs last. Inside a point come the direct reference, then each baseline followed by the
+    arm that repeats it (A/A), and the variants.
     """
 
     target: str | None
+    """The target on which the run was measured; None without a sample."""
     blocks: int
+    """The number of planned blocks."""
     seed: int
+    """The seed of the plan's random order."""
     rows: tuple[SummaryRow, ...]
+    """The rows of the table."""
     notes: tuple[str, ...]
+    """The notes to print below the table."""
     snippets: Mapping[str, str]
-    """Arm → what to apply."""
+    """Arm → the manifest snippet that a reader applies if the arm's variant is better."""
     disturbed: bool = False
     """True for the disrupted loads, False for the steady ones."""
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
@@ -139,10 +153,10 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every verdict has its samples.
+        """True if a run has all samples on which the verdicts about its variants rest.
 
-        Then each cell has all its valid blocks, or an outcome instead: it is not steady, or its invalid samples depend on what was measured
-        before. No verdict rests on the direct reference.
+        Then each arm has a sample that counts in every planned block of each point, or another outcome there: its samples are not steady, or
+        whether they are valid depends on what was measured before. The direct reference is left out, as no verdict rests on it.
         """
         return all(
             row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
@@ -152,7 +166,7 @@ class Summary:
 
     @property
     def points(self) -> list[LoadPoint]:
-        """The points of the rows, each once."""
+        """The load points that a run's table has rows of, each point once."""
         return list({row.point.name: row.point for row in self.rows}.values())
 
     def at(self, point: LoadPoint) -> list[SummaryRow]:
@@ -168,9 +182,14 @@ class Summary:
 
 
 def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
-    """Return the percentile that is compared with its value before the disruption.
+    """Choose the percentile of latency that rows show during a disruption against before it.
 
-    It is p99, or p50 where an arm has too few answers. None in control runs, and if not even p50 is known.
+    Args:
+        rows: The rows of all arms at one disrupted load.
+
+    Returns:
+        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, and if an arm does not even have p50.
+
     """
     slowdowns = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
     return next((name for name in reversed(WINDOWED) if slowdowns and all(name in names for names in slowdowns)), None)
@@ -178,18 +197,18 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SoloRatio:
-    """The ratio of two arms' absolute values in one metric, where it leaves the interval of their pair.
+    """The misleading ratio of two arms' absolute values in one metric: it lies outside the interval of their pair.
 
-    Solo samples of two arms lie minutes apart, and where few blocks have them they vary by more than a pair does. The columns of a table then
-    invite a conclusion that its effect column denies.
+    Solo samples of two arms are minutes apart, and vary more than a pair if only a few blocks have them. The columns with absolute values
+    then suggest something else than the effect column of the same table.
 
     Attributes:
-        metric: The metric.
-        against: The arm that is compared with.
+        metric: The metric's name in the catalogue.
+        against: The name of the arm that is compared with.
         own: The absolute value of the arm.
-        base: That of its baseline.
-        ratio: Their log-ratio.
-        pair: The pair's effect.
+        base: The absolute value of the arm that is compared with.
+        ratio: The log of the ratio of the two absolute values.
+        pair: The effect (log-ratio) that the pair of the two arms shows.
 
     """
 
@@ -202,7 +221,10 @@ class SoloRatio:
 
 
 def list_misleading_ratios(row: SummaryRow) -> tuple[SoloRatio, ...]:
-    """Return the ratios of a row's absolute values that leave the pair's 95 % interval by more than 5 %."""
+    """Return the ratios of a row's absolute values to its baseline's that lie outside the interval of the pair.
+
+    They are more than 5 % (CONTRADICTION_SHARE) outside the pair's 95 % interval.
+    """
     if row.base is None:
         return ()
     ratios = (find_misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
@@ -210,14 +232,15 @@ def list_misleading_ratios(row: SummaryRow) -> tuple[SoloRatio, ...]:
 
 
 def find_misleading_ratio(arm: ArmCell, base: ArmCell, effect: Effect) -> SoloRatio | None:
-    """Return the ratio of two arms' absolute values where it leaves the interval of their pair.
-
-    None where it does not, and where a value or the interval is missing.
+    """Return the ratio of two arms' absolute values if it lies outside the interval of their pair.
 
     Args:
         arm: The solo cell of the arm.
-        base: The solo cell of what it is compared with.
-        effect: The effect between the two in one metric. Their pair is the effect itself, or is reported with it.
+        base: The solo cell of the arm that it is compared with.
+        effect: The effect between the two in one metric. It is that of their pair, or has the pair's as `beside`.
+
+    Returns:
+        None if the ratio lies within the interval or at most 5 % outside, or if a value or the interval is missing.
 
     """
     pair = effect.estimate if effect.scheme is not None else effect.beside

@@ -1,12 +1,11 @@
 """Rulings on whether an effect may be judged at all: why it may not, or which note goes with it.
 
-They depend on who was the limit, on what failed, and on what pairs recover. The metric is chosen beforehand. It may depend on who was the
-limit and, where one side's number is a bound, on which side of the other it lies. It never depends on how far: so the odds of a false claim
-stay as they were.
+Rulings depend on what limited the rate, on what failed, and on what pairs show of known costs. The metric is chosen before the effect is
+known. The choice may depend on what was the limit and, if one side's number is only a bound, on which side is the faster one. It never
+depends on how large an effect is, so the probability of a false claim stays the same.
 
-- A generator that was the limit of a closed loop is part of the number. Where it limited one side in some block and the other side in none,
-  and that other side is the slower one, the difference is real and at least that large: without the limit the faster side could only be
-  faster.
+- If the load generator was the limit of a closed loop, the number is partly the generator's. If it limited only the faster side, the
+  difference is real and at least that large: without the limit the faster side could only be faster.
 - A percentile of a closed loop counts whatever the generator's load, if the slower side dropped connections at a full queue in every block,
   its percentile lies beyond the kernel's first retransmission (1 s), and the other's lies below half of it. No generator's own work makes
   that difference.
@@ -66,12 +65,13 @@ DRAWS, SEED = 2000, 2511
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The answer to whether an effect is judged.
+    """The ruling whether an effect of an arm in one metric may be judged (get a decision).
 
     Attributes:
-        why: Why it is not judged; empty if it is.
-        note: A note that goes with the effect.
-        bound: Whether it can be claimed, but has no bound from above.
+        why: Why the effect is not judged; empty if it is judged.
+        note: A note that is printed with the effect; empty for none.
+        bound: Whether the number of one side is only a bound, as the generator limited it. The effect can then be claimed as
+            better or worse, but it may be larger than its interval.
 
     """
 
@@ -81,19 +81,24 @@ class Ruling:
 
 
 def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
-    """Return the set of answers, over all closed-loop samples, to whether the generator was the limit."""
+    """Return the set of answers whether the generator was the limit, over all closed-loop samples.
+
+    Returns:
+        {True} if it was in all of them, {False} if in none, {True, False} if in some; empty without a closed-loop sample.
+
+    """
     return {sample.limited_by == "generator" for sample in samples if sample.point.rate_rps is None}
 
 
 def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint], pairs: bool = True) -> Ruling:
-    """Return whether the effect of an arm against its base in a metric is judged at their point.
+    """Rule whether the effect of an arm against its baseline in a metric is judged at a steady load.
 
     Args:
         metric: The metric's name in the catalogue.
-        arm: The cell of the arm.
-        base: The cell that it is compared with.
-        points: The points of the sweep.
-        pairs: Whether the blocks of the two cells are pairs; not those of two runs.
+        arm: The cell of the arm at the point.
+        base: The cell of the arm that it is compared with.
+        points: The steady load points of the sweep.
+        pairs: Whether the blocks of the two cells belong together (one run); blocks of two runs do not.
 
     """
     point = base.point
@@ -129,12 +134,15 @@ def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint
 
 
 def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
-    """Return whether dropped connections make the difference of two times, whatever limited the loop.
+    """Return whether dropped connections explain the difference of two latencies, although a generator was the limit.
+
+    They do if the larger latency is beyond the kernel's first retransmission (1 s) and the smaller is below half of it, and if
+    the slower side dropped connections in every sample.
 
     Args:
         arm: The samples of the arm.
-        base: The samples of what it is compared with.
-        middles: The times of the two sides in seconds, the arm's first.
+        base: The samples of the arm that it is compared with.
+        middles: The latencies of the two sides in seconds (arm, baseline).
 
     """
     slower = arm if middles[0] > middles[1] else base
@@ -146,19 +154,19 @@ def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], mid
 
 
 def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], reasons: Mapping[str, str]) -> str:
-    """Return the metric that carries the effect of a variant whose primary metric is `metric`.
+    """Choose the metric in which a variant is judged at a point: its primary metric, or one that stands for it.
 
-    rate → p99              with an offered rate, in a sweep that has no closed loop to measure a rate
+    rate → p99              at an offered rate, in a sweep that has no closed loop to measure a rate
     rate → CPU per request  at a closed loop that the generator limited
-    any → rate              of good answers, where errors are the subject and too many failed for any other metric
+    any → rate              (of good answers) where errors are the subject and too many requests failed for other metrics
 
-    So it follows from the load, from who was the limit and from whether requests failed. It never follows from how large an effect looks.
+    The choice follows from the load, from what was the limit, and from whether requests failed. It never depends on how large an effect is.
 
     Args:
-        metric: The primary metric.
+        metric: The variant's primary metric.
         point: The load point.
-        points: The points of the sweep.
-        reasons: Metric → why it is not judged.
+        points: The steady load points of the sweep.
+        reasons: Metric → why it is not judged at the point (empty or left out: it is judged).
 
     """
     given = point.rate_rps is not None and "errors" not in point.subject
@@ -175,14 +183,17 @@ def select_failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
 
 
 def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
-    """Describe how an arm did not do its work in more samples than its base; empty if it did not fail more often.
+    """Describe how an arm failed to do its work in more samples than its baseline.
 
-    Then the rest of its blocks is no fair sample: the missing blocks may have been its worst.
+    If it did, its other blocks are no fair sample: the missing blocks may have been its worst.
 
     Args:
-        arm: The arm's invalid samples by reason.
-        base: The same of what it is compared with.
-        counted: How many of its blocks count, in words.
+        arm: The arm's number of invalid samples by reason.
+        base: The baseline's number of invalid samples by reason.
+        counted: How many of the arm's blocks count, as `6 of 10 blocks`.
+
+    Returns:
+        The description, as `6 of 10 blocks, proxy-died 4`; empty if the arm did not fail more often.
 
     """
     failed = select_failures(arm)
@@ -192,9 +203,9 @@ def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], cou
 
 
 def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tuple[float, float] | None:
-    """Return the two values that the estimate is the ratio of; None if there is no common block, or no value.
+    """Return the values (of the arm, of the baseline) whose ratio is the effect; None if one of them is not known.
 
-    They are the geometric means over the blocks that both have, or the medians if the blocks are no pairs.
+    They are geometric means over the blocks that both have or, if `pairs` is False, medians over each side's blocks.
     """
     arm_values, base_values = arm.known(metric), base.known(metric)
     if not pairs:
@@ -212,14 +223,14 @@ def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class PairNoise:
-    """The standard deviation of one metric of a baseline against itself, in the committed pairs.
+    """How much one metric of a baseline against itself varied in the committed measurements of pairs (data/pairs).
 
     Attributes:
-        metric: The metric.
-        scheme: How the two were a pair; None: each was solo.
-        load: How a pair is loaded at the same point.
-        sd: The standard deviation of one block's log-ratio.
-        rounds: The number of rounds behind it.
+        metric: The metric's name in the catalogue.
+        scheme: The kind of pair that the two were; None: each had the machine to itself (solo).
+        load: The kind of pair at this load: interleaved slices for a closed loop, together for an offered rate.
+        sd: The standard deviation of the log-ratio in one block.
+        rounds: The number of rounds (repetitions of the measurement) from which it is computed.
 
     """
 
@@ -232,16 +243,34 @@ class PairNoise:
 
 @cache
 def recovers(metric: str, scheme: Scheme) -> bool:
-    """Return whether pairs of this scheme, interleaved or concurrent, recover known costs in a metric."""
+    """Return whether pairs of one kind show all of a known cost in a metric, by the committed measurements.
+
+    Args:
+        metric: The metric's name in the catalogue.
+        scheme: The kind of pair: interleaved slices, or both sides at once.
+
+    Returns:
+        True if pairs show at least LEAST_SLOPE of the known costs; False also if that was not measured.
+
+    """
     least = least_slope(read_pairs(), metric, scheme)
     return least is not None and least >= LEAST_SLOPE
 
 
 def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> float | None:
-    """Return the share of known costs that pairs show at least: 1 = all of it.
+    """Return the share of known costs that pairs show at least, the lower end of a 95 % interval (1 = all).
 
-    It is the cost per unit of dose (least squares through the origin) that pairs show, over that of solo samples: the lower end of its 95 %
-    interval over resampled rounds. None unless both pairs and solo samples have two rounds or more.
+    The share is the cost per unit of injected work that pairs show, divided by the cost that solo samples show. Either is a least-squares
+    slope through the origin. The interval is over resampled rounds.
+
+    Args:
+        measurements: Committed measurements of variants with known amounts (doses) of needless work.
+        metric: The metric's name in the catalogue.
+        way: The kind of pair.
+
+    Returns:
+        None unless both pairs and solo samples have two rounds or more of some dose.
+
     """
     points = {measurement.point for measurement in measurements if measurement.way == way}
     rng, slopes = np.random.default_rng(SEED), list[Floats]()
@@ -273,9 +302,9 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
 
 @cache
 def find_usual_gap() -> float | None:
-    """Return the largest usual share of the CPUs' busy time that no process used.
+    """Return the largest usual share of the CPUs' busy time that no observed process used during a pair.
 
-    One in twenty of the committed pairs had more. None without committed pairs.
+    It is the 95th percentile of the committed pairs (data/pairs); None if there are none.
     """
     gaps = [
         measurement.unexplained
@@ -286,9 +315,10 @@ def find_usual_gap() -> float | None:
 
 
 def list_committed_noise() -> list[PairNoise]:
-    """Return how much a baseline against itself varied in the committed pairs, by metric and by how it was measured.
+    """Return how much baselines against themselves varied in the committed pairs (data/pairs).
 
-    Only rounds of which every repeat counted are used.
+    There is an entry for each metric and each way of measuring: each kind of pair, and solo. Only rounds of which every
+    repeat counted are used.
     """
     against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {

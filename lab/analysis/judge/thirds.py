@@ -1,7 +1,8 @@
 """The effect in each third of a sustained sample: what holds for minutes, and what only for the first seconds.
 
-It takes what was counted second by second, and returns rates, CPU seconds per request and effects of any stretch of the sample. If requests
-were not counted by the second, the bytes that the backend sent stand for them, or in older samples its CPU time. Every text has a note then.
+From what was counted second by second, the module computes rates, CPU seconds per request, and effects for any part of the sample. If
+requests were not counted by the second, the bytes that the backend sent stand for them, or in older samples the backend's CPU time. Every
+text about such a sample has a note.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ SecondsOf = Callable[[Sample], "RunningTotals | None"]
 
 @dataclass(frozen=True, slots=True)
 class RunningTotals:
-    """The running totals of a sample at each moment that was looked at, as arrays of shape (n,).
+    """The running totals of requests and CPU time within one sample, at n moments.
 
     Attributes:
-        t_s: The moments in seconds since the load began, ascending.
-        requests: Requests answered until then, counted as `source` describes.
-        cpu_s: CPU seconds used until then by the proxy, or by the backend where there is no proxy.
-        source: What the requests were counted by.
+        t_s: The n moments in seconds since the load began, ascending.
+        requests: The requests answered until each moment, counted or estimated as `source` describes.
+        cpu_s: The CPU seconds used until each moment by the proxy, or by the backend where there is no proxy.
+        source: From what the requests are known: counted, or estimated from the backend's sent bytes or CPU time.
 
     """
 
@@ -57,9 +58,9 @@ class RunningTotals:
     source: Source
 
     def between(self, begin_s: float, end_s: float) -> dict[str, float]:
-        """Return `rate` (requests per second) and `cpu_per_request` (seconds) of a stretch.
+        """Return the metrics `rate` (requests per second) and `cpu_per_request` (seconds) between two moments.
 
-        A metric that would be no number is left out.
+        A metric that would not be above 0 is left out.
         """
         requests, cpu_s = (
             float(np.diff(np.interp([begin_s, end_s], self.t_s, values))[0]) for values in (self.requests, self.cpu_s)
@@ -68,25 +69,28 @@ class RunningTotals:
         return metrics | ({"cpu_per_request": cpu_s / requests} if requests > 0 and cpu_s > 0 else {})
 
     def thirds(self) -> list[dict[str, float]]:
-        """Return `between` of each third of the sample."""
+        """Return the metrics of `between` for each third of the sample's time."""
         edges = np.linspace(self.t_s[0], self.t_s[-1], THIRDS + 1)
         return [self.between(float(begin), float(end)) for begin, end in pairwise(edges)]
 
     def burst(self) -> dict[str, float]:
-        """Return `between` of the first `BURST_S` seconds."""
+        """Return the metrics of `between` for the first `BURST_S` seconds of the sample."""
         return self.between(self.t_s[0], self.t_s[0] + BURST_S)
 
 
 def read_running_totals(
     sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None
 ) -> RunningTotals | None:
-    """Return what a sample did second by second; None with too few looks at its processes, or unknown requests.
+    """Read the running totals of requests and CPU time within a sample.
 
     Args:
         sample: The sample.
-        usage: The usage table of its processes.
-        counts: Requests answered in each whole second since the load began. None: they were not counted, and what the backend
-            sent or used stands for them.
+        usage: The usage table of the sample's processes.
+        counts: The requests answered in each whole second since the load began. None: they were not counted, and the bytes that the
+            backend sent, or its CPU time, stand for them.
+
+    Returns:
+        None if the sample's processes were looked at too seldom, or if the number of its requests is not known.
 
     """
     used = {role: _sum_usage(usage, role, "cpu_s") for role in ("proxy", "backend")}
@@ -107,14 +111,18 @@ def read_running_totals(
 
 
 def make_totals_reader(run: RunStore) -> SecondsOf:
-    """Return the function that reads from a stored run what a sample of it did second by second."""
+    """Return a function that reads the running totals of requests and CPU time of a sample of a stored run."""
     return lambda sample: read_running_totals(sample, run.usage(sample))
 
 
 def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
-    """Return the moment of a look → what all processes of a role had used since the first look.
+    """Return moment of a look (s) → the sum that all processes of a role had used or sent since the first look.
 
-    It is CPU seconds, or bytes sent.
+    Args:
+        usage: The usage table of a sample.
+        role: The role of the processes: `proxy` or `backend`.
+        column: The column to sum: `cpu_s` (CPU seconds) or `sent_bytes`.
+
     """
     selected = (pl.col("role") == role) & pl.col("tid").is_null() & pl.col(column).is_not_null()
     processes = usage.filter(selected).sort("t_s")
@@ -125,12 +133,12 @@ def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """The effects of one arm against its baseline within their sustained samples.
+    """The effects of one arm against its baseline in each third of their sustained samples (loads of minutes).
 
     Attributes:
-        parts: Metric → the effect in each third.
+        parts: Metric → the effect in the first, second and last third of the samples.
         burst: Metric → the effect in the first `BURST_S` seconds.
-        source: What the requests were counted by, as `RunningTotals.source`: the weakest of all samples.
+        source: From what the requests of each second are known (`RunningTotals.source`): the least exact of all samples.
 
     """
 
@@ -139,9 +147,16 @@ class Thirds:
     source: Source
 
     def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
-        """Return whether each third shows an effect (a log-ratio); None where the metric is not known by the second.
+        """Return whether each third of the samples shows an effect.
 
-        "holds": each third's interval lies on the effect's side of 0. "changes": a third's effect has the other sign. "open": neither.
+        Args:
+            metric: The metric's name in the catalogue.
+            effect: The effect over the whole samples, as a log-ratio.
+
+        Returns:
+            "holds" if the interval of each third lies on the effect's side of 0; "changes" if the effect of some third has the other
+            sign; "open" if neither is the case. None if the metric is not known second by second.
+
         """
         parts = self.parts.get(metric)
         if parts is None:
@@ -154,13 +169,13 @@ class Thirds:
     def settle(self, effect: Effect) -> Effect:
         """Return the effect with its final decision.
 
-        It is inconclusive if it is resolved over the sample but not in each third.
+        An effect that is better or worse over whole samples becomes inconclusive if not each third of the samples shows it.
         """
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 
     def unsettled(self, effect: Effect) -> bool:
-        """Return whether `settle` took the decision from an effect: it is significant, but not in each third."""
+        """Return whether `settle` made an effect inconclusive: it is significant, but not shown by each third."""
         significant = effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA
         return significant and self._fails(effect)
 
@@ -169,7 +184,16 @@ class Thirds:
         return state in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
-        """Describe what the thirds show of an effect, with numbers; empty if it is not known by the second."""
+        """Describe whether each third of the samples shows an effect, with numbers.
+
+        Args:
+            metric: The metric's name in the catalogue.
+            effect: The effect over the whole samples, as a log-ratio.
+
+        Returns:
+            The words; empty if the metric is not known second by second.
+
+        """
         state = self.holds(metric, effect)
         if state is None:
             return ""
@@ -190,12 +214,15 @@ def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
 
 
 def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Return the effects of an arm against its base by thirds; None if nothing is known by the second.
+    """Compute the effects of an arm against its baseline in each third of their sustained samples.
 
     Args:
         arm: Block → the sample of the arm that counts.
-        base: The same of what it is compared with; only blocks that both have are used.
-        seconds: What a sample did second by second.
+        base: Block → the sample of the baseline that counts; only blocks that both have are used.
+        seconds: The function that reads the running totals within a sample.
+
+    Returns:
+        None if no block has the running totals of both samples.
 
     """
     sides = [

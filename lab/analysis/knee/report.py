@@ -1,7 +1,8 @@
-"""The report of a search (`knee.json`): what each trial shows, each variant's knee, its limit, every rate tried.
+"""The report of a search for knees (`knee.json`): each trial, each variant's knee and its limit, every rate tried.
 
-It reads nothing but the run's own files, and is computed from the samples each time. Where the generator or the backend
-was the limit, or the generator did not end well, a knee is *at least* the rate found.
+A knee is the highest rate that a variant serves within its latency bound. The report is computed from the samples of the
+run each time. Where the generator or the backend was the limit, or the generator did not end well, a knee is *at least* the
+rate found.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class RateTrial:
-    """A trial and what it shows.
+    """One trial of a rate in a search for the knee (highest rate within the latency bound), and whether it passed.
 
     Attributes:
         slot: The planned measurement.
-        sample: Its sample.
+        sample: The sample that was measured.
         histogram: The sample's latencies; None without any.
-        outcome: What it shows.
-        why: Why it did not pass; empty where it passed.
-        limiter: Who was the limit, if it failed.
+        outcome: Whether the rate passed or failed, whether that is unclear, or whether the system is broken.
+        why: Why the rate did not pass; empty where it passed.
+        limiter: What was the limit, if the rate failed; None if it did not.
 
     """
 
@@ -79,19 +80,29 @@ class RateTrial:
 
     @property
     def told(self) -> bool:
-        """True if it passed or failed."""
+        """True if a trial of a rate has a clear outcome: the rate passed or failed."""
         return self.outcome in ("pass", "fail")
 
     @property
     def rate_rps(self) -> int:
-        """The rate of the trial, in whole requests per second."""
+        """The offered rate of a trial, in whole requests per second."""
         return round(self.slot.point.rate_rps or 0)
 
 
 def classify_trial(
     slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRecord, passed_before: bool
 ) -> RateTrial:
-    """Return what a settled sample shows; `passed_before` means that some rate of this arm has passed already."""
+    """Decide whether a rate passed in a trial, failed, or is unclear, or whether the system is broken.
+
+    Args:
+        slot: The planned measurement.
+        sample: The sample, which is not going to be measured again.
+        histogram: The sample's latencies; None without any.
+        record: The record of the search.
+        passed_before: Whether some rate of the arm has passed already. If not, faults that overload may cause (SICK) mean that the
+            system is broken.
+
+    """
     assert record.knee is not None
     if sample.reason is not None and sample.reason.environmental:
         return RateTrial(slot, sample, histogram, "unclear", str(sample.reason))
@@ -107,15 +118,17 @@ def classify_trial(
 
 
 def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
-    """Return who was the limit when a rate failed.
+    """Return what was the limit when a rate failed; the first rule that applies decides.
 
-    It is the generator if it did not end well, or was too busy for the rate. Else it is the proxy, as at a closed loop
-    (lab/model/bottleneck.py), if its CPUs were 95 % busy and the generator's less. Else it is the generator if its CPUs
-    were 80 % busy, then the backend. Else only the p99 was too high, or the limit is unknown.
+    - generator: it did not end well, or was too busy for the rate.
+    - proxy: its CPUs were 95 % busy, and the generator's less (as at a closed loop, lab/model/bottleneck.py).
+    - generator: its CPUs were 80 % busy.
+    - backend: its CPUs were 95 % busy.
+    - p99: only the p99 was too high; or unknown.
 
     Args:
         sample: The sample that failed.
-        backend_cpus: The CPUs that the backend has to itself.
+        backend_cpus: The CPUs that the backend does not share with the generator; empty if it shares them.
 
     """
     generator, proxy = sample.generator_core, sample.proxy_core
@@ -132,9 +145,14 @@ def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
 
 
 def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
-    """Return why the p99 is too high; empty if it is not.
+    """Return why latencies do not meet the bound of the p99; empty if they do.
 
-    If too few requests lie beyond it to show it, the share of slow requests decides.
+    If too few requests lie beyond the p99 to know it, the share of requests that took longer than the bound decides.
+
+    Args:
+        histogram: The latencies of a sample; None: none were recorded, which does not meet the bound.
+        p99_s: The bound of the p99 in seconds.
+
     """
     if histogram is None:
         return "no latency was recorded"
@@ -148,7 +166,7 @@ def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
 
 
 class Rate(Record):
-    """The results of one rate over all its trials."""
+    """The results of one rate that a search for the knee tried, over all trials of this rate."""
 
     rate_rps: float
     passed: int
@@ -163,7 +181,10 @@ class Rate(Record):
 
 
 class Knee(Record):
-    """The knee of one variant; without `rate_rps` none was found, and `why` has the reason."""
+    """The knee of one variant: the highest rate that it serves within its latency bound.
+
+    If `rate_rps` is None, none was found, and `why` has the reason.
+    """
 
     variant: str
     rate_rps: float | None = Field(description="the highest rate that met every condition, confirmed; null = not found")
@@ -197,12 +218,20 @@ class KneeReport(Record):
 
 
 def build_search(conditions: KneeSearch) -> KneeSearchSettings:
-    """Return the search that a run's conditions describe."""
+    """Return the settings of the search algorithm, from the conditions that a run recorded."""
     return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
 def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[RateTrial]:
-    """Return an arm's trials in the plan's order, up to the first that was not measured completely."""
+    """Return the trials of an arm in a search, in the plan's order, up to the first that was not measured completely.
+
+    Args:
+        record: The record of the search.
+        arm: The name of the arm.
+        samples: All samples of the search.
+        histogram_of: The function that reads a sample's histogram of latencies.
+
+    """
     done, trials = {key_of_measurement(sample): sample for sample in samples if is_settled(sample)}, list[RateTrial]()
     for slot in (slot for slot in record.plan().slots if slot.arm.name == arm):
         sample = done.get(key_of_measurement(slot))
@@ -214,7 +243,12 @@ def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogra
 
 
 def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | RateTrial:
-    """Return what the search does after these trials of one arm; a broken trial: there is nothing more to do."""
+    """Return the next step of a search after the trials of one arm so far.
+
+    Returns:
+        The rate to try next or the end of the search; a trial whose system is broken, if there is one, which ends it, too.
+
+    """
     assert record.knee is not None
     current = trials
     if record.resumed:  # trials that showed nothing before the resumption are tried again
@@ -226,7 +260,12 @@ def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | 
 
 
 def build_report(run: RunStore) -> KneeReport:
-    """Return what a search found, computed from its samples; UsageError if they are damaged."""
+    """Build the report of a search for knees from the samples of its run.
+
+    Raises:
+        UsageError: A file of the run is damaged.
+
+    """
     record = run.record
     assert record.knee is not None, "only of a search"
     samples = run.samples()
@@ -283,7 +322,16 @@ def _build_knee(record: RunRecord, variant: str, trials: Sequence[RateTrial]) ->
 def _explain_unfinished(
     record: RunRecord, step: SearchStep | RateTrial, trials: Sequence[RateTrial], low: float | None, high: float | None
 ) -> str:
-    """Return why no knee was found."""
+    """Return why a search found no knee (highest rate within the latency bound) of a variant.
+
+    Args:
+        record: The record of the search.
+        step: The last step of the search, or the trial that ended it because the system is broken.
+        trials: The trials of the variant.
+        low: The highest rate that passed; None: none did.
+        high: The lowest rate that failed; None: none did.
+
+    """
     if isinstance(step, RateTrial):
         return step.why
     if not isinstance(step, KneeNotFound) or not trials:
@@ -296,7 +344,13 @@ def _explain_unfinished(
 
 
 def describe_interval(low: float | None, high: float | None) -> str:
-    """Describe the interval that a knee lies in: `between 1,600 and 3,200 req/s`; None: no limit on that side."""
+    """Describe the interval in which a knee lies: `between 1,600 and 3,200 req/s`.
+
+    Args:
+        low: The highest rate that passed, in requests per second; None: none did.
+        high: The lowest rate that failed, in requests per second; None: none did.
+
+    """
     if low is not None and high is not None:
         return f"between {format_rate(low)} and {format_rate(high)} req/s"
     if low is None and high is None:
@@ -329,12 +383,21 @@ def _compute_median(values: Iterable[float | None]) -> float | None:
 
 
 def _find_commonest(values: Sequence[Value]) -> Value | None:
-    """Return the most frequent value, of several the first; None without any."""
+    """Return the most frequent value, or the first of several equally frequent ones; None without any value."""
     return Counter(values).most_common(1)[0][0] if values else None
 
 
 def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:
-    """Describe how the load of a search differs from points to be placed at its knee; empty if it does not."""
+    """Describe how the load of a search for the knee differs from points whose rate is to follow from that knee.
+
+    Args:
+        of_knee: The load of the search.
+        points: The points of a sweep.
+
+    Returns:
+        The differences in keys that the knee depends on (SAME); empty if there are none.
+
+    """
     differences = [
         f"{name} {getattr(of_knee, name)}, the sweep's {getattr(point, name)}"
         for point in points

@@ -1,4 +1,4 @@
-"""The migration from ingress-nginx: what a successor has in place of its settings, and the traps in between.
+"""The migration from ingress-nginx: a successor's counterparts of its settings, and what would differ after the move.
 
 Except for reading the tables, the package does no I/O.
 """

@@ -1,7 +1,8 @@
-"""The migration of a file's keys and of Ingresses' annotations: each one's counterpart on a successor, and the traps.
+"""The migration of a ConfigMap's keys and of Ingresses' annotations to a successor of ingress-nginx, and its traps.
 
-A trap is what would be otherwise after the move; traps are listed with the heaviest first. Most come from keys that the
-file does NOT have, where the successor's default differs from ingress-nginx's.
+Each key gets its counterpart on the successor. A trap is something that would behave differently after the move; the
+heaviest come first. Most traps come from keys that the file does NOT have, where the successor's default differs from
+ingress-nginx's.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _NONE_THERE = {"", "off", "false", "none", "not sent", "all may", "refused"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key's value in ingress-nginx.
+    """A key of ingress-nginx's ConfigMap with its value in the file that is migrated.
 
     Attributes:
-        name: The key.
+        name: The name of the key.
         text: The value as the file has it; None if the file does not have the key.
-        value: The value as the controller takes it.
-        told: What is to be known about the value.
+        value: The value that the controller uses; the default if the file does not have the key.
+        told: A note about the value, such as that the controller reads it as something else; empty for none.
 
     """
 
@@ -54,22 +55,22 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A key, or an annotation of `ingress`, on one successor.
+    """The line of a migration about one key of ingress-nginx, or one annotation, and its counterpart on a successor.
 
     Attributes:
-        key: The key, or the annotation with its prefix.
-        text: Its value as the file has it.
-        value: Its value as the controller takes it.
-        standing: Whether and how the successor has it.
-        how: How the successor's setting is set.
-        setting: The successor's setting.
-        to: The successor's value.
-        default: The successor's own default.
+        key: The key, or the annotation with its prefix; empty for a setting for which ingress-nginx has no key.
+        text: The value as the file has it; empty if the file does not have the key.
+        value: The value that ingress-nginx's controller uses.
+        standing: Whether and how the successor can do the same.
+        how: How the successor's setting is made: an argument, a key, a field, by hand, not at all, or by reading.
+        setting: The name or path of the successor's setting.
+        to: The value of the successor's setting; empty if there is none.
+        default: The successor's own default of the setting.
         weight: How much a difference weighs.
         what: What the key does.
-        note: What else is to be known.
-        source: Where this is from.
-        ingress: The Ingress as `namespace/name`; empty for a key.
+        note: What else a user must know.
+        source: Where the facts of the line are from.
+        ingress: The Ingress that has the annotation, as `namespace/name`; empty for a key.
 
     """
 
@@ -87,23 +88,23 @@ class Line:
     source: str
     ingress: str = ""
     readback: str = ""
-    """The read-back of `to`, where its table has one: a check's YAML text."""
+    """The check that reads the successor's setting back, as YAML text; empty if its table has none."""
 
     @property
     def is_trap(self) -> bool:
-        """True if something would be otherwise after the move."""
+        """True if a key of ingress-nginx is a trap: something would behave differently after the move to a successor."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A difference after the move.
+    """A trap of a migration: something that would behave differently after the move to a successor of ingress-nginx.
 
     Attributes:
-        weight: How much it weighs.
-        keys: The keys with the same counterpart; empty if ingress-nginx has no such setting.
-        in_file: Whether it is set in the file.
-        line: The first of its lines.
+        weight: How much the difference weighs.
+        keys: The keys of ingress-nginx with this counterpart; empty if ingress-nginx has no such setting.
+        in_file: Whether the file, or an annotation of an Ingress, sets one of these keys.
+        line: The line of the migration about the first of these keys.
 
     """
 
@@ -115,12 +116,12 @@ class Trap:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """An annotation of one Ingress.
+    """An annotation of ingress-nginx on one Ingress, which is to be migrated.
 
     Attributes:
         ingress: The Ingress as `namespace/name`.
-        name: The annotation without its prefix.
-        text: Its value.
+        name: The name of the annotation without its prefix.
+        text: The value of the annotation.
 
     """
 
@@ -131,14 +132,14 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The migration to one successor.
+    """The migration of a ConfigMap and of Ingresses from ingress-nginx to one successor.
 
     Attributes:
-        system: The successor.
-        settings: Every key of the file, in its order.
-        annotations: Every annotation of the Ingresses.
-        defaults: The keys that the file does not have.
-        extras: Settings of the successor for which ingress-nginx has no key.
+        system: The name of the successor.
+        settings: The lines about the keys of the file, in the file's order.
+        annotations: The lines about the annotations of the Ingresses.
+        defaults: The lines about keys that the file does not have, so that defaults are compared.
+        extras: The lines about settings of the successor for which ingress-nginx has no key.
 
     """
 
@@ -150,7 +151,10 @@ class Migration:
 
     @property
     def standings(self) -> dict[Standing, int]:
-        """The number of the file's settings by standing; a key with several rows counts as its heaviest."""
+        """The number of keys and annotations of a migration by standing: same, set, hand, lost or off (`Standing`).
+
+        A key with several lines counts once, by its heaviest standing.
+        """
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
             before = heaviest.get((line.ingress, line.key), "off")
@@ -159,7 +163,10 @@ class Migration:
 
     @property
     def traps(self) -> list[Trap]:
-        """The traps, the heaviest first; of the same weight those in the file first."""
+        """The traps of a migration: what would behave differently after the move, the heaviest first.
+
+        Of traps with the same weight, those from keys in the file and from annotations come first.
+        """
         groups: dict[tuple[bool, str, str, str, str], list[Line]] = {}
         for line in (*self.settings, *self.annotations, *self.defaults, *self.extras):
             if line.is_trap:
@@ -183,7 +190,14 @@ FileObjects: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A name in the file that is no key of ingress-nginx 1.15.1, which ignores it."""
+    """A name in the ConfigMap that is no key of ingress-nginx 1.15.1, so that its controller ignores the name.
+
+    Attributes:
+        name: The name.
+        text: The value that the file has for it.
+        hint: What the user may have meant, or why there is no such key.
+
+    """
 
     name: str
     text: str
@@ -193,11 +207,14 @@ class Unknown:
 def read_keys(
     data: Mapping[str, str], objects: FileObjects | None = None
 ) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
-    """Return (every key of ingress-nginx with the file's value or its default, the unknown names in the file).
+    """Read the values that a ConfigMap gives to ingress-nginx's keys.
 
     Args:
-        data: The file's keys and values.
-        objects: The other objects of the file that keys may name; their content is added to the key's notes.
+        data: The keys and values of the ConfigMap.
+        objects: The other objects of the file. If a key names one of them, its content is added to the key's note.
+
+    Returns:
+        (name → key with the file's value or the default, for every key of ingress-nginx; the unknown names in the file).
 
     """
     keys: dict[str, Key] = {}
@@ -222,13 +239,13 @@ def migrate(
     order: Sequence[str],
     annotations: Iterable[Annotation] = (),
 ) -> Migration:
-    """Migrate keys and annotations to one successor.
+    """Find the counterparts that one successor has for ingress-nginx's keys and for annotations.
 
     Args:
         table: The successor's table.
-        subjects: What each key does.
-        keys: Every key with its value.
-        order: The names of the file's own keys, in their order.
+        subjects: Name of a key or annotation → what it does, and how much its loss weighs.
+        keys: Name → key with its value, for every key of ingress-nginx.
+        order: The names of the keys that the file has, in the file's order.
         annotations: The annotations of the Ingresses.
 
     """
@@ -250,10 +267,10 @@ def migrate(
 
 
 def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines, so that each setting of the successor has one value.
+    """Yield the lines with changes so that each setting of the successor has only one value.
 
-    If two keys are one setting there and ask for different values, the larger is set, and the line of the other becomes
-    manual with a note.
+    If two keys of ingress-nginx have the same counterpart but ask for different values, the larger value is set. The line
+    of the other key becomes manual, with a note.
     """
     largest: dict[str, Line] = {}
     for line in lines:
@@ -295,14 +312,17 @@ def _map_key(row: CounterpartRow, subject: Subject, key: Key, keys: Mapping[str,
 def _find_standing(
     row: CounterpartRow, subject: Subject, value: str, changed: bool, values: Mapping[str, str]
 ) -> tuple[Standing, str, str]:
-    """Return (standing, the successor's value, why it has none).
+    """Find whether and how a successor can do what a key's value does in ingress-nginx.
 
     Args:
-        row: The row of the successor's table.
-        subject: What the key does.
-        value: The value in ingress-nginx.
+        row: The key's row in the successor's table.
+        subject: What the key does, and how much its loss weighs.
+        value: The key's value in ingress-nginx.
         changed: Whether the file sets another value than ingress-nginx's default.
-        values: The values of all keys.
+        values: Name → value of all keys.
+
+    Returns:
+        (standing, value of the successor's setting or empty, why the value cannot be translated or empty).
 
     """
     if row.how == "read":
@@ -327,7 +347,7 @@ def _find_standing(
 
 
 def _is_left(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool:
-    """Return whether the row's template leaves the successor's default for this value, so that nothing is lost."""
+    """Return whether a row's template translates a value to the successor's default, so that nothing has to be set."""
     try:
         translate(row.value, value, values)
     except (LeaveDefaultError, UntranslatableError) as error:
@@ -336,9 +356,9 @@ def _is_left(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool
 
 
 def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: Annotation) -> list[Line]:
-    """Return the lines of one Ingress' annotation.
+    """Return the lines of a migration about an annotation of one Ingress.
 
-    Its own rows are used, or else those of the key that does the same for all Ingresses.
+    The annotation's rows of the table are used or, if it has none, the rows of the key that does the same for all Ingresses.
     """
     name = f"{ANNOTATION}{annotation.name}"
     subject = subjects.get(name) or subjects.get(annotation.name)

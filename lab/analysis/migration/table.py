@@ -1,14 +1,15 @@
-"""The tables of what each successor has in place of ingress-nginx's keys.
+"""The tables of the settings that each successor of ingress-nginx has as counterparts of ingress-nginx's keys.
 
-They lie next to each system's code, so that a person can check them.
+The tables lie next to each system's code, so that a person can check them.
 
     lab/systems/ingress_nginx/leaving.tsv       per key: what it does, how much its loss weighs, what it depends on, and
-                                                what holds for every successor without a row for it (`elsewhere`)
+                                                what holds for every successor that has no row for the key (`elsewhere`)
     lab/systems/SYSTEM/migrate.tsv              per key: the setting, how the value is translated, the successor's own default
 
-A row is for all `keys` of its first column; a name with @ is an annotation's. A row without a key (`-`) is what
-ingress-nginx has no key for. It is reported unless the file sets one of the keys after the `-`. `*  like  SYSTEM` takes over
-the rows of that system (those without a key only if the table has none itself). The first word of `setting` is how it is set:
+A row is for all `keys` of its first column; a name with @ is an annotation's. A row with `-` instead of a key is about a
+setting for which ingress-nginx has no key. It is reported unless the file sets one of the keys after the `-`. A row
+`*  like  SYSTEM` takes over the rows of that system (those with `-` only if the table has none itself). The first word of
+`setting` is how the setting is made:
 
     arg NAME        an argument of the container            hand TEXT   manually: what to look at
     key NAME        a key of the system's ConfigMap         none        unsupported: `default` is what happens instead
@@ -52,12 +53,13 @@ LEAVING = "ingress_nginx/leaving.tsv"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A key of ingress-nginx, or an annotation.
+    """What a key of ingress-nginx's ConfigMap, or an annotation, does, and how much its loss weighs.
 
     Attributes:
-        what: What it does.
-        weight: How much its loss weighs.
-        when: (key, value) pairs of which one must hold for it to do anything. An empty value: any but an empty one.
+        what: What the key does, as words.
+        weight: How much the loss of the key weighs.
+        when: (key, value) pairs of which one must hold so that this key does anything; an empty value stands for any value
+            that is not empty. No pairs: it always does.
 
     """
 
@@ -68,18 +70,18 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class CounterpartRow:
-    """The counterpart that a successor has for some keys.
+    """The row of a successor's table: the setting that is its counterpart of some keys of ingress-nginx.
 
     Attributes:
-        keys: The keys.
-        how: How it is set.
-        setting: What is set.
-        value: The template of its value.
-        default: The successor's own default.
-        weight: How much a difference weighs; None: as much as the key's loss.
-        note: What else is to be known.
-        source: Where this is from.
-        readback: A check's YAML text.
+        keys: The keys of ingress-nginx.
+        how: How the setting is made: an argument, a key, a field, by hand, not at all, or by reading the annotation.
+        setting: The name or path of the setting.
+        value: The template that translates ingress-nginx's value (`lab.analysis.migration.values`).
+        default: The successor's own default of the setting.
+        weight: How much a difference weighs; None: as much as the loss of the key.
+        note: What else a user must know.
+        source: Where the facts of the row are from.
+        readback: The check that reads the setting back, as YAML text; empty for none.
 
     """
 
@@ -96,12 +98,12 @@ class CounterpartRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table of one successor.
+    """The table of one successor of ingress-nginx: its counterparts of ingress-nginx's keys and annotations.
 
     Attributes:
-        system: The successor.
-        rows: The rows of each key (every key has some), and of those annotations that are known.
-        extras: The rows without a key.
+        system: The name of the successor.
+        rows: Key, or annotation with @ → its rows. Every key has some; of annotations only those that are known.
+        extras: The rows about settings for which ingress-nginx has no key.
 
     """
 
@@ -111,19 +113,27 @@ class Table:
 
 
 def list_successors() -> list[str]:
-    """Return the successors that have a table."""
+    """Return the names of the successors of ingress-nginx that have a table, sorted."""
     return sorted(FILES)
 
 
 @cache
 def load_subjects() -> Mapping[str, Subject]:
-    """Return every key, and the annotations that are known, by name."""
+    """Return name → what it does and how much its loss weighs, for each key of ingress-nginx and known annotation.
+
+    The name of an annotation begins with @.
+    """
     return {name: subject for name, subject, _ in _read_leaving()}
 
 
 @cache
 def load_table(system: str) -> Table:
-    """Load the table of a successor; UsageError for a system without one."""
+    """Load the table of one successor of ingress-nginx, by the successor's name.
+
+    Raises:
+        UsageError: There is no table for this system.
+
+    """
     refuse_unknown(system, list_successors(), "--to", f"there is no successor {system!r}")
     rows, extras = _merge_rows(system)
     elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
@@ -131,7 +141,12 @@ def load_table(system: str) -> Table:
 
 
 def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
-    """Return (rows by key, extra rows): the system's rows over those of the system that it is like."""
+    """Return a system's rows, which replace those of the system that its table is `like`.
+
+    Returns:
+        (key → its rows, the rows about settings for which ingress-nginx has no key).
+
+    """
     rows, like = dict[str, tuple[CounterpartRow, ...]](), dict[str, tuple[CounterpartRow, ...]]()
     extras, inherited = list[CounterpartRow](), list[CounterpartRow]()
     for cells in read_rows(FILES[system]):
@@ -158,7 +173,12 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
 
 @cache
 def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
-    """Return (key, what it does, the row for successors without a row for it), of every key."""
+    """Read the table of all keys of ingress-nginx, and of the known annotations (leaving.tsv).
+
+    Returns:
+        For each key: (key, what it does, the row for successors that have none for it; None: there is no such row).
+
+    """
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
     for cells in read_rows(LEAVING):
         keys = tuple(cells["keys"].split())
@@ -171,6 +191,6 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
 
 
 def read_rows(name: str) -> Iterator[Mapping[str, str]]:
-    """Yield column → text for every row of one of these tables."""
+    """Yield column → text for every row of a table, given its path below `FOLDER`."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")

@@ -1,10 +1,11 @@
 """The translation of ingress-nginx's values into a successor's, by a template of a table's column `value`.
 
+    template                       value     result
     {seconds}s                     1h        3600s
-    {value:true=Allow false=}      true      Allow      words become words, or nothing: the successor's default is left
+    {value:true=Allow false=}      true      Allow      words become words; nothing after = leaves the successor's default
     {tls_min:1.2=TLSv1_2}          TLSv1.2   TLSv1_2    the result of a conversion may be mapped to words, too
     {value:0=-1 *=*}               320       320        all other values stay as they are
-    {truth:true="" false=}         true                 two quotes: an empty text, by which some turn a thing off
+    {truth:true="" false=}         true                 two quotes are an empty text, which some successors take as off
 
 A value without a translation is refused with the reason: nothing is guessed.
 """
@@ -25,25 +26,25 @@ _CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY130
 
 
 class UntranslatableError(ValueError):
-    """A value without a translation; the message is the reason, to be printed after the value."""
+    """The error for a value that has no translation; its message is the reason, to be printed after the value."""
 
 
 class LeaveDefaultError(Exception):
-    """A value for which the successor's own default is meant, so that nothing is to be set."""
+    """The signal that a value stands for the successor's own default, so that nothing is to be set."""
 
 
 def translate(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:
-    """Translate a value by a template; a template without braces is the result, whatever the value.
+    """Translate a value of an ingress-nginx key into the value of a successor's setting, by a template.
 
     Args:
-        template: The template.
+        template: The template; one without braces is the result, whatever the value.
         value: The value in ingress-nginx.
-        key_values: The values of other keys: `{proxy-buffer-size}` stands for one, and `{proxy-buffer-size|size}` for
-            its conversion.
+        key_values: Name → value of other keys of ingress-nginx. In a template `{proxy-buffer-size}` stands for such a
+            value, and `{proxy-buffer-size|size}` for the value converted by the conversion `size`.
 
     Raises:
         UntranslatableError: The value has no translation.
-        LeaveError: Nothing is to be set.
+        LeaveDefaultError: The value stands for the successor's default, so that nothing is to be set.
 
     """
     parts: list[str] = []
@@ -57,12 +58,26 @@ def translate(template: str, value: str, key_values: Mapping[str, str] | None = 
 
 
 def list_names(template: str) -> set[str]:
-    """Return the names that a template uses: of conversions, and of other keys."""
+    """Return the names in the braces of a template (see `translate`): conversions, and other keys of ingress-nginx.
+
+    For `{proxy-buffer-size|size}` they are the key `proxy-buffer-size` and the conversion `size`.
+    """
     return {part for _, name, _, _ in Formatter().parse(template) if name is not None for part in name.split("|")}
 
 
 def _map_text(text: str, mapping: str) -> str:
-    """Return what a text is mapped to, by `text=result` pairs; the text itself without any."""
+    """Map a text to another by the part of a template after its colon, as `true=Allow false=`.
+
+    Args:
+        text: The text, already converted.
+        mapping: Pairs `text=result`, separated by spaces; `<N=result` is for whole numbers below N, and `*=result` for
+            every other text. Empty: the text stays as it is.
+
+    Raises:
+        UntranslatableError: No pair fits the text.
+        LeaveDefaultError: The result is empty, so that the successor's default is left.
+
+    """
     if not mapping:
         return text
     results = dict(pair.split("=", 1) for pair in mapping.split())
@@ -78,9 +93,11 @@ def _map_text(text: str, mapping: str) -> str:
 
 
 def _convert_seconds(value: str) -> str:
-    """Return the seconds of one of nginx's times, or of plain seconds.
+    """Convert a time of nginx (`1h 30m`, or a number of seconds) to seconds.
 
-    0 is refused: it means something else everywhere (no limit, or nothing at all).
+    Raises:
+        UntranslatableError: The value is no time, or is 0, which means something else to each system (such as no limit).
+
     """
     pieces = re.findall(r"(\d+)(ms|[smhdwMy]?)", value)
     if "".join(number + unit for number, unit in pieces) != value.replace(" ", "") or not pieces:
@@ -92,9 +109,9 @@ def _convert_seconds(value: str) -> str:
 
 
 def _convert_duration(value: str) -> str:
-    """Return a time of at most four digits and one unit, as Gateway API and NGINX Gateway Fabric take it.
+    """Convert a time of nginx to at most four digits and one unit, the form of Gateway API and NGINX Gateway Fabric.
 
-    A time that does not come out even is rounded up.
+    A time that has no exact such form is rounded up.
     """
     ms = ceil(float(_convert_seconds(value)) * 1000)
     units = [(1000, "s"), (60_000, "m"), (3_600_000, "h")] if ms % 1000 == 0 else [(1, "ms"), (1000, "s")]
@@ -113,7 +130,7 @@ def _convert_bytes(value: str) -> str:
 
 
 def _convert_size(value: str) -> str:
-    """Return one of nginx's sizes, of at most four digits."""
+    """Convert a size of nginx (`1024k`) to one with at most four digits, in the largest unit that is exact (`1m`)."""
     total = int(_convert_bytes(value))
     even = next((unit for unit in ("g", "m", "k") if total % _SIZE[unit] == 0 and (total or unit == "k")), "")
     if total > 9999 * _SIZE[even]:
@@ -122,13 +139,18 @@ def _convert_size(value: str) -> str:
 
 
 def _convert_buffers(value: str) -> str:
-    """Return the bytes of `4 8k`, or of `8k`."""
+    """Convert nginx's number and size of buffers (`4 8k`), or a size alone (`8k`), to the bytes of all buffers."""
     number, _, size = value.rpartition(" ")
     return str(int(number or 1) * int(_convert_bytes(size))) if (number or "1").isdigit() else _convert_bytes(value)
 
 
 def _refuse_matches(refused: str, value: str, reason: str) -> str:
-    """Return the value, unless the pattern `refused` matches it."""
+    """Return a value as it is, unless the pattern `refused` matches all of it.
+
+    Raises:
+        UntranslatableError: The pattern matches; the message is `reason`.
+
+    """
     if re.fullmatch(refused, value):
         raise UntranslatableError(reason)
     return value
@@ -163,7 +185,12 @@ def _list_items(value: str) -> list[str]:
 
 
 def _list_ciphers(value: str) -> list[re.Match[str]]:
-    """Return the ciphers that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20."""
+    """Return the matches of those ciphers in a list that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20.
+
+    Raises:
+        UntranslatableError: The list names no such cipher.
+
+    """
     matches = [match for name in _list_items(value) if (match := _CIPHER.fullmatch(name))]
     if not matches:
         raise UntranslatableError("names none that it has")

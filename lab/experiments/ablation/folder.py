@@ -44,7 +44,7 @@ class AblationStore:
 
     @classmethod
     def open(cls, name: str) -> AblationStore:
-        """Open an ablation by its name, or by its folder if the name has a slash.
+        """Open a stored ablation by its name, or by the path of its folder (a text with a slash).
 
         Raises:
             UsageError: The ablation does not exist, or its record is damaged.
@@ -82,7 +82,12 @@ def copy_manifests(folder: Path) -> None:
 
 @contextmanager
 def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
-    """Copy the checkout's manifests into a new folder next to the runs, and remove it at the end unless it is kept.
+    """Copy the checkout's manifests into a new folder next to the runs, for the block of a `with` statement.
+
+    At the end of the block the folder is removed, unless it is kept.
+
+    Args:
+        label: The part of the folder's name between its time and a random number.
 
     Yields:
         The copied manifests, and a function that keeps the folder.
@@ -98,7 +103,14 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
 def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
     """Return why a variant or its baseline is impossible on a target or under a sweep's disruptions, or None.
 
-    A variant that this machine merely cannot measure is not impossible.
+    A variant that this machine merely cannot measure counts as possible.
+
+    Args:
+        manifests: The folder of manifests.
+        target: The target.
+        name: The name of the variant.
+        sweep: The name of the sweep; None = without disruptions.
+
     """
     points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
     fixtures = fixtures_of(points)
@@ -148,11 +160,11 @@ def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequ
 
 @dataclass(frozen=True, slots=True)
 class ReadyRun:
-    """The run of one sweep, ready to begin or to continue.
+    """One of the runs of an ablation (one for each sweep), ready to begin or to continue.
 
     Attributes:
-        planned: The run in the ablation's record.
-        prepared: The prepared run; None where nothing of it is measurable.
+        planned: The entry of the run in the ablation's record.
+        prepared: The prepared run; None where none of its variants is measurable.
         run: The run to continue; None for a new run.
 
     """

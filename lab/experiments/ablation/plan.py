@@ -29,11 +29,13 @@ from lab.records.ablation import Step
 
 @dataclass(frozen=True, slots=True)
 class OwnedKnob:
-    """A knob of the subject on its root, and the overlays of the subject that list it."""
+    """A knob (setting) that an ablation measures, and its place in the ablation's subject, a variant or study."""
 
     knob: Knob
     root: str
+    """The variant without a baseline that the knob is put on."""
     owners: tuple[Overlay, ...] = ()
+    """The overlays of the subject that list the knob."""
     beside: bool = False
     """The mark of a knob that is only present for comparison with others, and excluded from cumulative variants."""
     cumulative: bool = True
@@ -42,7 +44,15 @@ class OwnedKnob:
 
 @dataclass(frozen=True, slots=True)
 class CumulativeVariant:
-    """A variant with several knobs on its root, and the sweep of the last knob."""
+    """A variant that an ablation measures cumulatively: a root with all knobs up to one of them.
+
+    Attributes:
+        name: The name of the variant.
+        root: The variant without a baseline that the knobs are put on.
+        knobs: The names of the knobs, in their order.
+        sweep: The sweep of the last knob, in which the variant is measured.
+
+    """
 
     name: str
     root: str
@@ -119,14 +129,14 @@ def plan_steps(
     unmeasurable: Refusal,
     first_refused: FirstRefused,
 ) -> tuple[Step, ...]:
-    """Return both measurements of every knob, in order.
+    """Plan the two measurements of every knob, alone and cumulatively, in order.
 
     Args:
         knobs: The knobs of the subject.
         overlays: All overlays.
         refusal: Returns why a variant is impossible.
         unmeasurable: Returns why a variant is not measurable here.
-        first_refused: Returns the first cumulative variant that is one of them, and why.
+        first_refused: Returns the first cumulative variant that is impossible or not measurable, and why.
 
     """
     clashes = _find_clashes(knobs, overlays)
@@ -167,7 +177,13 @@ def _add_cumulative(
 ) -> tuple[Step, ...]:
     """Return the steps with their cumulative variants.
 
-    A knob whose cumulative variant is refused leaves all of them, as the excluded knobs do.
+    A knob whose cumulative variant is refused is left out of all cumulative variants, as the excluded knobs are.
+
+    Args:
+        steps: The steps, one for each knob.
+        first_refused: Returns the first cumulative variant that is impossible or not measurable, and why.
+        excluded: The knobs to leave out, as pairs of root and knob.
+
     """
     out: dict[tuple[str, str], tuple[str, ...]] = {
         (step.root, step.knob): step.why
@@ -217,9 +233,9 @@ def overlays_of(manifests: Path) -> list[Overlay]:
 
 
 def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
-    """Return the knobs that set the same thing to another value, by root and knob.
+    """Return, for each root and knob, the other knobs that set the same thing to another value.
 
-    Knobs that a knob is compared with do not clash with it.
+    The knobs of the baseline that a knob is compared with are not among them.
     """
     by_name = {overlay.name: overlay for overlay in overlays}
     clashes: dict[tuple[str, str], list[str]] = {}

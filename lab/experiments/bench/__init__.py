@@ -1,8 +1,8 @@
 """The way from a request (variants, sweep, target) to a run that can be measured; everything is checked beforehand.
 
-    load → measurable → probed → design_run
+    load_request → find_measurable → probe_points → design_run
 
-Each step receives the results of the steps before it, and questions the target only through its protocol.
+Each step receives the results of the earlier steps, and questions the target only through the target's protocol.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ CLUSTER = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to be measured: run.json as it begins, with its design."""
+    """A run that is ready to be measured: run.json as it begins, the plan, the variants and the generators."""
 
     record: RunRecord
+    """The content of run.json at the beginning, with the design."""
     plan: Plan
     variants: Mapping[str, Variant]
+    """The rendered variants of all arms, by name."""
     chosen: Mapping[str, ChosenGenerator]
+    """The generator of each point's load, by the point's name."""
     to_probe: tuple[LoadPoint, ...] = ()
     """The points that a probe must try before the first sample, to see if the target carries them on two sides."""
 
     @property
     def design(self) -> Design:
-        """The design of the run."""
+        """The design of a prepared run: what is measured how often, and which effects the run can detect."""
         return self.record.designed
 
 
@@ -135,7 +138,10 @@ def resume(
 
 
 def note_resumed(run: RunStore, target: Target) -> None:
-    """Record in a locked run's folder that it continues, and mark blocks that paused too long to start again."""
+    """Record in a locked run's folder that the run continues, and mark the blocks that must be measured anew.
+
+    These are incomplete blocks that were interrupted for too long, or whose machine has changed since.
+    """
     current, commit = collect_facts(target), facts.read_git_commit()
     run.clear_partial()
     run.mark_interrupted(find_stale_samples(run, current))

@@ -210,12 +210,12 @@ def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, 
 
 @dataclass(frozen=True, slots=True)
 class BlockChoice:
-    """The number of blocks that the most demanding variant and point need.
+    """The number of blocks with which a run detects a requested effect at its most demanding variant and point.
 
     Attributes:
         blocks: The number of blocks.
         planned_for: The effect, and the metric and point that need this number.
-        past: The earlier runs that showed the noise there.
+        past: The earlier runs that showed the noise of this metric at this point.
         once: The number of blocks for points on one worker generation, in a run with points on several.
 
     """
@@ -333,14 +333,16 @@ def _choose_for(resolve: Resolve, noise: Noise, past: Past, level: float, point:
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """The time that the parts of a block take.
+    """The time that the parts of a run's block take, for the choice of worker generations and blocks.
+
+    A worker generation consists of the worker processes between two reloads of the proxy.
 
     Attributes:
-        bring_up_s: The seconds of a bring-up of both sides, and of the overhead of its first measurements.
-        others_s: The seconds of all points in a bring-up that have no generations.
-        reload_s: The seconds of a reload, and of the overhead of its measurements.
+        bring_up_s: The seconds of a start (bring-up) of both sides of a pair, and of the overhead of the first measurements on it.
+        others_s: The seconds of all points in a bring-up that are measured on a single generation.
+        reload_s: The seconds of a reload, and of the overhead of the measurements after it.
         blocks: The planned number of blocks.
-        loads: The points that are measured on several generations.
+        loads: The points that can be measured on several generations.
         most: The maximum number of blocks.
 
     """
@@ -353,7 +355,14 @@ class BlockCosts:
     most: int = MAX_PLANNED
 
     def load_s(self, generations: int) -> float:
-        """Return the seconds of load on one of so many generations, at the shortest point."""
+        """Return the shortest time, in seconds, for which any of the load points loads one worker generation.
+
+        The duration of each point in `loads` is divided among the worker generations of a bring-up (see `divide_point`).
+
+        Args:
+            generations: The number of worker generations (worker processes between two reloads) in each bring-up.
+
+        """
         return min(divide_point(point, generations).duration_s for point in self.loads)
 
     def takes_s(self, blocks: int, generations: int) -> float:
@@ -382,14 +391,14 @@ def _choose_generations(
     named a number or an effect. A named number stays, with the generations that the sweep's own number would have; for
     an effect, `_choose_blocks` decides. Everything stays as in the sweep if the effect is one of another metric, or if
     a variant is compared with itself.
-    A point is equal for all pairs of a run. So if a reload makes no new workers on one side of a pair, no pair has
-    several generations.
+    All pairs of a run have the same generations at a point. So if a reload makes no new workers on one side of one
+    pair, no pair has several generations.
 
     Args:
         loaded: The request.
         run: The measurable part of it.
         target: The target.
-        solo: Whether solo samples decide anywhere. They are in every block, so that more blocks would be theirs.
+        solo: Whether solo samples decide anywhere. They are in every block, so that more blocks mean more solo samples.
 
     Returns:
         The points, the number of blocks, and the variants that prevent several generations.
@@ -429,12 +438,12 @@ def _choose_generations(
 
 
 def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
-    """Return the number of blocks, and of generations per block, with the smallest detectable effect in the time.
+    """Return the number of blocks, and of worker generations per block, that detects the smallest effect in a time.
 
-    The time is that of the planned blocks, at least LEAST_S. The method is that of Kalibera & Jones 2013, §9: repeat
-    the level that varies, as far as its cost allows. There are never fewer than MIN_BLOCKS bring-ups. There are more
-    than planned only with several generations, where points on one generation stay in as many blocks as planned.
-    The plan stays unchanged where generations vary little more than repeats do.
+    The time is that of the planned blocks, at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9: repeat
+    the level that varies (here: new workers by a reload), as far as its cost allows. There are never fewer than
+    MIN_BLOCKS bring-ups. There are more bring-ups than planned only with several generations. Points on one generation
+    then stay in as many blocks as planned. The plan stays unchanged where generations vary little more than repeats.
 
     Args:
         components: The variance components of the system.
@@ -502,7 +511,7 @@ def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts,
 def set_generations(
     points: Sequence[LoadPoint], generations: int, components: SystemComponents
 ) -> tuple[LoadPoint, ...]:
-    """Return the points, with so many worker generations where a pair is measured as the components were.
+    """Return the points with so many worker generations, where pairs have the scheme of the known components.
 
     Points that support no pairing, that are paired in another way, or that set generations themselves stay unchanged.
     """

@@ -56,7 +56,7 @@ class NothingMeasurableError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class MeasurableRun:
-    """The part of a request that is measured on a target."""
+    """The part of a bench request that a target can measure: the beginning of run.json, variants and endpoints."""
 
     record: RunRecord
     """The beginning of run.json, without generators, slots and design."""
@@ -170,7 +170,7 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
 def place_at_knee(
     points: Sequence[LoadPoint], knee: str | None, baselines: Sequence[str], target: str
 ) -> tuple[tuple[LoadPoint, ...], AtKnee]:
-    """Return the points with their rates, and the knee that the rates are fractions of.
+    """Return the points with their rates, and the knee (highest rate within the latency bound) behind the rates.
 
     All arms of a run are measured at the same absolute rates, which follow from the knee of their baseline: the
     question is which arm answers faster under one load.

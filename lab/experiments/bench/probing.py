@@ -49,7 +49,9 @@ ProbeTrials = Callable[[Target, Variant, Out | None], AbstractContextManager[Tri
 def probe_points(
     run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: ProbeTrials
 ) -> MeasurableRun:
-    """Probe the points of a run, and return it with rates that the target carries, or with solo points.
+    """Probe the points of a run, and return the run with rates that the target carries on two sides at once.
+
+    At a point where no tried rate is carried, the arms are measured one at a time.
 
     A recent run's probe of the same load is used again. Points whose probe fails are planned with the requested rate.
 
@@ -81,7 +83,7 @@ def probe_points(
 
 
 def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
-    """Try a point's load at falling rates until both sides achieve the rate, at most MOST_TRIALS times."""
+    """Try a point's load at falling rates until both sides achieve the rate, at most `MAX_TRIALS` times."""
     assert point.rate_rps is not None, "only given rates are probed"
     trials: list[ProbeTrial] = []
     rate = point.rate_rps
@@ -101,9 +103,14 @@ def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
 
 
 def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
-    """Return the trial that a pair's two samples show; it is carried if both sides achieved the rate.
+    """Return the trial that the two samples of a pair show, and whether the target carries the rate on both sides.
 
-    No request may be dropped, and no generator may be nearly full.
+    It does if both sides achieved the rate, no request was dropped, and no generator's CPU was nearly full.
+
+    Args:
+        rate_rps: The offered rate of each side.
+        samples: The samples of both sides.
+
     """
     achieved = [sample.achieved_rps for sample in samples]
     cores = [sample.generator_core for sample in samples if sample.generator_core is not None]
@@ -132,7 +139,10 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
         say: Receives a line for the user.
         target: The target.
         variant: The variant.
-        out: The output of k6 to keep.
+        out: The output of k6 to keep; None = none.
+
+    Yields:
+        A function that loads both systems with a load point at an offered rate, and returns the trial.
 
     """
     say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")

@@ -59,19 +59,23 @@ def parse_resolve(text: str) -> Resolve:
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """The request of the command line."""
+    """The request of a bench, as the command line states it: the variants, the loads and how to measure them."""
 
     variants: tuple[str, ...]
+    """The names of the variants to measure."""
     sweep: str | None = None
     """The name of the sweep.
 
     None stands for the one that the variants' hypotheses name, if it has a disruption, and else for DEFAULT_SWEEP.
     """
     blocks: int | None = None
+    """The number of blocks; None for that of the sweep, or for the number that `resolve` needs."""
     seed: int | None = None
+    """The seed of the randomized order; None for a random seed."""
     label: str | None = None
     """The name of the run; None for the names of its variants."""
     study: str | None = None
+    """The key of the study that the variants belong to, for the record."""
     manifests: Path | None = None
     """A folder of manifests in place of the checkout's, within the runs folder, so that the run can be resumed."""
     k6_out: Out | None = None
@@ -87,19 +91,22 @@ class BenchRequest:
     worth: float = EQUIVALENCE_MARGIN
     """The equivalence margin, as a fraction."""
     sustained: bool = False
-    """The choice of samples long enough to show what runs out over minutes.
+    """Whether every sample is long enough (180 s or more) to show what runs out over minutes, such as local ports.
 
     Loads that end after a number of requests, or have a disruption, stay as they are.
     """
     knee: str | None = None
-    """The knee for a sweep whose points are placed at one: the name of a run, or a rate."""
+    """The knee (highest rate within the latency bound) that rates of the sweep are fractions of: a run, or a rate.
+
+    The run is a search for the knee (`just knee`). None where no rate of the sweep depends on a knee.
+    """
     only: tuple[str, ...] = ()
     """The names of the points to measure, to which control runs are added; empty for the whole sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRequest:
-    """A request whose files have been read."""
+    """A bench request whose files have been read: the loads of its sweep, and its rendered variants."""
 
     request: BenchRequest
     """The request with the present names of all variants."""
@@ -118,7 +125,10 @@ class LoadedRequest:
 
     @property
     def baselines(self) -> dict[str, str]:
-        """The baseline of each requested variant; the variant itself where it has none, or in an A/A run."""
+        """The baseline of each requested variant, by the variant's name.
+
+        It is the variant itself where the variant has no baseline, and in an A/A run, which measures a variant against itself.
+        """
         itself = self.request.nulls is not None
         return {name: name if itself else base or name for name, base in self.against.items()}
 
@@ -176,7 +186,7 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
 
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
-    """Return the fixtures that the points' disruptions add to every variant."""
+    """Return the fixtures (components of manifests/fixtures) that the points' disruptions add to every variant."""
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     return tuple(dict.fromkeys(fixtures))
 

@@ -58,11 +58,11 @@ CLOCK_REALTIME, TFD_TIMER_ABSTIME, TFD_NONBLOCK = 0, 1, 0o4000
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The delays that the server adds, in seconds; 0 switches one off.
+    """The delays that a server with known answers adds, in seconds; 0 switches a delay off.
 
     Attributes:
         delay_s: The time from the arrival of a request's bytes to its answer.
-        slow_s: The same for slow requests.
+        slow_s: The time from the arrival of a slow request's bytes to its answer.
         slow_every: The size of a group of consecutive requests in which one, at a random position, is slow.
         pause_s: The length of the pause; an answer that is due in it waits for its end.
         pause_at_s: The time from the first request to the beginning of the pause.
@@ -78,9 +78,9 @@ class Behaviour:
 
 @dataclass(slots=True)
 class Planner:
-    """The plan of answers: for each request, in the order of arrival, the time at which to answer it.
+    """The planner of a server's answers: it decides for each request, in the order of arrival, when to answer it.
 
-    `began_ns` is the arrival of the first request.
+    `began_ns` is the time when the first request arrived, in nanoseconds since the epoch.
     """
 
     behaviour: Behaviour
@@ -117,7 +117,7 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def at(self, moment_ns: int) -> None:
-        """Set the timer to a moment, which replaces the moment before; it fires at once where the moment has passed."""
+        """Set the timer to a moment instead of the one before; it fires at once if the moment has passed."""
         setting = struct.pack("qqqq", 0, 0, *divmod(moment_ns, SECOND))
         if self._libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, setting, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
@@ -130,7 +130,7 @@ class Timer:
 
 @dataclass(slots=True)
 class ServerConnection:
-    """An accepted connection: its number, its socket, and the bytes of the request that is still incomplete."""
+    """A connection that the server accepted: its number, its socket, and the bytes of an incomplete request."""
 
     number: int
     socket: socket.socket
@@ -138,7 +138,7 @@ class ServerConnection:
 
 
 class Server:
-    """The server, in one thread.
+    """An HTTP server with known answers, in one thread.
 
     Attributes:
         planner: The plan of its answers.

@@ -60,14 +60,14 @@ SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experime
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario of a calibration.
+    """A scenario in which a calibration measures load generators: how the server answers, and the connections.
 
     Attributes:
-        name: Its name.
+        name: The name of the scenario.
         says: What the server does, for people.
-        behaviour: What the known server does; None: the real backend answers, as fast as it can.
-        closed: The connections of a closed loop.
-        open: The connections of an open loop.
+        behaviour: What the server with known answers does; None: the real backend answers, as fast as it can.
+        closed: The number of connections of a closed loop (a load without an offered rate).
+        open: The number of connections of an open loop (a load at an offered rate).
 
     """
 
@@ -100,7 +100,7 @@ SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCell:
-    """A generator in a scenario.
+    """A cell of a calibration: one load generator in one scenario, with the load and the server's behaviour.
 
     Attributes:
         generator: The generator's name.
@@ -121,11 +121,16 @@ class CalibrationCell:
 
 
 def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> CalibrationCell:
-    """Return the load that a generator makes in a scenario.
+    """Plan the load that a generator makes in a scenario.
 
-    It is an open loop where the generator has one, but for the ceiling a closed loop where it has one. The load lasts `duration_s` beyond
-    what the generator leaves out of its latencies, and no shorter than the generator accepts (wrk2: 30 s). For the ceiling `duration_s`
-    counts as `CEILING_S` at most.
+    The load is an open loop if the generator can make one. In the scenario `ceiling` it is a closed loop if the generator can make one.
+
+    Args:
+        generator: The generator.
+        scenario: The scenario.
+        duration_s: The seconds of load beyond those that the generator leaves out of its latencies. The load is never shorter than the
+            generator accepts (wrk2: 30 s). In the scenario `ceiling` at most `CEILING_S` count.
+
     """
     is_ceiling = scenario.behaviour is None
     models = ("closed", "open") if is_ceiling else ("open", "closed")
@@ -166,7 +171,10 @@ def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
 
 
 def plan_slots(cells: Sequence[CalibrationCell], repeats: int, seed: int) -> list[tuple[int, CalibrationCell]]:
-    """Return (repeat from 1, cell) in the order of measuring: each repeat has all measurable cells, newly shuffled."""
+    """Return pairs of the repeat (from 1) and the cell, in the order of measuring.
+
+    Each repeat has all measurable cells, newly shuffled.
+    """
     order = random.Random(seed)
     slots: list[tuple[int, CalibrationCell]] = []
     for repeat in range(1, repeats + 1):
@@ -183,12 +191,12 @@ def estimate_s(slots: Sequence[tuple[int, CalibrationCell]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCalibration:
-    """A planned calibration.
+    """The plan of a calibration, which measures load generators against a server with known answers.
 
     Attributes:
         record: The record, without measurements.
-        slots: (Repeat, cell) in the order of measuring.
-        installed: Name → installed generator; generators that are not installed are absent.
+        slots: Pairs of the repeat (from 1) and the cell, in the order of measuring.
+        installed: The installed generators by name; generators that are not installed are absent.
 
     """
 
@@ -343,9 +351,18 @@ def measure_once(
 
 @contextmanager
 def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
-    """Run the known server, or use the real backend where `behaviour` is None, and yield (URL, host).
+    """Run the server with known answers during the block, or use the system's real backend.
 
-    The host is empty where the server answers for any. At the end of the block the known server is stopped and has written `record`.
+    At the end of the block the server with known answers is stopped and has written its record.
+
+    Args:
+        system: The system that is up, which consists of the backend alone.
+        behaviour: What the server does; None for the real backend.
+        record: The file that the server writes.
+
+    Yields:
+        The URL, and the host that requests must name; the host is empty where the server answers for any host.
+
     """
     if behaviour is None:
         yield system.entry().base_url, system.entry().host
@@ -398,10 +415,11 @@ ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "pla
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """The record that the known server wrote; its counts cover the whole run.
+    """The record that the server with known answers wrote; its counts cover the whole run.
 
     Attributes:
-        rows: The answered requests, int64, shape (n, 4), nanoseconds, in the order in which the answers were written.
+        rows: The answered requests, int64, shape (n, 4), in the order in which the answers were written: connection number, and the
+            nanoseconds when the request arrived, when its answer was planned, and when the answer was written (`COLUMNS`).
         connections: The number of accepted connections.
         broken: The number of answers that could not be written, since the client had gone.
         unstamped: The number of arrivals that the kernel had not stamped, so that the time of reading replaces the stamp.
@@ -416,7 +434,10 @@ class ServerRecord:
     cpu_s: float
 
     def after(self, seconds: float) -> ServerRecord:
-        """Return the record without the requests of the first `seconds`, which a generator leaves out; counts stay."""
+        """Return the record without the requests of the first `seconds`, which a generator leaves out.
+
+        The counts of connections and faults stay those of the whole run.
+        """
         if not len(self.rows):
             return self
         begin = self.rows[:, ARRIVED].min() + round(seconds * SECOND)

@@ -28,7 +28,7 @@ PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 
 
 def write_components(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[OwnedKnob], list[str]]:
-    """Write the components of all settings.
+    """Write a kustomize component for each setting of a user's file, and return the settings as knobs.
 
     A key that is not measurable alone is left out of the settings of several keys.
 
@@ -54,9 +54,9 @@ def write_components(parts: Split, manifests: Path, unmeasurable: Refusal) -> tu
 
 
 def write_whole_file(parts: Split, manifests: Path) -> str:
-    """Write the component of the whole file, and return the variant with it.
+    """Write the component of the whole file, and return the name of the variant with this component.
 
-    It is the variant on plain HTTP where there is one. If the file has only one key, the variant is that of the key.
+    The variant is the one on plain HTTP if there is one. If the file has only one key, it is the variant of this key.
     """
     candidates = [setting for setting in parts.together() if setting.whole]
     item = min(candidates, key=lambda setting: setting.root in TLS, default=parts.singles[0])

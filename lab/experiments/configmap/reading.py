@@ -60,11 +60,11 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """The settings of a user's file.
+    """The settings of ingress-nginx's controller in a user's file, as the controller gets them.
 
     Attributes:
-        data: The keys and values.
-        notes: What the file contains that no ConfigMap can hold.
+        data: The values by key.
+        notes: What was left out of the file, or reaches the controller in another form than it is written in.
 
     """
 
@@ -77,7 +77,7 @@ class FileSettings:
 
 
 def read_settings(place: str, content: bytes, reader: str) -> FileSettings:
-    """Return the keys and values of a file in any of these forms, as the controller gets them.
+    """Return the keys and values in a user's file as the controller gets them; the module lists the file's forms.
 
     Args:
         place: The place of the errors.
@@ -129,7 +129,7 @@ def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageErr
 
 
 def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
-    """Return the error for a file without settings; it names what the file holds in their place."""
+    """Return the error for a file without settings; the error names what the file holds instead."""
     kinds = sorted({kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")})
     strays = [key for doc in docs if isinstance(doc, Mapping) for key in doc if key in KEYS]
     fault = "holds no settings"
@@ -141,7 +141,7 @@ def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
 
 
 def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str], list[str]]:
-    """Return the values as text, and notes about those that no ConfigMap can hold, which are left out."""
+    """Return the values as text, and notes about those that are left out, or that kubectl or YAML takes otherwise."""
     data: dict[str, str] = {}
     notes: list[str] = []
     waiting: dict[tuple[str, str], list[str]] = {}
@@ -207,7 +207,11 @@ def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
 
 @cache
 def load_forms() -> list[dict[str, str]]:
-    """Return the rows of the table of forms, in their order; the command of each prints what the lab reads."""
+    """Return the rows of `forms.tsv` in their order: forms of files and values that the lab recognizes and refuses.
+
+    Each row has the name of a form, the pattern that recognizes the form, where the pattern is searched (`where`), and the command that
+    turns such a file into what the lab reads.
+    """
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
@@ -230,16 +234,19 @@ def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
 
 
 def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
-    """Refuse a text that has another form, or that is nginx's own configuration.
+    """Refuse a text that is recognized as something else than a ConfigMap, such as an encrypted file.
+
+    The table `forms.tsv` has the forms of text that are refused. If `places` contains `rest`, nginx's own configuration is refused, too.
 
     Args:
-        place: The place of the error.
-        text: The text.
-        reader: The command that reads the file, for the end of a pipe in a remedy.
-        places: The values of the column `where` that count.
+        place: The name of the file, for the error.
+        text: The text of the file.
+        reader: The command that reads the file, for the end of a pipe in the error's remedy.
+        places: The rows of `forms.tsv` that count: those with one of these values in the column `where`.
 
     Raises:
-        UsageError: The text has a form, or is a configuration of nginx; the remedy has the command, or the keys.
+        UsageError: The text has such a form, and the remedy is the command that turns the file into a readable one; or the
+            text is nginx's own configuration, and the remedy names the keys that set the same.
 
     """
     if form := find_form(text, *places):
@@ -251,7 +258,7 @@ def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
 
 
 def find_blocks(text: str) -> list[str]:
-    """Return the fenced blocks of YAML and JSON in a Markdown page; an empty list for another text.
+    """Return the fenced blocks of YAML, JSON or no language in a Markdown page; an empty list for another text.
 
     Empty lines in front keep the line numbers of the page.
     """

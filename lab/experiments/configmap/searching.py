@@ -24,7 +24,7 @@ Named: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
 HELM = "helm -n ingress-nginx get values ingress-nginx -o yaml"
 FIELDS = {"apiVersion", "kind", "metadata", "data", "immutable", "sops"}
 _ELSEWHERE = re.compile(r"(?:additional)?values?(?:From|Files?|Secrets?)|fileParameters|secrets", re.IGNORECASE)
-"""The fields by which a release refers to values in other files and objects (Flux, Argo CD, k3s, Fleet, Kustomize)."""
+"""The fields by which a release refers to values elsewhere (of Flux, Argo CD, k3s, Fleet and Kustomize)."""
 _FIELDS = ("values", "valuesObject", "valuesContent", "valuesInline", "set", "set_list", "set_sensitive", "parameters")
 """The fields with the values of one release; a later field overrides the earlier ones."""
 _PART = re.compile(
@@ -39,13 +39,13 @@ _PARAMETER = re.compile(r"(?P<chart>(?:.*\.)?controller)\.config\.(?P<key>.+)")
 
 @dataclass(frozen=True, slots=True)
 class SettingsMap:
-    """A mapping that may be the settings.
+    """A mapping in a user's file that may be the settings of ingress-nginx's controller.
 
     Attributes:
-        where: The place of the mapping.
+        where: The place of the mapping in the file.
         command: The command that prints the mapping alone.
         content: The mapping.
-        helm: Whether Helm prints its values.
+        helm: Whether the values reach the ConfigMap as Helm prints them, instead of as they are written.
         notes: Notes for the user.
 
     """
@@ -180,7 +180,12 @@ def _search(
 
 
 def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for each field that sets something that is not read."""
+    """Return a note for each of these fields: what the field sets outside the map of settings is not read by the lab.
+
+    Args:
+        fields: The names of fields of a Helm values file or a manifest that can contain more settings.
+
+    """
     return tuple(
         f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields
     )

@@ -48,9 +48,15 @@ _UNDEFINED = re.compile(r"unknown (?!directive)|is unknown|zero size|host not fo
 
 @dataclass(frozen=True, slots=True)
 class KeySetting:
-    """Keys that are set together on a root, and the checks of what they change.
+    """A setting to measure: one or more keys of a user's ConfigMap that are set together on a variant.
 
-    `needs` are further keys that must be set; the setting is compared with them alone.
+    Attributes:
+        values: The values of the keys, by key.
+        checks: The read-backs of what the keys change.
+        needs: Further keys that must be set; the setting is compared with a variant that has these keys alone.
+        root: The variant that the keys are set on.
+        whole: Whether the setting is the whole file.
+
     """
 
     values: Mapping[str, str]
@@ -59,11 +65,14 @@ class KeySetting:
     root: str
     whole: bool = False
     beside: tuple[str, ...] = ()
-    """The objects that its values name, as JSON."""
+    """The objects that the setting's values name, as JSON."""
 
     @property
     def name(self) -> str:
-        """A name such as `keep-alive-300` (a value that is a word), `gzip-level-and-2-more`, `your-configuration`."""
+        """The name of a setting to measure: `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
+
+        It has the value only of a single key, and only where the value is a word.
+        """
         over = "-over-tls" if self.root in TLS else ""
         if self.whole:
             return f"{WHOLE}{over}"
@@ -76,14 +85,16 @@ class KeySetting:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The settings of single keys, from which the settings of several keys are made (`together`)."""
+    """The parts of a user's ConfigMap that are measured: each key alone, and the whole file."""
 
     singles: tuple[KeySetting, ...]
+    """The settings of single keys, from which `together` makes the settings of several keys."""
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx accepts together with the others."""
     notes: tuple[str, ...]
+    """Notes about everything that is not measured."""
     beside: tuple[str, ...] = ()
-    """The objects that its values name, as JSON."""
+    """The objects that values of the file name, as JSON."""
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings of several keys: the whole file, and smaller groups of related keys.
@@ -220,9 +231,16 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
 def _explain(
     settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
 ) -> dict[str, str]:
-    """Return why nginx does not accept a key, by key.
+    """Return the reason why nginx does not accept each of the keys that are left out, by key.
 
     The reason is something that this place lacks, another key, or a refusal that the controller would meet as well.
+
+    Args:
+        settings: All keys of nginx with their values.
+        accepted: The keys that nginx accepts together.
+        of_controller: The keys that need the controller itself.
+        variant: The variant on which the keys are tried.
+
     """
     reasons: dict[str, str] = {}
     left = [*(key for key in settings if key not in accepted), *of_controller]
@@ -243,7 +261,17 @@ def _explain(
 
 
 def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the keys with which no request reaches a backend, each with nginx's answer; and the other keys."""
+    """Split keys by whether requests still reach a backend with them.
+
+    Args:
+        settings: The keys with their values.
+        tried: The variant on which the keys are tried.
+
+    Returns:
+        The keys with which no request reaches a backend, each with the directive that answers instead; and the other keys with their
+        values.
+
+    """
     left, answers = dict(settings), dict[str, str]()
     for key in list(settings) if keys.find_answering_directive({}, settings, tried) else ():
         fewer = {name: text for name, text in left.items() if name != key}
@@ -254,10 +282,15 @@ def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str,
 
 
 def _choose_root(values: Mapping[str, str], root: str) -> str:
-    """Return the root on which the keys can be set.
+    """Return the root variant on which the keys can be set, with these values.
 
     With `use-proxy-protocol` the proxy expects PROXY protocol, so the root has a load balancer. With
     `force-ssl-redirect` the load uses TLS, except for a load of redirects.
+
+    Args:
+        values: The keys with their values.
+        root: The root that the keys need regardless of their values.
+
     """
 
     def is_true(key: str) -> bool:

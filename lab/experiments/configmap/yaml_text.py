@@ -48,11 +48,11 @@ class NotYamlError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar of a YAML text.
+    """A scalar of a YAML text, as it is written and as Helm prints it.
 
     Attributes:
         text: The text as written.
-        helm: The text that Helm prints for it; None for no value.
+        helm: The text that Helm prints for the scalar; None if it is YAML's null.
 
     """
 

@@ -113,7 +113,7 @@ def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Li
 
 
 def export_manifests(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
-    """Write both forms of each successor, with everything they need, into a new or empty folder.
+    """Write the manifests of each successor, as shipped and with the user's settings, into a new or empty folder.
 
     The folder appears complete or not at all.
 
@@ -183,7 +183,19 @@ def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iter
 def _write_fields(
     folder: Path, base: Path, kind: str, fields: Sequence[tuple[str, Any]], rendered: kustomize.Objects
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Set fields of an object: return the patches if the base has it, or else write it and return its file."""
+    """Set fields of an object: by patches if the base has an object of this kind, or else by a new file.
+
+    Args:
+        folder: The folder that a new file is written into.
+        base: The folder of the base.
+        kind: The kind of the object.
+        fields: Pairs of a field's path and value.
+        rendered: The objects of the base.
+
+    Returns:
+        The patches, and the names of new files; one of the two lists is empty.
+
+    """
     existing = next((obj for obj in rendered if obj["kind"] == kind), None)
     if existing is None:
         begun = kustomize.read_yaml(base / "migrate" / f"{kind}.yaml", f"{base.name}: {kind}")

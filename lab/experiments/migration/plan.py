@@ -28,10 +28,10 @@ _BY_HAND = "TCP and UDP are routes of their own there (TCPRoute, UDPRoute or its
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The plan of a migration.
+    """The plan of a migration from ingress-nginx to its successors, made from a user's files.
 
     Attributes:
-        place: The file of the ConfigMap.
+        place: The name of the file with the ConfigMap.
         given: The keys that the file sets, and their texts.
         unknown: The keys that ingress-nginx does not have.
         notes: Notes about everything else in the files.

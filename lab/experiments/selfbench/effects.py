@@ -1,7 +1,7 @@
 """Effects of known work in a long run of the extra-work variants: whether pairs show all of them, as promised.
 
 The run is read in groups of ten consecutive blocks ("tens"). Tens do not overlap, so they are as good as separate runs of ten blocks; each
-is summarised alone, with its own A/A noise floor. The promise is the power that `power.resolvable` assumes, for ten blocks, at the effect
+is summarised alone, with its own A/A noise floor. The promise is the power that `power.compute_mde` assumes, for ten blocks, at the effect
 and the noise of the whole run. Whether that effect is true is a question for `lab.analysis.known_costs`. An incomplete group at the end of
 the run is not used.
 """
@@ -39,16 +39,16 @@ For a far larger number scipy's distribution is NaN.
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """The primary metric of one variant, over the whole run and in its tens.
+    """The effect of known work on one variant's primary metric, over a whole run and in its groups of ten blocks.
 
     Attributes:
         variant: The arm of the variant.
         point: The name of the load point.
         metric: The metric's name in the catalogue.
         estimate: The effect over the whole run.
-        sd: The standard deviation of the A/A pair, as a log-ratio; None where that pair has no interval.
-        claimed: The number of tens in which the effect was claimed.
-        tens: The number of tens in which the effect was judged.
+        sd: The standard deviation of the A/A pair (the baseline against itself), as a log-ratio; None where it has no interval.
+        claimed: The number of groups of ten blocks in which the effect was claimed, that is, significant after adjustment.
+        tens: The number of groups of ten blocks in which the effect was judged, that is, has a decision.
 
     """
 
@@ -62,14 +62,14 @@ class Injected:
 
     @property
     def promised(self) -> float | None:
-        """The probability that ten blocks claim such an effect; None where the noise is not known."""
+        """The probability that ten blocks claim an effect of this size; None where the noise is not known."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
     """Return the probability that a run claims the sign of an effect, where it is the only one in its family.
 
-    It follows from the noncentral t distribution, as in `power.resolvable`.
+    It follows from the noncentral t distribution, as in `power.compute_mde`.
 
     Args:
         effect: The effect, as a log-ratio.
@@ -84,10 +84,11 @@ def power(effect: float, sd: float, blocks: int) -> float:
 
 
 def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
-    """Return what pairs show of known costs in a run, and the judged primary metric of every variant in its tens.
+    """Return what pairs show of known costs in a run, and how often its groups of ten blocks claim each effect.
 
     Returns:
-        The known costs are None where no such variant was measured both as a pair and solo.
+        The known costs as pairs and as solo samples show them, None where no variant with a known cost was measured in both ways; and the
+        judged effect on the primary metric of every variant.
 
     Raises:
         UsageError: The run has fewer than ten blocks.
@@ -119,7 +120,7 @@ def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
 
 
 def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
-    """Return (arm, point, metric, arm that it is compared with) → effect, for the arms of one role."""
+    """Return the effects of all arms of one role, by arm, point, metric and the arm that the arm is compared with."""
     return {
         (row.arm.name, row.point.name, effect.metric, effect.against): effect
         for row in summary.rows

@@ -37,7 +37,8 @@ def estimate_s(sweep: str) -> float:
 def measure_overhead(sweep: str) -> list[str]:
     """Time `lab bench` of the baseline at the loads of a sweep; return where the time went, as lines.
 
-    It runs on the local target. The run may take an hour plus four times the estimate, because samples are measured up to three times and other machines are slower.
+    The run is on the local target. It may take an hour plus four times the estimate, because samples are measured up to three times and
+    other machines are slower.
 
     Raises:
         MeasuringError: The run cannot be started, hangs, leaves no run, or stops before all cells of its plan are measured. Exit status 1
@@ -77,7 +78,11 @@ def measure_overhead(sweep: str) -> list[str]:
 
 
 def split_wall_time(samples: Sequence[Sample], wall_s: float) -> list[str]:
-    """Divide the wall time of a run into bring-ups, measuring and the lab's own time; return the result as lines.
+    """Divide the wall time of a run into starts of systems, measuring and the lab's own time; return it as lines.
+
+    Args:
+        samples: The samples of the run.
+        wall_s: The wall time of the run, in seconds.
 
     Raises:
         MeasuringError: Nothing was measured in the run.

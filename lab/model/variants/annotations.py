@@ -156,7 +156,7 @@ def make_schema(model: type[BaseModel]) -> dict[str, Any]:
 def annotation_key(field: str) -> str:
     """Return the annotation of a field: `lab/primary-metric` for `primary_metric`.
 
-    For a path such as `readback.0.value` only the first part changes.
+    A path such as `readback.0.value` becomes `lab/readback.0.value`.
     """
     return f"lab/{field.replace('_', '-')}"
 

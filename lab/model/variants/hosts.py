@@ -103,7 +103,9 @@ def route_labels(text: str) -> dict[str, str]:
 
 
 def divide_hosts(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the first router that serves each host, without hosts that none serves; empty below two routers.
+    """Return the first router that serves each host; hosts that no router serves are left out.
+
+    The result is empty for fewer than two routers.
 
     Args:
         labels: The labels of each host's route.
@@ -120,7 +122,7 @@ def divide_hosts(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str
 
 
 def shards_of(names: Sequence[str], routers: Mapping[str, str], url: Callable[[str, str], str]) -> tuple[Shard, ...]:
-    """Return these hosts grouped by the router that serves them, in their order; empty where one serves all.
+    """Return these hosts grouped by the router that serves them, in their order; empty where one router serves all.
 
     Args:
         names: The hosts.

@@ -124,7 +124,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """The key of what the check reads; two checks of one subject can both hold only with the same value."""
+        """The key of what a read-back reads; two read-backs with one key can both hold only with the same value."""
         counted = None if self.times is None else self.value
         return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 

@@ -47,16 +47,20 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Renders:
-    """A folder of renders with at most `max_bytes`; the least recently used ones are removed first.
+    """A cache folder of kustomize's outputs (renders); the least recently used renders are removed first.
 
-    All overlays, each without each of its knobs, take a tenth of that.
+    Attributes:
+        folder: The folder.
+        max_bytes: The largest size of all renders together. The renders of all overlays, and of each overlay without each of its knobs,
+            take a tenth of the default.
+
     """
 
     folder: Path
     max_bytes: int = 64_000_000
 
     def get(self, key: str) -> bytes | None:
-        """Return the render of that key; None if there is none that can be read."""
+        """Return the stored render (output of kustomize) of a key; None where no readable one is stored."""
         entry = self.folder / f"{key}.zst"
         try:
             content = zstandard.ZstdDecompressor().decompress(entry.read_bytes())
@@ -67,7 +71,7 @@ class Renders:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store a render, if that is possible."""
+        """Store a render (output of kustomize) under a key; where that is impossible, nothing happens."""
         partial = self.folder / f".{key}-{os.getpid()}-{threading.get_ident()}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -150,7 +154,10 @@ def read_yaml(path: Path, place: str) -> Any:
 
 
 def _stamp(folders: Iterable[Path]) -> Stamp:
-    """Return the stamp of every file in these folders and in those that they list; it changes when a build could."""
+    """Return the stamp of all files in these folders and in the folders that they list.
+
+    The stamp has each file's path, size and time, so that it changes whenever the result of a build could change.
+    """
     stamp: set[tuple[str, int, int]] = set()
     visited: set[Path] = set()
     remaining = [folder.resolve() for folder in folders]
@@ -169,7 +176,7 @@ def _stamp(folders: Iterable[Path]) -> Stamp:
 
 @lru_cache(maxsize=1024)
 def _read_listed_paths(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
-    """Return the paths that a kustomization.yaml lists under any key; none if it cannot be read.
+    """Return the absolute paths that a kustomization.yaml lists under any key; empty for an unreadable file.
 
     Size and time belong to the cache's key, so that a changed file is read anew.
     """
@@ -208,7 +215,7 @@ def _key(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp
 
 @lru_cache(maxsize=8192)
 def _content(path: str, size: int, time_ns: int) -> str:
-    """Return a digest of a file; for a link, of its target's content and of the link itself.
+    """Return the SHA-256 digest of a file that a build reads; for a link, of the link and its target's content.
 
     Size and time belong to the cache's key, so that a changed file is read anew.
     """
@@ -233,9 +240,15 @@ def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Sta
 
 @lru_cache(maxsize=64)
 def _apply_component(text: str, component: Path, stamp: Stamp) -> bytes:
-    """Return the objects of a YAML text with a component applied.
+    """Return, as YAML, the objects of a YAML text with a kustomize component applied.
 
-    The stamp of the component's files belongs to the cache's key, so that it is built anew when they change.
+    The stamp of the component's files belongs to the cache's key, so that the result is built anew when these files change.
+
+    Args:
+        text: The objects.
+        component: The folder of the component.
+        stamp: The size and time of each of the component's files (`_stamp`).
+
     """
     return _build_together((), (component,), text)
 

@@ -44,7 +44,7 @@ def overlay_names(manifests: Path = MANIFESTS) -> list[str]:
 
 
 def aliases(manifests: Path = MANIFESTS) -> Aliases:
-    """Return the former names; none where these manifests are from before there was such a file.
+    """Return the former names of variants and components; empty for manifests that have no such file yet.
 
     Raises:
         UsageError: The file is faulty.
@@ -75,7 +75,14 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:
-    """Return the name of a variant with these components on a parent, which is given by its present name."""
+    """Return the name of the variant that adds components to a parent.
+
+    Args:
+        parent: The present name of the parent.
+        added: The names of the components.
+        manifests: The folder of the manifests.
+
+    """
     grandparent, components = split_name(parent)
     short = components[0] if len(components) == 1 and grandparent == root_of(components[0], manifests) else ""
     if short and short not in overlay_names(manifests):
@@ -86,7 +93,7 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
-    """Return the root of a component without a parent: that of the system with which its name begins."""
+    """Return the root variant that a component without a parent stands on: the system with which its name begins."""
     return max(
         (name for name in overlay_names(manifests) if component.startswith(f"{name}-")),
         key=len,
@@ -117,13 +124,13 @@ def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return the present name of an arm of a stored run, which may be a second measurement or a null arm."""
+    """Return the present name of an arm of a stored run, whose suffix `-again` or `-null-1` is kept."""
     parts = _ARM.fullmatch(name)
     return stored_name(parts["variant"]) + (parts["more"] or "") if parts else name
 
 
 def stored_name(name: str) -> str:
-    """Return the present name of a variant of a stored run; it keeps its name where it did something else then."""
+    """Return the present name of a variant of a stored run; a variant that no longer exists keeps its name."""
     return name if name in aliases().gone else find_present_name(name)
 
 

@@ -35,7 +35,9 @@ STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 
 @cache
 def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
-    """Return the status of an object and its fault; cached, because overlays share most of their objects.
+    """Validate a Kubernetes object, and return its status (a word of `STATUSES`) and its fault; empty without one.
+
+    Results are cached, because overlays share most of their objects.
 
     Args:
         schemas: The folder of the schemas of kinds that Kubernetes does not have.
@@ -62,13 +64,13 @@ def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
 
 
 def find_schema_fault(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
-    """Return why an object is invalid, with the place in it; empty if it is valid, or its kind has no schema."""
+    """Return an object's fault and its place in the object; empty for a valid object, or a kind without schema."""
     status, fault = _validate_object(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
     return fault if status == "Invalid" else ""
 
 
 def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
-    """Return the faults of a variant and a summary, as lines, and whether it is without fault."""
+    """Validate a variant; return its faults and a summary as lines, and whether the variant has no fault."""
     folder = manifests / "overlays" / variant  # which people apply directly
     try:
         items = (

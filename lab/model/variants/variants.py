@@ -108,7 +108,7 @@ class Overlay(Record):
 
 
 class Variant(Record):
-    """A rendered overlay.
+    """A variant: an overlay as kustomize rendered it, with its knobs and read-backs.
 
     `baseline` is the parent overlay's name, None for a root. `knobs` are those of the complete chain, root
     first; `own_knobs` those that this overlay adds to its baseline. `manifests` are the objects that
@@ -150,41 +150,56 @@ class Variant(Record):
 
     @property
     def compared_with(self) -> str | None:
-        """The baseline, or the other system that a root names; None for a root that is compared with nothing."""
+        """The name of the variant that this variant is compared with; None for a root that is compared with nothing.
+
+        It is the baseline, or for a root (a variant without a baseline) the other system that the root names.
+        """
         return self.baseline or self.compare_with
 
     @property
     def sweep(self) -> str | None:
-        """The sweep that the last of its `own_knobs` names; None without any."""
+        """The sweep (list of loads) that the last of a variant's own knobs names; None without own knobs.
+
+        Own knobs are those that the variant adds to its baseline.
+        """
         return self.knobs[-1].sweep if self.own_knobs else None
 
     @property
     def primary_metric(self) -> Primary | None:
-        """The primary metric of its overlay or of the last of `own_knobs`; None where it is compared with nothing."""
+        """The metric in which a variant's hypothesis is decided; None for a variant that is compared with nothing.
+
+        The overlay of the variant states it, or else the last of the variant's `own_knobs`.
+        """
         if self.compared_with is None:
             return None
         return self.stated_metric or (self.knobs[-1].primary_metric if self.own_knobs else None)
 
     @property
     def shared_cost(self) -> bool:
-        """Whether one of its `own_knobs`, or the system of a root, can have a shared-resource cost."""
+        """True if a part of a variant's cost can lie in what both sides of a pair share, such as ports and queues.
+
+        One of the variant's `own_knobs` states it, or the system of a root.
+        """
         if self.baseline is None and self.root_cost == "shared":
             return True
         return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def dose(self) -> float:
-        """The units of a known cost that its `own_knobs` add."""
+        """The units of a known cost that a variant's own knobs add, for checks of the lab; 0 without such knobs."""
         return sum(knob.dose or 0.0 for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def manifests_sha256(self) -> str:
-        """The digest of the manifests, by which a run recognizes what it applied."""
+        """The SHA-256 digest of a variant's manifests, by which a resumed run recognizes what it applied before."""
         return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()
 
     @property
     def needs(self) -> str:
-        """The needs of its `own_knobs` that no sweep fulfils yet; empty where one of them needs nothing."""
+        """The events that an effect of a variant's own knobs needs and that no sweep causes yet.
+
+        The text is empty if at least one of the knobs needs nothing.
+        """
         needs = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
         return "; ".join(dict.fromkeys(filter(None, needs))) if all(needs) else ""
 
@@ -198,9 +213,12 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
-    """Return each component on the parents in its `lab/on`.
+    """Return the names of the variants that components list in their annotation `lab/on`, as PARENT+COMPONENT.
 
-    The times of the components' files belong to the cache's key, so that they are read anew when one changes.
+    Args:
+        manifests: The folder of the manifests.
+        times_ns: The times of the components' files. They belong to the cache's key, so that the files are read anew after a change.
+
     """
     names: list[str] = []
     for component in knob_names(manifests):
@@ -213,8 +231,8 @@ def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, .
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:
     """Return the fewest variants that contain every overlay and every component.
 
-    They are the overlays, and another variant for each component in none of them: the first on which it is listed, else its system's
-    root with it.
+    They are the overlays, and one more variant for each component that no overlay contains. This variant is the first that the component's
+    `lab/on` lists, or else the root of the component's system with the component.
     """
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
@@ -233,7 +251,10 @@ def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
 
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
-    """Return the name of the overlay that is annotated as the direct reference; None without one.
+    """Return the name of the overlay that is annotated as the direct reference, the backend without any proxy.
+
+    Returns:
+        None where no overlay is annotated so.
 
     Raises:
         UsageError: There are two.
@@ -283,7 +304,7 @@ def _suggest_name(name: str, manifests: Path) -> str:
 
 
 def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
-    """Return the overlay with all its baselines, root first.
+    """Return an overlay with its baseline, the baseline's baseline and so on; the root, which has none, comes first.
 
     Raises:
         UsageError: The baselines form a circle, or a knob is listed twice.
@@ -562,9 +583,15 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
 
 
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
-    """Refuse a knob of `own_knobs` without effect.
+    """Refuse an overlay if one of the knobs that it adds has no effect.
 
-    The targets of its patches must exist. A change that it makes must last, or the render without it must differ.
+    The targets of a knob's patches must exist. A change that a knob makes must last until all knobs are applied, or the render without the
+    knob must differ.
+
+    Args:
+        overlay: The overlay.
+        objects: The objects that the overlay renders.
+        manifests: The folder of the manifests.
 
     Raises:
         UsageError: A target does not exist, or a knob changes nothing.

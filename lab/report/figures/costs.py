@@ -55,7 +55,11 @@ class Rung:
 
     @property
     def colour(self) -> str:
-        """The colour of the bar: grey for a whole cost, violet for `apart`, else by the direction of the step."""
+        """The colour of a bar that shows the whole cost of a request, or the step in cost between two systems.
+
+        Grey: a whole cost. Violet: a step that no pair measured, but two separate measurements (`apart`). Any other step is blue if the
+        cost falls or stays the same, and orange if the cost rises.
+        """
         if self.whole or self.apart:
             return FAINT if self.whole else COLOURS[4]
         return COLOURS[0] if self.end <= self.start else COLOURS[1]

@@ -37,9 +37,9 @@ class MeasuredNumber:
         label: The name of the row.
         group: What decides the colour: the arm, where rows are arm and point.
         value: The number; None: there is none.
-        low: The lower end of the 95 % interval over the blocks; None: too few blocks.
-        high: The upper end of the 95 % interval over the blocks; None: too few blocks.
-        blocks: The number of each block.
+        low: The lower end of the 95 % interval over the blocks; None: too few blocks, or blocks in two clusters.
+        high: The upper end of the 95 % interval over the blocks; None: as for `low`.
+        blocks: The value in each block.
         note: The hover text.
 
     """

@@ -4,8 +4,8 @@ A disruption is judged by its outcome: differences in the unit of the metric, wh
 Knobs with such a metric come last among those with a claim, and last among those without, in the order of the plan.
 
 Refuses to claim more than the summaries of the runs do: a knob that was better than a handicap is no advice against the root. Where a knob
-was measured at several points, the point with the largest claimed effect decides, else the point with the largest effect. The tables of the
-runs show every point.
+was measured at several points, the point with the largest claimed effect decides, else that with the largest effect that was not refused a
+judgement, else that with the largest effect. The tables of the runs show every point.
 """
 
 from __future__ import annotations
@@ -128,7 +128,15 @@ def _describe_verdict(step: Step, kind: str) -> str:
 
 
 def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
-    """Return a sort key for the effects of one knob: claimed ones last, then judged ones, then by size."""
+    """Return a sort key for the effects of one knob (one setting): the strongest effect has the greatest key.
+
+    A claimed effect (significant after adjustment) is greater than any other. Among the others, an effect with a decision is greater than
+    one without (`NOT_JUDGED`). Within each of these three groups, the effect of larger size is greater.
+
+    Args:
+        item: A row of the results, and one of its effects.
+
+    """
     _, effect = item
     size = abs(effect.estimate.effect) if effect.estimate else 0.0
     return effect.claimed, effect.decision is not Decision.NOT_JUDGED, size

@@ -185,7 +185,10 @@ def _make_setting_row(line: Line) -> TableRow:
 
 
 def _make_trap_row(trap: Trap) -> TableRow:
-    """Return the row of a trap; the key is in brackets where the file does not have it."""
+    """Return the table row of a trap: something that would behave differently after the move to another controller.
+
+    The row names the trap's keys of ingress-nginx, in brackets if neither the migrated file nor an Ingress annotation sets one.
+    """
     line = trap.line
     keys = _format_key(line) if line.ingress else ", ".join(trap.keys)
     advice = EMPTY if line.standing == "lost" else f"{line.setting}: {_shorten(line.to)}"

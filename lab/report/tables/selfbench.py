@@ -52,7 +52,16 @@ def _format_effect(estimate: stats.Estimate) -> str:
 
 
 def order_page(report: OrderReport) -> list[Part]:
-    """Return a table with a row for each run, how to read it, the conclusion, and a line for each dependence."""
+    """Return the page about the question whether results depend on what was measured before (the order of a run).
+
+    The page has a table of the committed runs with valid samples or a fault, then how to read the table, and the conclusion. Below there
+    is a line for each metric that depends on the order, for each point whose invalid samples depend on the order, and for each run that
+    cannot be read.
+
+    Args:
+        report: The order tests of all committed runs.
+
+    """
     rows = (
         make_row(
             run_order.run,

@@ -15,7 +15,7 @@ Each claim has one place: a table of a TOML file of this folder, named by the cl
     metric = "terminating_s"                 of lab.model.metrics, or a gauge
     points = "kill*"                         at every point of such a name that is no control run
     within = [20, 40]                        or above = …, or below = …, or like = ["OK-03", "OK-01"] for a ratio: within a
-                                             factor of NEAR of the ratio of what these two claims published
+                                             factor of NEAR_FACTOR of the ratio of what these two claims published
 
     [OK-19]                                  it cannot be measured here:
     not_measurable = "one machine: …"
@@ -65,9 +65,9 @@ NEAR_FACTOR = 1.25
 Other machines, and a single run each, allow no closer agreement.
 """
 SUGGESTED_BLOCKS = 10
-"""The number of blocks that a verdict should rest on.
+"""The number of blocks (repetitions of a whole plan) that a verdict should rest on.
 
-An interval needs fewer, and a verdict with fewer reports how many it has.
+An interval needs fewer blocks. A verdict with fewer blocks than this reports how many it has.
 """
 
 Answer = Literal["reproduced", "contradicted", "inconclusive", "not measurable here", "background", "not judged yet"]
@@ -104,14 +104,14 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A row of claims.csv.
+    """A claim, which is a sentence of a published study that can be true or false: a row of claims.csv.
 
     Attributes:
         id: The claim's id.
-        study: The key of the study whose document it comes from.
+        study: The key of the study whose document the claim comes from.
         kind: The kind of claim (`KINDS`).
         text: The claim in words.
-        published: The published value.
+        published: The published value as text; empty: none.
         unit: The value's unit.
         note: This project's remark.
 
@@ -127,12 +127,12 @@ class Claim:
 
     @property
     def value(self) -> str:
-        """The published value with its unit."""
+        """The value that the claim published, with its unit, as text."""
         return f"{self.published} {self.unit}".strip()
 
     @property
     def number(self) -> float | None:
-        """The published value as a number; None where it is not one number."""
+        """The value that the claim published, as a number; None where the value is not a single number."""
         try:
             return float(self.published)
         except ValueError:
@@ -200,7 +200,7 @@ class ClaimTest(StrictModel):
 
     @property
     def bounded(self) -> bool:
-        """True if the test has a bound; a test without a bound is shown and not judged."""
+        """True if this test of a claim has a bound (`above`, `below`, `within` or `like`); others are only shown."""
         return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
 
     def met(self, value: float) -> bool:
@@ -251,7 +251,7 @@ class ClaimRule(StrictModel):
         return self
 
     def named(self) -> list[str]:
-        """Return every variant that the rule needs."""
+        """Return the names of all variants that the rule needs, each once."""
         tests = (*self.given, *self.tests, *self.told)
         bases = [base.variant for test in tests for base in (test.minus, test.ratio_to) if base is not None]
         names = [self.variant, *(test.variant for test in tests), *bases]
@@ -259,7 +259,7 @@ class ClaimRule(StrictModel):
 
     @property
     def command(self) -> str:
-        """The command that makes a run for this rule."""
+        """The `just bench` command that makes a run by which this rule of a claim can be judged."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
@@ -386,7 +386,9 @@ def lies_within_bound(
     below: float | None,
     shift: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
 ) -> bool | None:
-    """Return whether an entire range lies where it must, by the one bound that there is; None where only a part does.
+    """Return whether an entire range meets a bound; None where only a part of the range does.
+
+    Exactly one of `within`, `above` and `below` is the bound; the other two are None.
 
     Args:
         low: The lower end of the range.
@@ -394,7 +396,7 @@ def lies_within_bound(
         within: The range must lie within these two values.
         above: The range must lie above this value.
         below: The range must lie below this value.
-        shift: Returns `above` or `below`, moved down and up by what is noise.
+        shift: Given `above` or `below`, returns that bound moved down and moved up by the noise.
 
     """
     if within is not None:

@@ -32,10 +32,10 @@ class RunFinding:
         run: The run's id.
         name: The name of the run's folder.
         target: The run's target.
-        answer: The answer.
+        answer: The answer to the claim by this run.
         effect: The measured effects in words.
-        why: The reason for the answer, if it needs one; where `damaged`, the damaged file.
-        measured: The measured tests.
+        why: The reason for the answer, if it needs one; for a damaged run, the damaged file.
+        measured: The results of the rule's tests.
         damaged: Whether a file that the rule needs cannot be read.
 
     """
@@ -51,16 +51,16 @@ class RunFinding:
 
     @property
     def gaps(self) -> list[str]:
-        """The tests that the rule asks for and the run does not have.
+        """The tests of a claim's rule for which a run lacks the point, the variant or the metric, in words.
 
-        Tests that are only shown, and damaged runs, may lack results.
+        Tests that are only shown (without a bound) are left out. A damaged run has no entries.
         """
         return [part.text for part in self.measured if part.gap and part.test.bounded]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A line of the ledger: a claim with both judgements.
+    """A line of the ledger: a claim with both judgements, by our runs and by the publication's own data.
 
     Attributes:
         claim: The claim.
@@ -68,7 +68,7 @@ class ClaimVerdict:
         effect: The measured effects in words.
         why: The reason for the answer, and other remarks.
         rule: The rule in words.
-        runs: The ids of the runs that it rests on.
+        runs: The ids of the runs that the answer rests on.
         findings: The results of all runs of the rule.
         own: The judgement by the publication's own data; None for a check, which no publication claims.
 
@@ -83,7 +83,7 @@ class ClaimVerdict:
     findings: tuple[RunFinding, ...] = ()
     own: OwnJudgement | None = None
     unable: str = ""
-    """The folder of the run that was made for the claim and could not show it."""
+    """The name of the folder of a run that was made for the claim and could not show it; empty: there is none."""
 
 
 def judge_claim(
@@ -91,7 +91,7 @@ def judge_claim(
 ) -> ClaimVerdict:
     """Judge a claim by the first of its rules that has a run.
 
-    Rules with a run of enough blocks for an interval come first, so a run that was made only for its shape hides no other.
+    Rules with a run of enough blocks for an interval come before all others, so a longer run is preferred to one too short to decide.
 
     Args:
         claim: The claim.
@@ -132,7 +132,9 @@ def judge_claim(
 
 
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
-    """Return the verdict of several runs: their common answer, or inconclusive; the longest run comes first.
+    """Return the verdict of several runs: the common answer of those that decide, or else inconclusive.
+
+    The run with the most blocks comes first. A damaged run leaves the claim inconclusive.
 
     Args:
         blank: The verdict without an answer.
@@ -198,9 +200,9 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
 
 
 def _describe_need(tested: Sequence[MeasuredTest]) -> str:
-    """Return what it would take to decide the open tests.
+    """Return in words what would decide the open tests: a remedy, or a number of blocks.
 
-    It is empty where the tests' own reasons say it: too few blocks for an interval, or none that counts.
+    The text is empty where the reason of a test already has it: too few blocks for an interval, or no block that counts.
     """
     undecided = [part for part in tested if part.holds is None]
     needed = max((part.more for part in undecided), default=0)

@@ -27,14 +27,14 @@ from lab.stats.units import format_blocks, format_range
 from lab.studies.claims import ClaimTest, Other, format_short, lies_within_bound, matches_pattern
 
 UNDERSTATED = ("rate", "link_share", "busiest_second")
-"""The metrics that understate the proxy where the generator was the limit of a closed loop: it can do more."""
+"""The metrics whose true value may be larger where the generator was the limit of a closed loop."""
 LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and metric.own_unit == "s")
-"""The metrics that overstate the proxy's time where the generator was the limit of a closed loop: it takes less."""
+"""The metrics whose true value may be smaller where the generator was the limit of a closed loop: latencies."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTest:
-    """The result of a test at a point: its value with its interval, and whether it holds.
+    """The result of a claim's test for one arm (variant of a run) at one load point.
 
     Attributes:
         test: The test.
@@ -45,7 +45,14 @@ class MeasuredTest:
         high: The upper end of the interval; None: no interval.
         blocks: The number of blocks.
         holds: Whether the test holds; None: open.
-        why: The reason why it is open or qualified.
+        why: The reason why the result is open or qualified.
+        gap: Whether the run lacks what the test asks for: its point, its variant, or its metric in the samples.
+        other: The other side of the comparison: a variant, or a point; empty: no comparison.
+        boots: The number of boots of the machine that the interval covers; for one boot it is the run's own interval.
+        more: The number of blocks that would decide an open test nine times in ten, if the true value is the measured one. It is above
+            MAX_BLOCKS where MAX_BLOCKS would not be enough, and 0 where the test is decided or more blocks cannot decide it.
+        remedy: What would decide an open test where more blocks cannot; empty otherwise.
+        spread: The smallest and the largest block of an absolute value with too few blocks for an interval; None otherwise.
 
     """
 
@@ -59,24 +66,15 @@ class MeasuredTest:
     holds: bool | None
     why: str = ""
     gap: bool = False
-    """True if the run does not cover it: another point, another variant, or a metric that its samples lack."""
     other: str = ""
-    """The other side of the comparison: a variant, or the point that the test's pattern names."""
     boots: int = 1
-    """The number of boots that the interval covers; for one boot it is the run's own interval."""
     more: int = 0
-    """The number of blocks that would decide it nine times in ten, if the value is what it is here.
-
-    It is above MAX_BLOCKS where so many would not be enough, and 0 where it is decided or blocks are not what it takes.
-    """
     remedy: str = ""
-    """The remedy where more blocks are none."""
     spread: tuple[float, float] | None = None
-    """The smallest and the largest block of an absolute value with too few blocks for an interval."""
 
     @property
     def text(self) -> str:
-        """The result in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
+        """The result of a claim's test in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
 
         Variant and point are named as far as the test names them.
         """
@@ -98,13 +96,15 @@ class MeasuredTest:
 
 
 def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool = False) -> Iterator[MeasuredTest]:
-    """Yield the test at each of its points; without a point or a block it is open, with the reason.
+    """Yield the result of a claim's test at each of the test's load points.
+
+    Where the run has no such point or no block that counts, the result is open, with the reason.
 
     Args:
         test: The test.
         variant: The rule's variant, for a test that names none.
         run: The run.
-        sustained: Whether only points of `--sustained` count.
+        sustained: Whether only loads made with the option `--sustained` count.
 
     """
     name = test.variant or variant
@@ -125,7 +125,7 @@ def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool =
 
 
 def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
-    """Return the test of one arm at one point."""
+    """Return the result of a test for one arm of a run at one load point."""
     values = run.values(arm, point.name, test.metric)
     missing = sum(value is None for value in values.values())
     base = test.minus or test.ratio_to
@@ -219,7 +219,18 @@ def _compare(
 
 
 def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
-    """Return the comparison with the mean and interval over the reference's boots that measured it, too."""
+    """Return a comparison with its mean and interval over all boots of the machine that measured it.
+
+    The result is `part` where fewer than two boots have an interval. A damaged run of another boot is noted in `why`.
+
+    Args:
+        part: The comparison on the first run.
+        base: What the arm is compared with.
+        arm: The arm's name.
+        point: The load point.
+        run: The first run of the reference (a committed run).
+
+    """
     parts = [part]
     for boot in further_boots(run):
         if isinstance(boot, Damaged):
@@ -256,9 +267,17 @@ def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], 
 
 
 def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: LoadPoint, run: Evidence) -> float:
-    """Return the A/A noise floor of a comparison.
+    """Return the A/A noise floor of a comparison: the effect that the baseline shows against itself.
 
-    It is what the baseline shows against itself: for ratios as the ratio - 1, for differences at least what the metric resolves.
+    For a ratio the result is that ratio - 1. For a difference it is at least the smallest difference that the metric resolves.
+
+    Args:
+        test: The test.
+        arm: The arm's name.
+        against: The arm and the point that the arm is compared with.
+        point: The load point of the arm.
+        run: The run.
+
     """
     twin = run.twin(against[0])
     base, again = _pair_values(*(run.values(name, against[1], test.metric) for name in twin)) if twin else ([], [])
@@ -272,12 +291,15 @@ def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: L
 
 
 def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tuple[bool, bool]:
-    """Return whether the truth may lie below, and above, the measured value.
+    """Return (whether the true value may lie below the measured value, whether the true value may lie above it).
+
+    Where the load generator was the limit, the proxy could have answered more: its rate is measured too low (UNDERSTATED), and its
+    latency may be measured too high (LESS). In a comparison, such an error of the baseline shifts the result the opposite way.
 
     Args:
-        metric: The metric.
-        limited: Whether the generator was the arm's limit in some block.
-        base_limited: Whether the generator was the limit of the other side in some block.
+        metric: The name of the metric.
+        limited: Whether the generator was the limit of the arm in some block.
+        base_limited: Whether the generator was the limit of the arm's baseline in some block; False without a comparison.
 
     """
     if metric in UNDERSTATED:
@@ -286,12 +308,15 @@ def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tupl
 
 
 def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> MeasuredTest:
-    """Return the test with whether its interval lies where it must, and if that is open, with what would decide it.
+    """Return a test's result with its decision: whether the interval meets the bound.
+
+    An open result also has what would decide it.
 
     Args:
-        part: The test with its value and interval.
-        floor: The A/A noise floor: `above` and `below` are moved by it, away from what is claimed (for a ratio as a factor).
-        hidden: Whether the truth may lie below, and above, the interval. The interval then has no end there, so only the other end decides.
+        part: The result with its value and interval.
+        floor: The A/A noise floor, by which `above` and `below` are moved so that they are harder to meet (for a ratio as a factor).
+        hidden: (whether the true value may lie below the interval, whether above). The interval has no end on such a side, so only its
+            other end decides.
 
     """
     if part.value is None or part.low is None or part.high is None:
@@ -329,21 +354,21 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
 
 
 def _shift_bound(test: ClaimTest, floor: float, bound: float) -> tuple[float, float]:
-    """Return the bound, moved down and up by the noise floor."""
+    """Return (the bound moved down by the noise floor, the bound moved up), for a ratio by a factor."""
     return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
 def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, run: Evidence) -> MeasuredTest:
     """Leave a latency in an open loop undecided if the same load without a proxy shows the same, or was not measured.
 
-    The load without a proxy shows the same if it lies beyond the same bound: above the one that the result is above or, for two points that
-    are compared, below the one that it is below. That nothing changes, or stays low, needs no proxy to explain it.
+    The load without a proxy shows the same if its value lies on the same side of the bound as the result. A result below a bound counts only
+    where two points are compared: that a single latency is low needs no such check.
 
     Args:
-        part: The decided test.
-        point: The point.
-        base_point: The point that it is compared with; None: it is compared with none.
-        run: The run.
+        part: The decided result.
+        point: The load point.
+        base_point: The name of the point that `point` is compared with; None: there is no comparison of points.
+        run: The run, which may have the load without a proxy as its direct reference.
 
     """
     test, given = part.test, point.rate_rps is not None and point.disturbance is None

@@ -73,9 +73,8 @@ Aggregation = Literal[
 value                  of the only row
 count                  the number of rows
 sum … median           of a column
-mean_over_percentiles  the average that a percentile curve integrates to (`percentile`, and `is_curve_end`: its last corner is the
-                       largest value); range: a curve never falls, so that between two corners it is no lower than the one and
-                       no higher than the other
+mean_over_percentiles  the average that a percentile curve integrates to (column `percentile`; where `is_curve_end` is true, the
+                       last corner is the largest value); range: since a curve never falls, it lies between its corners' values
 at_percentile          on the curve, straight in log10(1/(1-p)) as such plots are drawn; range: the corners on either side
 exponent               b of column ∝ over^b: the slope of the logarithms by least squares
 """
@@ -91,7 +90,11 @@ OF_A_COLUMN: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class Base(StrictModel):
-    """The base of a ratio: what is left out is as in the test, also within `where` for the same table."""
+    """The denominator of a test's ratio (`ratio_to`): the same number from other rows, another column or table.
+
+    A field that is left out has the test's value. For the same table, the test's `where` also selects the rows, except in the columns that
+    `where` of the denominator names.
+    """
 
     table: str = ""
     where: dict[str, Cell | list[Cell]] = Field(default_factory=dict[str, Cell | list[Cell]])
@@ -100,7 +103,10 @@ class Base(StrictModel):
 
 
 class OwnTest(StrictModel):
-    """A `[[ID.tests]]` table: a number of the publication, or of each value of a column, and where it must lie."""
+    """A `[[ID.tests]]` table: a number that the publication printed, and the bound that the number must meet.
+
+    With `each`, the test takes one number for every value of that column.
+    """
 
     says: str = Field(default="", description="what the number is, in words; none: the column's name")
     table: str
@@ -134,7 +140,7 @@ class OwnTest(StrictModel):
 
     @property
     def wanted(self) -> str:
-        """The bound in words."""
+        """The bound that a published number must meet, in words: `above 5`, `from 200 to 300`, `as claimed`."""
         if self.claimed:
             return "as claimed"
         if self.within is not None:
@@ -148,7 +154,7 @@ class OwnTest(StrictModel):
 
 
 class Unsettled(StrictModel):
-    """The reason why existing numbers settle nothing: always, or where these tests hold."""
+    """The reason why the published numbers leave a claim open, if all its `tests` hold or there are none."""
 
     because: str
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
@@ -231,10 +237,15 @@ def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
 
 
 def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:
-    """Run a test at every value of its `each`.
+    """Run a test once for every value of its column `each`, or once if it names none.
+
+    Args:
+        place: The rule's place, for messages.
+        claim: The claim.
+        test: The test.
 
     Returns:
-        The result in words, and whether the test holds; None: the bound lies within the uncertainty.
+        The result in words, and whether the test holds; None: the bound lies within the uncertainty of a number.
 
     """
     end = next((end for end in UNITS if test.column.endswith(end)), "")
@@ -270,7 +281,10 @@ def _combine(results: Sequence[bool | None]) -> bool | None:
 
 
 def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
-    """Return whether the entire range of a number meets the test; None where the bound lies in the range."""
+    """Return whether the entire range of a number meets the test's bound; None where the bound lies in the range.
+
+    With `claimed`, the number must equal the claim's published value to its last digit.
+    """
     if test.claimed:
         decimals = len(claim.published.partition(".")[2])
         return f"{number.value:.{decimals}f}" == claim.published
@@ -278,7 +292,15 @@ def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
 
 
 def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
-    """Return a test's number, from the rows in which the column `each` has this value."""
+    """Return a test's number, or its ratio to the number of `ratio_to`.
+
+    Args:
+        place: The rule's place, for messages.
+        test: The test.
+        rows: The rows of the test's table that its `where` selects.
+        value: Only rows with this value in the column `each` count; without `each` it has no meaning.
+
+    """
     selected = [row for row in rows if not test.each or row[test.each] == value]
     number = _take_number(place, test.table, selected, test.column, test.take, test)
     if test.ratio_to is None:
@@ -300,7 +322,17 @@ def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: publi
 
 
 def _select_rows(place: str, table: str, filters: Mapping[str, Cell | list[Cell]]) -> Sequence[Row]:
-    """Return the rows of a table that have these values; raise UsageError if there are none, or no such column."""
+    """Return the rows of a published table that have the values of the filters.
+
+    Args:
+        place: The rule's place, for messages.
+        table: The name of the table in data/published.
+        filters: Column → its allowed value or values.
+
+    Raises:
+        UsageError: No row has these values, or the table lacks a column.
+
+    """
     rows = published.read_rows(table)
     for name in filters:
         _refuse_unknown_column(place, table, name, rows)
@@ -330,7 +362,14 @@ def _take_number(place: str, table: str, rows: Sequence[Row], column: str, take:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, 0 or more, with the range (`low` to `high`) that reading it off a plot leaves open."""
+    """A published number with the range in which it may lie, since it was read off a plot.
+
+    Attributes:
+        value: The number.
+        low: The lower end of the range; for a number that was printed, the number.
+        high: The upper end of the range; for a number that was printed, the number.
+
+    """
 
     value: float
     low: float
@@ -338,7 +377,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """The number with its range, `194 [171, 217]`, or without one where the range is a point."""
+        """The published number as text, with its range: `194 [171, 217]`, or `194` where the range is a point."""
         value, low, high = map(format_short, (self.value, self.low, self.high))
         return value if (low, high) == (value, value) else f"{value} [{low}, {high}]"
 
@@ -351,7 +390,7 @@ def take_number(
     Args:
         rows: The rows.
         column: The column of the number.
-        take: The way to take it.
+        take: The way to take the number (`Aggregation`).
         percentile: The percentile for `at_percentile`, from 0 to 100.
         over: The column of the sizes for `exponent`.
 
@@ -393,15 +432,15 @@ def _parse_cell(cell: published.Value) -> float:
 
 
 Curve = Sequence[tuple[float, Number]]
-"""A percentile curve in order: (share of all requests, the value that they are at or below)."""
+"""A percentile curve in ascending order: (share of all requests, the value that this share does not exceed)."""
 
 
 def _integrate(curve: Curve, ended: bool) -> Number:
-    """Return ∫ of the curve over the shares 0 … 1, which is the mean.
+    """Return the integral of a percentile curve over the shares 0 … 1, which is the mean of all requests.
 
     Args:
         curve: The curve.
-        ended: Whether nothing is above its last corner.
+        ended: Whether the last corner of the curve is the largest value; otherwise the range has no upper end.
 
     """
     (share, first), (last_share, last) = curve[0], curve[-1]
@@ -416,7 +455,7 @@ def _integrate(curve: Curve, ended: bool) -> Number:
 
 
 def _interpolate(curve: Curve, share: float) -> Number:
-    """Return the curve's value at a share; raise ValueError beyond either end."""
+    """Return a percentile curve's value at a share of the requests; raise ValueError beyond the curve's ends."""
     left = next((corner for corner in reversed(curve) if corner[0] <= share + 1e-12), None)
     right = next((corner for corner in curve if corner[0] >= share - 1e-12), None)
     if left is None or right is None:

@@ -1,8 +1,8 @@
 """The lines of latency by percentile: published plots as they were read, and a run's histograms.
 
-    digitalocean,original,100,5,50,2.00,1.9,digitised,0.9,no   →   c100: Corner(place=5, value=0.0019, low=0.0010, high=0.0028)
+    digitalocean,original,100,5,50,2.00,1.9,digitised,0.9,no   →   c100: PercentilePoint(place=5, value=0.0019, low=0.0010, high=0.0028)
 
-Both have corners at the same percentiles. The band of a published corner is the error of reading the plot. A measured corner is from all
+Published and measured lines have corners at the same percentiles. The band of a published corner is the error of reading the plot. A measured corner is from all
 blocks' merged histograms; from six blocks on, its band spans the smallest and the largest single block. Refuses to pool runs and to
 average percentiles; a percentile with fewer than ten requests beyond it has no corner.
 """
@@ -34,8 +34,9 @@ def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[C
 
     Args:
         suite: The suite's name in the table.
-        relative_to: The number of connections of the line by which all are divided; None: absolute values. Corners where that line cannot be
-            distinguished from 0 are left out. The band combines both readings' errors (root of squares); a line is exactly 1 against itself.
+        relative_to: The number of connections of the line by which all lines are divided; None: absolute values. Corners where that line
+            cannot be distinguished from 0 are left out. The band combines the errors of both readings (root of squares). The line itself
+            becomes exactly 1.
 
     Raises:
         UsageError: The table is damaged.
@@ -62,12 +63,14 @@ def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[C
 
 
 def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """Return a variant's lines, one per number of connections with an offered rate, from the blocks that count.
+    """Return a variant's lines of latency by percentile, one per number of connections, from the blocks that count.
+
+    Only loads with an offered rate are used.
 
     Args:
         run: The run.
         variant: The variant.
-        relative_to: The number of connections of the line by which all are divided; None: absolute values.
+        relative_to: The number of connections of the line by which all lines are divided; None: absolute values.
 
     Raises:
         UsageError: A histogram is damaged.
@@ -90,13 +93,13 @@ def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) 
 
 
 def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoint]:
-    """Yield the corners up to the last percentile that both sides have.
+    """Yield the corners of a line, up to the last percentile that the line and its divisor have.
 
-    The band of a ratio is over the blocks that both have.
+    The band of a ratio is over the blocks that the line and its divisor both have.
 
     Args:
         blocks: The line's histograms.
-        base: The histograms by which it is divided; None: absolute values.
+        base: The histograms of the divisor; None: absolute values; empty: the divisor was not measured, so no corner is yielded.
 
     """
     if base is not None and not base:
@@ -117,7 +120,7 @@ def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoi
 
 
 def _read_quantile(histogram: Histogram, base: Histogram | None, share: float) -> float | None:
-    """Return the latency at a share of the requests, or its ratio to the base's; None where either is unknown."""
+    """Return the latency in seconds at a share of the requests, or its ratio to that of `base`; None: unknown."""
     value = histogram.quantile_s(share)
     if base is None or value is None:
         return value

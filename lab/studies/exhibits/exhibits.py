@@ -1,7 +1,7 @@
 """The exhibits that notebooks are made of: a figure or a table of a committed run, or the gap where there is none.
 
-Each takes a run (`lab.analysis.evidence.Shelf.of`) and the arms and points to show. Those with published numbers are in `reproduction`,
-and the steps of a request's cost are in `ladder`. Refuses to judge (`lab.studies.claims`).
+Each exhibit takes a run (`lab.analysis.evidence.Shelf.of`) and the arms and points to show. Exhibits with published numbers are in
+`reproduction`, and the steps of a request's cost are in `ladder`. Refuses to judge (`lab.studies.claims`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ PANEL_WIDTH = 34
 def intervals(
     run: Evidence, title: str, metric: str, point: str = "*", claimed: str = "", variants: Sequence[str] = ()
 ) -> go.Figure:
-    """Draw a metric of every arm at every matching point with its interval.
+    """Draw a metric of every arm (variant of a run) at every matching load point, with its 95 % interval.
 
     Args:
         run: The run.
@@ -114,7 +114,17 @@ def intervals(
 
 @draws_run
 def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.Figure:
-    """Draw a metric of every arm over the number of routes in its manifests, with a line per point."""
+    """Draw a metric of every arm (variant of a run) over the number of routes in its manifests.
+
+    There is a line per load point.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        metric: The metric.
+        log_y: Whether the vertical axis is logarithmic.
+
+    """
     lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
     for point, arm in product(list_points(run, "*"), run.arms()):
         size, value = (make_row(run, arm, point, name, arm) for name in ("routes", metric))
@@ -126,7 +136,15 @@ def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.F
 
 @draws_run
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the latency that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and point."""
+    """Draw the latency that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and load point.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
+    """
     lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
     for name, arm, (metric, share) in product(list_points(run, point), arms_of(run, variants), QUANTILES.items()):
         if (value := make_row(run, arm, name, metric, f"{arm} at {name}, {metric}")) is not None:
@@ -137,9 +155,17 @@ def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] =
 
 @draws_run
 def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the differences between twins, with a dot per worker generation.
+    """Draw a run's pairs with a dot per worker generation (the worker processes between two reloads).
 
-    They are from the first matching point whose pairs were measured on several generations.
+    A dot is the difference between the two arms of a pair, in percent. The pairs are those of the first matching load point at which pairs
+    were measured on several generations.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
     """
     components = [
         entry
@@ -181,8 +207,8 @@ def percentiles(
     Args:
         runs: Variant → its run.
         title: The figure's title.
-        suite: The published suite.
-        relative_to: The number of connections of the line by which all of a panel are divided; None: absolute values.
+        suite: The name of the published suite.
+        relative_to: The number of connections of the line by which all lines of a panel are divided; None: absolute values.
         log_y: Whether the vertical axis is logarithmic.
         shared_y: Whether the panels have the same vertical axis.
 
@@ -211,7 +237,13 @@ def percentiles(
 
 
 def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
-    """Return a panel with its lines, or with the reason why there are none."""
+    """Return a panel of a figure with its lines, or with the reason why there are none.
+
+    Args:
+        head: The panel's title.
+        make: Returns the lines; may raise LabError, whose text is then the reason.
+
+    """
     try:
         lines = make()
     except LabError as error:
@@ -224,7 +256,17 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 
 @draws_run
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw the timeline of the first block that counts, in front of the range of all blocks."""
+    """Draw the answers and latencies of one disrupted load over time, in front of the range of all blocks.
+
+    The load is that of the first block that counts, at the first matching load point.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        variant: The variant to show.
+        point: The pattern of the points' names.
+
+    """
     if all(entry.disturbance is None for entry in run.points):
         return make_empty_figure(
             title, fold_text("steady loads alone: no single request was logged, and nothing happened meanwhile")
@@ -241,7 +283,15 @@ def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fi
 
 @draws_run
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the proxy's processes in one block of every arm."""
+    """Draw the number and memory of the proxy's processes over time, in one block of every arm (variant of a run).
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
+    """
     logs = _find_logs(run, variants, point)
     marks = next(iter(logs.values())).marks if len(logs) == 1 else None
     figure = figures.processes(
@@ -252,14 +302,32 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
 
 @draws_run
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw how long every change in one block of every arm took to show in answers."""
+    """Draw how long each configuration change took to show in answers, in one block of every arm (variant of a run).
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
+    """
     by_arm = {arm: log.delays for arm, log in _find_logs(run, variants, point).items()}
     return note_lacking(run, figures.delays(by_arm, title), variants, point)
 
 
 @draws_run
 def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw every probe of one block."""
+    """Draw how long every liveness or readiness probe took in one block of a variant, and which probes failed.
+
+    The block is the first one that counts, at the first matching load point.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        variant: The variant to show.
+        point: The pattern of the points' names.
+
+    """
     name, log = _find_log(run, variant, point)
     if log is None:
         return _draw_gap(run, title, variant, point)
@@ -273,7 +341,17 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
 
 @draws_run
 def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw the transfer of every large body in one block."""
+    """Draw the transfer of every large body in one block of a variant, with a bar per body.
+
+    The block is the first one that counts, at the first matching load point.
+
+    Args:
+        run: The run.
+        title: The figure's title.
+        variant: The variant to show.
+        point: The pattern of the points' names.
+
+    """
     name, log = _find_log(run, variant, point)
     if log is None:
         return _draw_gap(run, title, variant, point)
@@ -281,7 +359,7 @@ def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.F
 
 
 def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
-    """Return the gap of a figure for which no block counts."""
+    """Return the empty figure for a variant of which no block counts at the matching points, with the reasons."""
     empty = make_empty_figure(f"{title}: {variant}", f"no valid block of {variant} at {point}")
     return note_lacking(run, empty, [variant], point)
 
@@ -292,7 +370,10 @@ def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, 
 
 
 def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
-    """Return (point, log) of the first matching point at which the variant has a block that counts."""
+    """Return (point, log) of the first matching point at which the variant has a block that counts.
+
+    Without such a point the result is (the pattern, None).
+    """
     for arm, name in product(run.arms(variant), list_points(run, pattern)):
         if (log := run.log(arm, name)) is not None:
             return name, log
@@ -304,9 +385,15 @@ def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | Non
 
 @writes_run
 def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()) -> str:
-    """Return Markdown with every variant against its baseline at matching points, judged as in the run's own table.
+    """Return a Markdown table of a run's effects: every variant against its baseline at matching load points.
 
-    Only the primary metric may claim an effect.
+    Decisions are those of the run's own table. Only in the primary metric may an effect be claimed.
+
+    Args:
+        run: The run; None: the text is empty.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
     """
     if run is None:
         return ""
@@ -324,9 +411,16 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
 
 @writes_run
 def table(run: Evidence | None, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
-    """Return a Markdown table of medians of the blocks with their 95 % intervals.
+    """Return a Markdown table of a run's metrics: medians of the blocks with their 95 % intervals.
 
-    It has a row per arm and point, and a column per metric.
+    The table has a row per arm (variant of the run) and load point, and a column per metric.
+
+    Args:
+        run: The run; None: the text is empty.
+        metrics: The metrics.
+        point: The pattern of the points' names.
+        variants: The variants to show; empty: all.
+
     """
     if run is None:
         return ""
@@ -355,7 +449,7 @@ def _make_table(
     caption: str,
     none: str,
 ) -> str:
-    """Return a Markdown table with a caption and what it lacks of the variants and points.
+    """Return a Markdown table with a caption, and with what the run lacks of the variants and points.
 
     Args:
         run: The run.
@@ -363,8 +457,8 @@ def _make_table(
         rows: The rows.
         variants: The variants that were asked for; empty: all.
         point: The pattern of the points' names.
-        caption: What the numbers are.
-        none: Why the table may be empty.
+        caption: The meaning of the numbers.
+        none: The reason to print if there are no rows and the run lacks nothing.
 
     """
     missing, short = list_lacking(run, variants, point)
@@ -374,7 +468,13 @@ def _make_table(
 
 
 def _format_cell(cell: MeasuredNumber | None, scale: float) -> str:
-    """Return a value with its interval, or the blocks' range where they are too few for one."""
+    """Return a value with its interval as text, or the range of the blocks where they are too few for an interval.
+
+    Args:
+        cell: The value; None: there is none.
+        scale: The size of the printed unit, by which the value is divided.
+
+    """
     if cell is not None and cell.low is None and cell.blocks:
         few = format_range(min(cell.blocks) / scale, max(cell.blocks) / scale)
         return cell.note if cell.note.startswith(TWO_CLUSTERS) else few
@@ -384,7 +484,13 @@ def _format_cell(cell: MeasuredNumber | None, scale: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimList:
-    """Claims as rows: a table in a notebook, and a list of ids for the report, which draws each claim."""
+    """A list of claims as the output of a notebook's cell: a table for the notebook, and ids for the report.
+
+    Attributes:
+        ids: The ids of the claims, from which the report draws each claim.
+        text: The table as Markdown.
+
+    """
 
     ids: tuple[str, ...]
     text: str
@@ -394,12 +500,13 @@ class ClaimList:
 
 
 def claims(verdicts: Sequence[ClaimVerdict], *ids: str, known: Sequence[ClaimVerdict] = ()) -> ClaimList:
-    """Return claims with both judgements and their run.
+    """Return claims with both judgements (by the publication's data and by our runs) and their run, as a table.
 
     Args:
         verdicts: The verdicts of the claims.
-        ids: The claims to show. Without any, all judged claims are shown, with how their kinds are judged and the checks below.
-        known: The verdicts of the checks.
+        ids: The ids of the claims to show. Without any, all judged claims are shown; notes below the table explain how each kind of claim is
+            judged, and list the checks.
+        known: The verdicts of the checks (facts known before any run).
 
     """
     selected = [verdict for verdict in verdicts if not ids or verdict.claim.id in ids]

@@ -30,10 +30,14 @@ from lab.studies.exhibits.frames import RunOrMissing
 
 
 def pick_run(name: str = "") -> RunOrMissing:
-    """Return a run by its name or folder, the user's or a committed one.
+    """Return a run of the user or a committed run, by its name or folder.
 
-    Without a name it is the user's newest run in any state, else the first committed one. Committed runs with enough blocks for intervals
-    come first, and among these the ones with a variant to compare.
+    Without a name the result is the user's newest run in any state. If the user has none, it is a committed run: one with enough blocks for
+    intervals is preferred, then one with a variant to compare.
+
+    Args:
+        name: The run's name or folder; empty: none.
+
     """
     user_runs, folder = run_names(), reference_folder()
     if name or user_runs:
@@ -61,7 +65,7 @@ def variants(run: RunOrMissing) -> list[str]:
 
 
 def metrics(run: RunOrMissing) -> list[str]:
-    """Return the metrics of a run: its disruptions' outcomes, if any, else rate, percentiles and CPU per request."""
+    """Return the names of a run's metrics: outcomes of its disruptions if any, else the metrics of steady loads."""
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
     )
@@ -108,8 +112,8 @@ def compare_variants(
 ) -> str:
     """Return a comparison as Markdown: a run's variants against their baselines, or its arms against another run's.
 
-    Whatever part is shown, Holm's adjustment and the advice are those of the entire comparison: looking at a single row makes it no more
-    certain.
+    If only a part is shown, Holm's adjustment for several comparisons and the advice are still those of the entire comparison. A row that is
+    shown alone is not more certain.
 
     Args:
         run: The run.

@@ -26,9 +26,9 @@ from lab.studies.claims import matches_pattern
 
 P = ParamSpec("P")
 RunOrMissing = Evidence | Missing
-"""A run, or what stands in its place where there is none."""
+"""A run, or the reason why there is none."""
 TWO_CLUSTERS = "two clusters: "
-"""The beginning of the note of an arm whose blocks no mean describes."""
+"""The beginning of the note of an arm whose blocks fall into two clusters, which no mean describes."""
 
 
 def draws_run(
@@ -53,7 +53,7 @@ def draws_published(
 ) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
     """Wrap a function that draws published numbers and a run, so that it also accepts a missing or damaged run.
 
-    The figure then shows only the published numbers, and the run's absence is one gap.
+    For such a run the figure shows only the published numbers, and the reason is its one gap.
     """
 
     @wraps(make)
@@ -73,7 +73,7 @@ def draws_published(
 def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[RunOrMissing, P], str]:
     """Wrap a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
 
-    The text then has only the published numbers, and the reason below them.
+    For such a run the text has only the published numbers, with the reason below them.
     """
 
     @wraps(make)
@@ -90,12 +90,14 @@ def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable
 
 
 def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
-    """Add the ids of its runs and its gaps to a figure, for `just report`, which prints, counts and lists them.
+    """Add the ids of a figure's runs, and its gaps, to the figure's metadata, for `just report`.
+
+    The report prints these ids, and counts and lists the gaps.
 
     Args:
-        runs: The figure's runs.
+        runs: The figure's runs; missing ones are ignored.
         figure: The figure.
-        gaps: What each of its empty panels, lines or rows lacks; None: as the figure itself records.
+        gaps: What each empty panel, line or row of the figure lacks; None: the gaps that the figure already records.
 
     """
     layout: Any = figure.layout
@@ -105,7 +107,15 @@ def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str
 
 
 def note_lacking(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
-    """Add below a figure's title what it lacks of these variants and points."""
+    """Add below a figure's title what the run lacks of these variants and load points, with reasons.
+
+    Args:
+        run: The run that the figure shows.
+        figure: The figure.
+        variants: The variants that the figure should show; empty: all of the run's.
+        point: The pattern of the points' names.
+
+    """
     missing, short = list_lacking(run, variants, point)
     return add_note(figure, fold_text("; ".join([*missing, *short])), missing)
 
@@ -122,7 +132,7 @@ def list_lacking(
         rated: Whether only points with an offered rate count.
 
     Returns:
-        What has no block that counts (arms at points, variants, the points themselves), and what has only some of its blocks.
+        Two lists of lines: what has no block that counts (arms at points, variants, points), and what has only some of its blocks.
 
     """
     points = list_points(run, pattern)
@@ -142,7 +152,7 @@ def list_lacking(
 
 
 def explain_absence(run: Evidence, variant: str) -> str:
-    """Return why a run has no arm of a variant, with what it needs or how to measure it; empty where it has one."""
+    """Return why a run has no arm of a variant, and what or which command that needs; empty where it has one."""
     record = run.run.record
     if run.arms(variant):
         return ""
@@ -160,11 +170,11 @@ def gap_lines(missing: Sequence[str]) -> list[str]:
 
 
 def fold_text(text: str, width: int = 90) -> str:
-    """Break a long text into lines for a figure, which does not do it itself.
+    """Break a long text into lines with `<br>`, since a figure does not break lines.
 
     Args:
         text: The text.
-        width: The characters of a line.
+        width: The largest number of characters of a line.
 
     """
     return "<br>".join(textwrap.wrap(text, width, break_on_hyphens=False))

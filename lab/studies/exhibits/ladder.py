@@ -1,11 +1,12 @@
-"""The ladder of a system's cost: each step's cost per request from its pair, starting at the level of its baseline.
+"""The ladder of a system's cost per request: a chain of variants, each a step from the one before.
 
-The first level is from solo samples. From there on the pairs' ratios apply, so the steps add up. The text of a step is what the run's table
-prints about it: its ratio, applied to its baseline's solo cost. Refuses to take a level or a ratio from another run.
+The first level is from solo samples (of an arm that has the machine alone). The pairs' ratios are multiplied from there on, so the steps
+add up. The text of a step is what the run's table prints about the step: its ratio, applied to its baseline's solo cost. Refuses to take a
+level or a ratio from another run.
 
 What remains between the last step and the equivalent variant on another target is a difference of two levels, not of a pair:
 
-    pod-address+access-log-memory++one-worker on kind 61 µs   →   processes beside the serving ones −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
+    pod-address+access-log-memory++one-worker on kind 61 µs   →   other processes −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
 
 A level is the median of the solo samples, multiplied by the pairs' ratios. The two levels come from two runs: nothing is pooled, and the
 difference's interval includes both of theirs. Refuses to explain why anything remains.
@@ -36,21 +37,21 @@ from lab.studies.exhibits.frames import RunOrMissing, add_runs, explain_absence,
 from lab.studies.exhibits.reproduction import list_gains
 
 METRIC, PROXY = "cpu_per_request", "proxy"
-"""The metric of the ladder, and the role whose processes it counts."""
+"""The metric of the ladder, and the role of the processes whose CPU time the metric counts."""
 OTHER_PROCESSES_LABEL, LEFT = "processes beside those that serve", "not explained"
-"""The labels of the two rows between the last step and the other target's level."""
+"""The labels of the two rows between a ladder's last step and the cost on the other target."""
 Steps = Mapping[str, tuple[str, str]]
-"""The steps of a ladder: what a step is, in words → the variant after it, and the one before."""
+"""The steps of a ladder, a chain of variants: words for a step → (variant after the step, variant before it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherTarget:
-    """The other end of the comparison: the equivalent variant in a run on another target.
+    """The variant on another target with which the last step of a ladder (a chain of variants) is compared.
 
     Attributes:
-        name: The run in words.
-        run: The run.
-        variant: The variant that does the same there.
+        name: The run on the other target, in words.
+        run: That run.
+        variant: The name of the variant that does the same in that run.
 
     """
 
@@ -61,11 +62,11 @@ class OtherTarget:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """The CPU seconds of a request with their uncertainty.
+    """The CPU seconds that a request costs, with their uncertainty.
 
     Attributes:
-        value: The value.
-        half: Half the width of the 95 % interval, or with too few blocks for one the entire range of the blocks; None: not known.
+        value: The cost in seconds.
+        half: Half the width of the 95 % interval; with too few blocks for an interval, the entire range of the blocks; None: not known.
         few: The number of blocks, where they are too few for an interval; 0 otherwise.
 
     """
@@ -77,12 +78,12 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """The end of a ladder: the rows from the last step down to the other target's level.
+    """The end of a ladder (a chain of variants): the rows from its last step down to the other target's level.
 
     Attributes:
         rungs: The rows.
         notes: Remarks about the rows.
-        missing: What there is no data for.
+        missing: The rows that lack data, each with the reason.
 
     """
 
@@ -92,7 +93,15 @@ class Remainder:
 
 
 def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
-    """Return the first of several ladders whose variants a run has all measured; without any, the first of all."""
+    """Return the first ladder (chain of variants) of which a run has every step's variant.
+
+    If the run has no ladder completely, or is missing, the result is the first ladder.
+
+    Args:
+        run: The run.
+        *choices: The ladders to choose from.
+
+    """
     complete = (
         steps for steps in choices if isinstance(run, Evidence) and all(run.arms(name) for name, _ in steps.values())
     )
@@ -102,7 +111,7 @@ def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
 def ladder(
     panels: Mapping[str, tuple[RunOrMissing, Steps]], title: str, point: str, elsewhere: OtherTarget | None = None
 ) -> go.Figure:
-    """Draw a request's cost step by step.
+    """Draw the CPU cost of a request step by step, along a chain of variants.
 
     Args:
         panels: The system in words → its run, and its steps.
@@ -136,9 +145,9 @@ def ladder(
 
 
 def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
-    """Return the rows of a ladder, and what there is no data for.
+    """Return the rows of a ladder (a chain of variants), and lines about the steps that lack data.
 
-    Each level comes before its first step, and the last one after the last step.
+    The level of a baseline comes before its first step, and the level of the last variant after the last step.
 
     Args:
         run: The run.
@@ -176,7 +185,15 @@ def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list
 
 
 def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
-    """Return the row of a variant's solo cost; None where no block has it."""
+    """Return the row of a variant's cost from solo samples (alone on the machine); None where no block has it.
+
+    Args:
+        run: The run.
+        name: The run's system in words.
+        variant: The variant.
+        point: The point's name.
+
+    """
     values = run.told(variant, point, METRIC)
     if not values:
         return None
@@ -245,7 +262,10 @@ def compute_remainder(run: Evidence, variant: str, elsewhere: OtherTarget, point
 
 
 def _combine_halves(*halves: float | None) -> float | None:
-    """Return the half-width of a difference: both values were measured separately, so their squares add up."""
+    """Return half the width of a difference's interval, from those of its values; None where one is not known.
+
+    The values were measured separately, so the squares of the half-widths add up.
+    """
     return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
 
 
@@ -271,9 +291,16 @@ def _make_row(label: str, start: RequestCost, end: RequestCost, half: float | No
 
 
 def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None:
-    """Return a variant's cost: from the pairs that lead to it from solo samples, or else from its own solo samples.
+    """Return a variant's cost per request; None where no block has it.
 
-    None where no block has it.
+    The cost is that of the variant's baseline times the ratio of their pair, and so on down to a baseline with solo samples. For a
+    variant without such a pair, the variant's solo samples give the cost.
+
+    Args:
+        run: The run.
+        variant: The variant.
+        point: The point's name.
+
     """
     record = run.run.record.variants.get(variant)
     if record is not None and record.baseline:
@@ -303,9 +330,9 @@ def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
 
 
 def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> RequestCost | None:
-    """Return the CPU seconds per request of the proxy's processes other than the serving ones.
+    """Return the CPU seconds per request of the proxy's processes other than those that serve requests.
 
-    A container's count is that of its entire cgroup: it includes the controller's own process and processes that look into the container.
+    A container's CPU time is that of its entire cgroup. So it includes the controller's process and processes that look into the container.
 
     Args:
         run: The run.

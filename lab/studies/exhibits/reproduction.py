@@ -47,7 +47,7 @@ from lab.studies.exhibits.frames import (
 from lab.studies.study_files import load_study
 
 UNIT_SIZES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "kB": 1e3, "MB": 1e6, "MB/s": 1e6}
-"""The size in seconds or bytes of each unit of tables that figures choose themselves."""
+"""The size of each published unit in seconds, bytes or bytes per second; figures then choose the printed unit."""
 BOOM_COLUMNS = {"mean_s": "average_s", "rate": "requests_per_s"}
 """The lab's metric → the column of the summaries that NDS' tool printed."""
 COLUMNS = (*pidstat.CPU_COLUMNS, *pidstat.MEMORY_COLUMNS)
@@ -62,6 +62,9 @@ PidstatLine = Sequence[float | None]
 def read_published_number(name: str) -> tuple[float, str, str]:
     """Return (number, unit, words) of a claim that published one number.
 
+    Args:
+        name: The claim's id.
+
     Raises:
         UsageError: The claim does not exist, or did not publish a single number.
 
@@ -75,13 +78,25 @@ def read_published_number(name: str) -> tuple[float, str, str]:
 
 
 def read_claimed_level(name: str) -> tuple[str, float]:
-    """Return (words, value) of a claim that published one number, in seconds, bytes or as counted."""
+    """Return (words, value) of a claim that published one number.
+
+    The value is in seconds, bytes or bytes per second for such units, else in the published unit.
+
+    Args:
+        name: The claim's id.
+
+    """
     value, unit, text = read_published_number(name)
     return text, value * UNIT_SIZES.get(unit.partition(" ")[0], 1.0)
 
 
 def _read_change(name: str) -> tuple[float, str]:
-    """Return (change in percent, words) of a claim that published one number, in percent or as a factor."""
+    """Return (change in percent, words) of a claim whose one published number is in percent or a factor.
+
+    Args:
+        name: The claim's id.
+
+    """
     value, unit, text = read_published_number(name)
     return (_compute_percent(value), text) if unit.startswith("x") else (value, text)
 
@@ -104,15 +119,15 @@ def gains(
 ) -> go.Figure:
     """Draw how much variants changed a metric, in percent, with claimed changes as lines.
 
-    Pairs that the run does not have are named below, with the reason, as are blocks that do not count.
+    Below the figure stand the pairs that the run lacks, and the blocks that do not count, with reasons.
 
     Args:
         run: The run; None: only the claims are drawn.
         title: The figure's title.
         metric: The metric.
         point: The pattern of the points' names.
-        pairs: Pairs of a variant and what it is compared with.
-        claimed: The ids of the claims.
+        pairs: (variant, the variant that it is compared with), one row each.
+        claimed: The ids of the claims whose published changes are drawn.
 
     """
     name, unit = f"{find_metric(metric).title}, change", "%"
@@ -159,7 +174,8 @@ def gains(
 def list_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[MeasuredNumber]:
     """Return the change of a metric between two variants, in percent, at each matching point.
 
-    It is the pair's effect, where the two were a pair and that effect decides, else the effect over the blocks that both have.
+    Where the two variants were measured as a pair that decides, the change is the pair's effect. Otherwise it is the effect over the blocks
+    that have both variants.
 
     Args:
         run: The run.
@@ -195,7 +211,7 @@ def list_gains(run: Evidence, variant: str, against: str, metric: str, point: st
 
 @draws_published
 def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figure:
-    """Draw every cell of a study's table relative to the table's reference, as published and here.
+    """Draw every cell of a study's table relative to the table's reference cell, as published and as measured here.
 
     The reference cells themselves are left out.
 
@@ -245,12 +261,12 @@ def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.ShapedTa
 def printed(
     title: str, table: str, metric: str, column: str, over: str, line: str, where: Mapping[str, Sequence[str]]
 ) -> go.Figure:
-    """Draw only what a publication printed: one column of its table over another, with a line per value of a third.
+    """Draw published numbers alone: one column of a published table over another, a line per value of a third one.
 
     Args:
         title: The figure's title.
         table: The table of data/published.
-        metric: The metric that the column is.
+        metric: The lab's metric that the column corresponds to, for the title and unit of the axis.
         column: The column of the values; its name ends in the unit.
         over: The column of the sizes.
         line: The column that distinguishes the lines.
@@ -277,16 +293,16 @@ def concurrency(
     claimed: Mapping[str, str] = MappingProxyType({}),
     log_y: bool = False,
 ) -> go.Figure:
-    """Draw metrics over the number of concurrent requests, next to what NDS' tool printed.
+    """Draw a run's metrics over the number of concurrent requests, next to what the tool of the NDS study printed.
 
-    There is a line per metric, or with one metric a line per variant.
+    Several metrics have a line each. A single metric has a line per variant.
 
     Args:
         run: The run; None: only the published numbers are drawn.
         title: The figure's title.
         metrics: The metrics.
         variants: The variants to show; empty: all.
-        claimed: Claim → the metric that it bounds.
+        claimed: Id of a claim → the metric for which the claim states a bound.
         log_y: Whether the vertical axis is logarithmic.
 
     """
@@ -304,7 +320,7 @@ def concurrency(
 
 
 def _read_boom(metric: str) -> list[tuple[float, MeasuredNumber]]:
-    """Return (concurrent requests, value) of what NDS' tool printed of a metric; empty where it printed none.
+    """Return (concurrent requests, value) as NDS' tool printed a metric; empty where it did not print the metric.
 
     Args:
         metric: The lab's metric: `mean_s`, `rate`, `p50`, `p75_s` …
@@ -328,14 +344,14 @@ def _read_boom(metric: str) -> list[tuple[float, MeasuredNumber]]:
 def pages(
     run: Evidence | None, title: str, metric: str, variants: Sequence[str], claimed: str = "", log_y: bool = False
 ) -> go.Figure:
-    """Draw a metric over the size of the page, with a line per variant.
+    """Draw a metric of a run over the size of the requested page, with a line per variant.
 
     Args:
         run: The run; None: only the claim is drawn.
         title: The figure's title.
         metric: The metric.
         variants: The variants to show; empty: all.
-        claimed: The id of a claim that a page fills the link; it is drawn where the link is full; empty: none.
+        claimed: The id of a claim that a page of some size fills the link; the claim is drawn at a full link (1); empty: none.
         log_y: Whether the vertical axis is logarithmic.
 
     """
@@ -355,7 +371,15 @@ def pages(
 def _list_by_size(
     run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[LoadPoint], float]
 ) -> dict[str, list[tuple[float, MeasuredNumber]]]:
-    """Return metric (with one metric: arm) → (size of the load, value) for each of the run's loads."""
+    """Return the lines of a figure: metric (with a single metric: arm) → (size of a load, value) for each load.
+
+    Args:
+        run: The run; None: no lines.
+        metrics: The metrics.
+        variants: The variants to show; empty: all.
+        size: Returns the size of a load.
+
+    """
     lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}
     if run is None:
         return lines
@@ -386,9 +410,15 @@ def shape(run: Evidence | None, study: str, *titles: str) -> str:
 
 @writes_run
 def placement(run: Evidence | None, variants: Sequence[str]) -> str:
-    """Return Markdown with the CPUs of interrupts, packet steering and workers: in AWS's post, and as read back.
+    """Return a Markdown table of the CPUs for interrupts, packet steering and workers, as AWS published and as here.
 
-    For workers it is the CPUs that the run pins the proxy to.
+    Of a run, the CPUs of interrupts and packet steering were read back from the running system. The CPUs of workers are those that the run
+    pins the proxy to.
+
+    Args:
+        run: The run; None: only the published rows.
+        variants: The run's variants, one row each.
+
     """
     rows: list[Sequence[str]] = [
         (f"{row['instance_type']}, published", *(str(row[f"{name}_cores"]) for name in ("irq", "rps", "nginx_worker")))
@@ -401,9 +431,13 @@ def placement(run: Evidence | None, variants: Sequence[str]) -> str:
 
 
 def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
-    """Return a variant's row: what was read back with its first sample that counts, and the proxy's CPUs in the run.
+    """Return a variant's row in the table of `placement`: label, and CPUs of interrupts, packet steering and workers.
 
-    Where there is nothing, the row has the reason. Raises UsageError if a read-back is missing or damaged.
+    The CPUs were read back with the variant's first sample that counts. Where there is no such sample, the row has the reason.
+
+    Raises:
+        UsageError: A read-back is missing or damaged.
+
     """
     record, arm = run.run.record, next(iter(run.arms(variant)), None)
     label = f"{record.target}, {variant}"
@@ -430,9 +464,15 @@ def transcribed(table: str, columns: Sequence[str]) -> str:
 
 @writes_run
 def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
-    """Return Markdown with pidstat's average lines for NDS' two nginx workers and for variants' processes at a point.
+    """Return a Markdown table of pidstat's averages: for NDS' two nginx workers, and for a run's proxy processes.
 
-    The variants' values are medians of the blocks [95 %]. Page faults that could not be read off NDS' page are left out of their average.
+    The run's values are medians of the blocks [95 %]. Page faults that could not be read off NDS' page are left out of their average.
+
+    Args:
+        run: The run; None: only the published rows.
+        variants: The run's variants to show.
+        point: The name of the load point.
+
     """
     units = {"vsz_kib": " (KiB)", "rss_kib": " (KiB)"}
     averages = published.read_frame("nds_pidstat").group_by("process", maintain_order=True).agg(pl.col(COLUMNS).mean())
@@ -451,9 +491,14 @@ def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
 
 
 def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[PidstatLine]]:
-    """Return the proxy's processes → their average line in each block, the busiest first.
+    """Return process of the proxy → its average line of pidstat's columns in each block, the busiest process first.
 
-    Process ids differ from block to block, so processes are numbered by how busy they are.
+    Process ids differ from block to block, so a process is named by its title and its rank by CPU time in the block.
+
+    Args:
+        run: The run.
+        variant: The variant.
+        point: The name of the load point.
 
     Raises:
         UsageError: A table is damaged.
@@ -472,7 +517,12 @@ def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, 
 
 
 def _format_median(values: PidstatLine) -> str:
-    """Return the median of the blocks with its interval, or the blocks' range where they are too few for one."""
+    """Return the median of the blocks with its interval as text, or the range of too few blocks for an interval.
+
+    Args:
+        values: The value of each block; None: not known.
+
+    """
     numbers = [value for value in values if value is not None]
     middle = stats.estimate_median(numbers) if numbers else None
     if middle is not None and middle.low is None:

@@ -1,6 +1,6 @@
 """The execution of a notebook in a fresh process, from the committed data only, and its output as a page.
 
-    notebooks/okd.ipynb  →  Page("okd", …, cells=(Shown("okd/okd-00", prose="<p>…"), …, Shown(…, parts=(Part("figure", '{"data":[…]}', …),))))
+    notebooks/okd.ipynb  →  Page("okd", …, cells=(ShownCell("okd/okd-00", prose="<p>…"), …, ShownCell(…, parts=(CellOutput("figure", …),))))
 
 A page has each cell with its output, the figures numbered by their place, and the places that mention a claim. No kernel is started, which
 would cost more than most cells do, and none of the user's runs is visible. A figure's title becomes its caption, which wraps where a plot's
@@ -49,7 +49,7 @@ Hover texts have four at most, and no screen has a million pixels.
 PANEL = 300
 """The least width in pixels of one of several panels; on a narrower screen the figure scrolls."""
 GAP_BEGINNINGS = re.compile(r"^(nothing of this was claimed or recorded: |nothing to show: |no run: )+")
-"""The beginnings of exhibits without data (`lab.studies.exhibits`), which the report leaves out."""
+"""The words with which exhibits (`lab.studies.exhibits`) begin a gap; the report's list of gaps omits them."""
 
 
 class NotebookError(LabError):
@@ -60,17 +60,18 @@ class NotebookError(LabError):
 
 @dataclass(frozen=True, slots=True)
 class CellOutput:
-    """An output of a cell.
+    """One output of a notebook's code cell.
 
     Attributes:
-        kind: The kind of output.
-        text: A figure's JSON, the claims' ids, the HTML of prose, or else plain text.
+        kind: The kind of output; a `gap` is a figure without data.
+        text: A figure's JSON, a gap's reason, the claims' ids, the HTML of prose, or else plain text.
         title: The figure's title.
         below: The lines below the figure's title.
         runs: The ids of the runs that a figure shows.
         height: The figure's height in pixels.
         width: The figure's least width in pixels; 0: any.
-        needs: What each of its gaps needs: the part itself, empty panels of a figure, or tables of prose. Several may need the same.
+        needs: A line for each gap of the output with what it needs. A gap is the output itself, an empty panel of a figure, or an empty table
+            of prose. Lines may be equal.
 
     """
 
@@ -86,12 +87,12 @@ class CellOutput:
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """A cell with its output.
+    """A cell of an executed notebook with its outputs.
 
     Attributes:
-        anchor: The cell's anchor, which is the same in every build.
-        prose: The HTML of a Markdown cell.
-        source: The source of a code cell.
+        anchor: The cell's anchor in the report, which is the same in every build.
+        prose: The HTML of a Markdown cell; empty for a code cell.
+        source: The source of a code cell, and of the cells without output before it; empty for a Markdown cell.
         parts: The outputs of a code cell.
 
     """
@@ -103,17 +104,17 @@ class ShownCell:
 
     @property
     def runs(self) -> list[str]:
-        """The ids of the runs that its figures show."""
+        """The ids of the runs that the figures of a notebook's cell show."""
         return list(dict.fromkeys(run for part in self.parts for run in part.runs))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An executed notebook.
+    """An executed notebook, as a page of the report.
 
     Attributes:
-        key: The study's key, which is the stem of the file's name.
-        title: The study's title.
+        key: The stem of the file's name; for a study's notebook, the study's key.
+        title: The study's title; for a notebook of no study, `key`.
         question: The notebook's title.
         cells: The cells that show something.
 
@@ -126,11 +127,11 @@ class Page:
 
     @property
     def parts(self) -> list[tuple[str, CellOutput]]:
-        """The outputs of all cells, each with the anchor of its cell."""
+        """The outputs of all cells of an executed notebook, as (anchor of the cell, output)."""
         return [(cell.anchor, part) for cell in self.cells for part in cell.parts]
 
     def needs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (what is missing in a line, anchor, title of the part) of every gap.
+        """Yield (what is missing, anchor of the cell, title of the output) for every gap of the page.
 
         The beginnings that differ between kinds of exhibits are removed, so equal needs have equal lines.
         """
@@ -142,9 +143,9 @@ class Page:
         return any(run in part.runs or run in part.text for _, part in self.parts)
 
     def spoken(self, claim: str) -> str:
-        """Return the anchor of the last cell that mentions a claim, or the page's own where none does.
+        """Return the anchor of the last cell that mentions a claim; without such a cell, the anchor of the page.
 
-        The last one mentions the fewest other claims.
+        The last such cell is taken since it mentions the fewest other claims.
         """
         pattern = re.compile(rf"\b{re.escape(claim)}\b")
         return next((anchor for anchor, part in reversed(self.parts) if pattern.search(part.text)), self.key)
@@ -184,7 +185,12 @@ def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[P
 
 
 def _read_run(run: str) -> None:
-    """Read a committed run's histograms for all later users; a damaged run is reported by those that need it."""
+    """Prepare a committed run's files for all later readers; a damaged run is left to its readers to report.
+
+    Args:
+        run: The path of the run's folder.
+
+    """
     with suppress(LabError):
         RunStore.open(run).ready()
 
@@ -246,7 +252,18 @@ def execute_notebook(path: Path, runs: Collection[str] = ()) -> Page:
 
 
 def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collection[str]) -> tuple[CellOutput, ...]:
-    """Run a cell and return what it printed, and the value of its last line where that is an expression."""
+    """Run a code cell and return its outputs: the printed text, and the value of its last line if an expression.
+
+    Args:
+        place: The cell's place, for messages.
+        source: The cell's source.
+        namespace: The notebook's variables, which the cell may change.
+        runs: The ids of runs that texts link to.
+
+    Raises:
+        NotebookError: The cell raises an exception.
+
+    """
     value: Any = None
     try:
         with redirect_stdout(io.StringIO()) as stdout:
@@ -277,7 +294,7 @@ def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collecti
 
 
 def _convert_figure(figure: Mapping[str, Any]) -> CellOutput:
-    """Return a figure, given as plotly's JSON, as a part.
+    """Return a figure, given as plotly's JSON, as an output of a cell.
 
     A figure without a trace is a gap (`lab.report.figures.style.make_empty_figure`) with its reason.
     """
@@ -302,7 +319,7 @@ def _convert_figure(figure: Mapping[str, Any]) -> CellOutput:
 
 
 def _round_numbers(value: Any) -> Any:
-    """Return JSON data with every number rounded to DIGITS."""
+    """Return JSON data with every fractional number rounded to DIGITS significant digits."""
     if isinstance(value, dict):
         return {name: _round_numbers(entry) for name, entry in value.items()}
     if isinstance(value, list):

@@ -2,7 +2,7 @@
 
 A row has a sentence, details that fold out, and the number with its interval as positions on a short axis:
 
-    Step(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=71.3, low=71.1, high=71.5, zero=50.0, …)
+    TuningStep(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=71.3, low=71.1, high=71.5, zero=50.0, …)
 
 The axis also marks what was published, and where a claim requires the number to lie. Positions are per cent of the axis from its left end.
 """
@@ -42,15 +42,15 @@ AXIS_END = log(12.0)
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The positions of one number on its axis.
+    """The positions of one measured number on its axis, in per cent of the axis from its left end.
 
     Attributes:
-        at: The value.
-        low: The lower end of the interval.
-        high: The upper end of the interval.
-        zero: No difference; None: not on this axis.
-        band: The range in which the value should lie; None: there is none.
-        published: The published values.
+        at: The position of the value.
+        low: The position of the interval's lower end.
+        high: The position of the interval's upper end.
+        zero: The position of no difference; None: not on this axis.
+        band: Both ends of the range in which a claim requires the value to lie; None: there is none.
+        published: The positions of the published values.
         cut: Whether the interval continues beyond an end of the axis.
 
     """
@@ -66,7 +66,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """The row of a tuning step.
+    """The row of a tuning step (a variant against its baseline at a load point) in the report.
 
     Attributes:
         step: The step.
@@ -86,14 +86,14 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """The row of a claim.
+    """The row of a published claim in the report.
 
     Attributes:
-        verdict: The verdict.
+        verdict: The claim's verdict.
         published: The published value with its unit.
-        strip: The first number that decides; None: there is none.
-        text: That number in words.
-        rest: The other effects and reasons.
+        strip: The positions of the first measured number that decides; None: there is none.
+        text: That number in words, or the reason why there is none.
+        rest: The other effects and reasons in words.
 
     """
 
@@ -121,7 +121,7 @@ def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
 
 
 def claim_row(verdict: ClaimVerdict) -> ClaimRow:
-    """Return the row of a claim, with the first number that contradicts it or else the first one."""
+    """Return the row of a claim, with the first measured number that contradicts the claim, or else the first one."""
     parts = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
     parts = [part for part in parts if part.value is not None]
     deciding = next((part for part in parts if part.holds is False), next(iter(parts), None))
@@ -213,9 +213,9 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 
 
 def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
-    """Return the SVG of all tuning steps, with a line for each.
+    """Return the SVG of all tuning steps of the committed runs, with a line for each step.
 
-    A step that is inconclusive has a thin line without its name.
+    An inconclusive step has a thin line without a name.
 
     Args:
         judged: The verdicts of the claims, for the published effects.
@@ -254,5 +254,5 @@ def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
 
 
 def _place_x(place: float) -> float:
-    """Return the horizontal pixel of a position on the axis."""
+    """Return the horizontal pixel in the SVG of a position (per cent) on the axis."""
     return round(LABEL + AXIS * place / 100, 1)

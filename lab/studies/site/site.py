@@ -1,9 +1,9 @@
 """The builder of the report's one file: it fills the templates and writes the file completely or not at all.
 
-    build(Path(".cache/report"))  →  .cache/report/index.html
+    build_site(Path(".cache/report"))  →  .cache/report/index.html
 
-plotly.js is in it once, compressed, and `report.js` unpacks it; each figure is its data, drawn when it comes into view. Refuses to write
-anything when a notebook's cell raises; missing or damaged data is a gap, and gaps are counted.
+The file has plotly.js once, compressed, and `report.js` unpacks it. A figure is stored as its data, and drawn when it comes into view.
+Refuses to write anything when a notebook's cell raises. Missing or damaged data is a gap, and gaps are counted.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ FILE = "index.html"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A report that was written.
+    """The HTML report after it was written.
 
     Attributes:
-        path: The path of its file.
+        path: The path of the report's file.
         counts: The counts of the claims' answers in words.
         figures: The number of figures.
-        gaps: Page → the number of things that it could not show, without pages that show all.
+        gaps: Page → the number of things that the page could not show; a page without gaps is left out.
 
     """
 
@@ -168,14 +168,14 @@ def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], page
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """The reliability of the numbers: the generators' errors and the noise.
+    """The reliability of the report's numbers: the load generators' errors, and the noise of each run.
 
     Attributes:
-        calibration: The calibration as HTML, or what is missing.
+        calibration: The calibration (what generators report of a known server) as HTML, or what is missing of it.
         calibrated: Whether there is a calibration.
-        noises: (run, noise) of all runs with a known noise.
-        untold: (run, reason) of the runs without one.
-        nulls: What was claimed of null arms, in words; empty without any.
+        noises: (id of a run, noise) for each known noise of a run.
+        untold: (id of a run, reason) of the runs whose noise is not known.
+        nulls: How many comparisons of a variant with itself were claimed (significant), in words; empty: there is no such comparison.
 
     """
 
@@ -187,7 +187,7 @@ class Reliability:
 
 
 def read_reliability(runs: Sequence[Evidence]) -> Reliability:
-    """Return the reliability of the lab's and of these runs' numbers, all read from where the lab itself reads it."""
+    """Return the reliability of numbers: the generators' errors (committed calibration), and these runs' noise."""
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
         calibration, calibrated = render_html(render_markdown(calibration_page(record)), below=2), True
@@ -207,7 +207,7 @@ def read_reliability(runs: Sequence[Evidence]) -> Reliability:
 
 
 def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """Return (the run's noise, why it is not known)."""
+    """Return (a run's noise of each metric at each steady load, the reason why none is known; empty where one is)."""
     record = run.run.record
     if not list_aa_variants(record.arms):
         return (), "nothing in it was measured twice"

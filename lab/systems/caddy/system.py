@@ -1,6 +1,6 @@
 """Caddy itself, in the version that its image names, configured from Gateway API's objects.
 
-    Served(80, {"bench.lab.test": …})   →   apps.http.servers.port-80: {listen: [":80"], routes: [{match: [{host: …}], handle: [{reverse_proxy}]}]}
+    ServedPort(80, {"bench.lab.test": …})   →   apps.http.servers.port-80: {listen: [":80"], routes: [{match: [{host: …}], handle: [{reverse_proxy}]}]}
 
 The configuration leaves Caddy its defaults, except that Caddy does not issue certificates. Settings are a ConfigMap `caddy`,
 whose keys are paths in Caddy's own JSON configuration (`PARTS`). The admin interface shows what Caddy serves: it never shows
@@ -46,10 +46,10 @@ from lab.systems.system import (
 FOLDER = "/srv/caddy"
 CONFIG = f"{FOLDER}/caddy.json"
 PARTS = ("config", "http", "server", "reverse_proxy", "transport")
-"""The parts that settings may change.
+"""The parts of Caddy's configuration that settings may change.
 
-In this order: the configuration as a whole, its HTTP app, each server of the load, each proxying handler, and the transport
-of such a handler.
+They are, in this order: the configuration as a whole, its HTTP app, each server of the load, each proxying handler, and the
+transport of such a handler.
 """
 PORT, SERVED, METRICS = 2019, "/config/", "/metrics"
 """The port of the admin interface, and its pages with the configuration and the metrics."""
@@ -68,7 +68,7 @@ Node = dict[str, Any]
 
 
 def realise(context: Context) -> Realisation:
-    """Return the Caddy with a configuration that serves the Gateways of its class.
+    """Return what to start for Caddy's image: Caddy with a configuration that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for Caddy, or a version that is not pinned.
@@ -93,7 +93,15 @@ def realise(context: Context) -> Realisation:
 def render(
     ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Return path → text of the configuration and the certificates."""
+    """Return path in the container → text, for Caddy's configuration and the certificates.
+
+    Args:
+        ports: the ports that Caddy serves.
+        members: port of a Service → its ready endpoints.
+        certificates: Secret → its files.
+        settings: the settings of the ConfigMap, by the part of the configuration.
+
+    """
     health: Node = {
         "listen": [":1042"],
         "routes": [{"match": [{"path": ["/healthz"]}], "handle": [{"handler": "static_response", "status_code": 200}]}],
@@ -158,7 +166,7 @@ def _render_handlers(entry: Entry, members: Members, settings: Settings) -> list
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for Caddy's reload.
+    """Return the handle by which the lab makes Caddy load a changed configuration.
 
     Caddy replaces its servers in the same process, and connections stay open.
     """
@@ -170,7 +178,7 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests; an empty mapping where Caddy does not count them.
+    """Return the number of requests that Caddy has received, as the counter `requests`; empty where it counts none.
 
     Each handler counts the requests that pass it, so the largest count of a single handler is the number that arrived.
     """
@@ -183,7 +191,7 @@ def count(process: ContainerProcess) -> Mapping[str, int]:
 
 
 def read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `caddy`.
+    """Perform a check of kind `caddy`: the value of a path in Caddy's running configuration, or of a metric.
 
     Raises:
         UnreadableError: when the interface does not answer, or shows no such part.

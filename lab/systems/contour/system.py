@@ -1,10 +1,11 @@
 """Contour itself, which reads Ingresses from the API server, with the Envoy that it configures by xDS while it runs.
 
 Both run in the versions that their images name, on the machine's own files. Contour is built from its pinned Go module
-(scripts/tools/contour) when a variant first runs it. All processes of its container are control plane. Its `bootstrap` command
-writes how the Envoy connects to it, as its init container does in a cluster. Everything else comes by xDS on the pod's own
-loopback. The Envoy's admin interface is a socket, and Contour's configuration opens its read-only pages on the port that
-`lab.systems.envoy` queries. Any command but its own `serve` is refused, and so is an Envoy without a controller.
+(scripts/tools/contour) when a variant first runs it. All processes of Contour's container are control plane. The command
+`contour bootstrap` writes how the Envoy connects to Contour, as an init container does in a cluster. Everything else comes by
+xDS on the pod's own loopback. The Envoy's admin interface is a socket, and Contour's configuration opens the read-only pages of
+that interface on the port that `lab.systems.envoy` queries. Any command of Contour but `serve` is refused, and so is an Envoy
+without a controller.
 """
 
 from __future__ import annotations
@@ -42,10 +43,15 @@ _INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE
 
 
 def realise(context: Context) -> Realisation:
-    """Return the Contour that the image names.
+    """Return what the target starts instead of a container of Contour's image: a Contour of the same version.
+
+    Its program is built from its Go module, and gets the container's arguments and environment.
+
+    Args:
+        context: the container, its pod and what else the start depends on.
 
     Raises:
-        UsageError: for another command, or a version that cannot be built.
+        UsageError: when the container's command is not `contour serve`, or its version of Contour cannot be built.
 
     """
     container = context.container
@@ -61,10 +67,10 @@ def realise(context: Context) -> Realisation:
 
 
 def realise_envoy(context: Context) -> Realisation:
-    """Return the Envoy next to a Contour, with the bootstrap that Contour writes.
+    """Return what to start for Envoy's image in a pod with Contour: Envoy with the bootstrap that Contour writes.
 
     Raises:
-        NotMeasurableError: when no Contour is in its pod, or for more workers than the container has CPUs.
+        NotMeasurableError: when no Contour is in Envoy's pod, or for more workers than the container has CPUs.
         UsageError: for other arguments, or versions that are not here.
 
     """
@@ -87,12 +93,17 @@ def realise_envoy(context: Context) -> Realisation:
 
 
 def _provide_program(container: Container) -> programs.Program:
-    """Return the Contour that the image names. A version that cannot be built is a UsageError."""
+    """Return the program Contour in the version that the container's image names.
+
+    Raises:
+        UsageError: when that version cannot be built.
+
+    """
     return programs.provide_go_program(container.place, "contour", MODULE, programs.read_tag_version(container))
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """Return the warnings and errors in its log about objects.
+    """Return the distinct warnings and errors in Contour's log about faulty objects.
 
     Contour serves these objects without the faulty part, or not at all.
     """
@@ -100,12 +111,15 @@ def ignored(log: Iterable[str]) -> list[str]:
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the distinct errors in its log."""
+    """Return the distinct errors in Contour's log."""
     return list(dict.fromkeys(_read_entries(log, _FAULTS)))
 
 
 def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
-    """Yield the messages of the log's entries of these levels, with the error that an entry names."""
+    """Yield the messages of a log's entries of these levels, each with the error that the entry names.
+
+    Errors of Contour's Kubernetes client, and the lines with which Contour ends, are yielded for any levels.
+    """
     for line in log:
         if (match := _ENTRY.search(line)) and match["level"] in levels:
             reason = _REASON.search(match["rest"])

@@ -1,6 +1,6 @@
 """Envoy itself without a controller, in the version that its image names, configured from Gateway API's objects.
 
-    Served(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json, and check.json: all of it in one, for `envoy --mode validate`
+    ServedPort(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json; and all in one, check.json, for `envoy --mode validate`
 
 The bootstrap has one listener per port. Clusters, routes and endpoints are files that Envoy watches. The configuration leaves
 Envoy its defaults, except for the node's id, which Envoy requires. Settings are a ConfigMap `envoy`, whose keys are paths in
@@ -59,7 +59,7 @@ from lab.systems.system import (
 )
 
 PORT, PREFIX = 19000, "ingress"
-"""The port of its admin interface, and the `stat_prefix` of the HTTP connection managers that clients connect to."""
+"""The port of Envoy's admin interface, and the `stat_prefix` of the HTTP connection managers that serve clients."""
 COUNTS = rf"/stats?filter=^http\.({PREFIX}(_https?)?|https?-\d%2B)\.downstream_rq_(http2_)?total$"
 WORKERS, VERSIONS = "/stats?filter=^server.concurrency$", "/stats?filter=version_text$"
 DUMP, INFO = "/config_dump", "/server_info"
@@ -77,14 +77,14 @@ _ENDPOINTS = f"{_GOOGLE}.config.endpoint.v3.ClusterLoadAssignment"
 
 
 def parse_stats(text: str) -> dict[str, str]:
-    """Parse name → value from the text of `/stats`."""
+    """Parse name of a statistic → value from the text of Envoy's page `/stats`."""
     return dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """Parse the number of clients' requests, and of those by HTTP/2, from the answer to `COUNTS`.
+    """Parse the counters `requests` and `requests_h2` (by HTTP/2) from the answer of Envoy's page `COUNTS`.
 
-    A number that Envoy does not report is left out.
+    They count clients' requests. A counter that Envoy does not report is left out.
     """
     ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
     numbers = {
@@ -104,7 +104,7 @@ def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
         dump: the text of `/config_dump`.
 
     Raises:
-        ValueError: when it is no such dump.
+        ValueError: when the text is no such dump.
 
     """
     by_kind: dict[str, list[dict[str, Any]]] = {}
@@ -139,9 +139,9 @@ def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _list_control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the clusters from which Envoy gets its configuration.
+    """Yield the names of the clusters from which Envoy gets its configuration, and of other clusters of no load.
 
-    A bootstrap with such clusters also has clusters for its own interfaces, which are yielded, too.
+    A bootstrap configuration with such clusters also has clusters for Envoy's own interfaces, which are yielded, too.
     """
     resources = bootstrap.get("dynamic_resources", {})
     sources = [resources.get("ads_config"), resources.get("cds_config", {}).get("api_config_source")]
@@ -157,7 +157,7 @@ def _list_items(config: Mapping[str, Any], noun: str) -> Iterator[dict[str, Any]
 
 
 def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the HTTP connection managers of the filter chains that serve the load."""
+    """Yield the HTTP connection managers of a listener that serve the load, not probes or Envoy's own pages."""
     chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
     for item in (item for chain in chains for item in chain.get("filters", [])):
         config = item.get("typed_config", {})
@@ -168,12 +168,12 @@ def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the numbers of requests that Envoy counts."""
+    """Return Envoy's counters `requests` and `requests_h2` (by HTTP/2) of clients' requests."""
     return counted(process.ask(PORT, COUNTS))
 
 
 def _read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `envoy`."""
+    """Perform a check of kind `envoy`: a value of the running configuration, a statistic, or Envoy's version."""
     part, _, path = require_key(check, "name").partition(".")
     match part:
         case "version":
@@ -192,7 +192,15 @@ def _read(system: System, check: Check) -> Reading:
 def render(
     ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Return path → text of the configuration's files."""
+    """Return path in the container → text, for the files of Envoy's configuration.
+
+    Args:
+        ports: the ports that Envoy serves.
+        members: port of a Service → its ready endpoints.
+        certificates: Secret → its files.
+        settings: the settings of the ConfigMap, by the part of the configuration.
+
+    """
     eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file("eds")}}
     clusters = [merge_settings({"name": _name_cluster(backend), **eds}, settings["cluster"]) for backend in members]
     routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_render_routes(port)} for port in ports}
@@ -221,7 +229,7 @@ def render(
 
 
 def _render_resources(resources: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a watched file, whose version is a hash of its content."""
+    """Return the text of a file that Envoy watches, with these resources; its version is a hash of the content."""
     text = json.dumps(resources)
     return json.dumps(
         {"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": resources}, indent=1
@@ -332,7 +340,7 @@ def _render_route(entry: Entry) -> Mapping[str, Any]:
 
 
 def realise(context: Context) -> Realisation:
-    """Return the Envoy with a configuration that serves the Gateways of its class.
+    """Return what to start for Envoy's image: Envoy with a configuration that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for Envoy, other arguments, or a version that is not pinned.
@@ -355,7 +363,7 @@ def realise(context: Context) -> Realisation:
 
 
 def provide_envoy(context: Context) -> programs.Program:
-    """Return the Envoy that the container's image names.
+    """Return the program Envoy in the version that the container's image names.
 
     Raises:
         UsageError: for arguments other than those of the lab's manifests, or a version that is not pinned.
@@ -376,7 +384,7 @@ def provide_envoy(context: Context) -> programs.Program:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for the files that Envoy watches."""
+    """Return the handle by which the lab makes Envoy load changes: it writes the files that Envoy watches."""
 
     def served(files: Mapping[str, str]) -> bool:
         """Return whether the versions that Envoy has accepted are exactly those of the files."""

@@ -73,7 +73,7 @@ def render_objects(parsed: Objects, controller: str, addresses: Mapping[str, str
         addresses: pod → IP address.
 
     Raises:
-        UsageError: for a Secret that does not exist, or where no Gateway is of the controller's classes.
+        UsageError: for a Secret that does not exist, or where no Gateway is of one of the controller's classes.
 
     """
     ports = parsed.served(controller)
@@ -118,7 +118,10 @@ def _render_backends(parsed: Objects, addresses: Mapping[str, str]) -> Iterator[
 
 
 def _render_route(raw: Mapping[str, Any]) -> Manifest:
-    """Return an HTTPRoute that leads to Backends instead of Services; a nameless rule is named by its version."""
+    """Return the manifest of an HTTPRoute with Backends instead of Services as targets.
+
+    A rule without a name gets its version as the name, which is a hash of the rule.
+    """
     route = deepcopy(dict(raw))
     for place, rule in enumerate(route["spec"].setdefault("rules", [{}])):
         for reference in rule.get("backendRefs", []):
@@ -131,10 +134,10 @@ def _render_route(raw: Mapping[str, Any]) -> Manifest:
 
 @dataclass(slots=True)
 class ServingCheck:
-    """A comparison of what Envoy serves with a file, which remembers the versions of the last comparison.
+    """A repeated comparison of what Envoy serves with the file of objects that Envoy Gateway watches.
 
     Attributes:
-        seen: the file's text and Envoy's versions in the last comparison.
+        seen: (text of the file, versions that Envoy reported) in the last comparison.
 
     """
 
@@ -145,7 +148,7 @@ class ServingCheck:
 
         Args:
             text: the text of the file.
-            versions: what Envoy reports of the versions that it has accepted.
+            versions: the text in which Envoy reports the versions that it has accepted.
             dump: a function that returns Envoy's configuration, with the endpoints.
 
         """
@@ -166,7 +169,12 @@ def _select_parts(dump: Any, kind: str) -> Iterator[Any]:
 
 
 def _list_versions(dump: Any) -> set[str]:
-    """Return the names, which are versions, of all rules that Envoy serves."""
+    """Return the versions of all rules that Envoy serves, which are the names that the lab gave to the rules.
+
+    Args:
+        dump: Envoy's configuration, as its page `/config_dump` shows it.
+
+    """
     configs = [
         item for part in _select_parts(dump, "RoutesConfigDump") for item in part.get("dynamic_route_configs", [])
     ]
@@ -177,7 +185,12 @@ def _list_versions(dump: Any) -> set[str]:
 
 
 def _list_endpoints(dump: Any) -> set[tuple[str, int]]:
-    """Return the (address, port) of the endpoints of the clusters that routes lead to."""
+    """Return (address, port) of every endpoint to which Envoy's routes lead.
+
+    Args:
+        dump: Envoy's configuration with its endpoints, as its page `/config_dump` shows it.
+
+    """
     configs = [
         item for part in _select_parts(dump, "EndpointsConfigDump") for item in part.get("dynamic_endpoint_configs", [])
     ]
@@ -194,10 +207,12 @@ OBJECTS = f"{HOME}/resources/objects.yaml"
 
 
 def realise(context: Context) -> Realisation:
-    """Return the controller with the file of its objects, and the pinned Envoy that it starts.
+    """Return what to start for Envoy Gateway's image: the controller with its file of objects, and the pinned Envoy.
+
+    The controller starts that Envoy itself.
 
     Raises:
-        UsageError: for another command line, fields that its objects do not have, and versions that are not pinned.
+        UsageError: for another command line, unknown fields of the controller's objects, and versions that are not pinned.
         NotMeasurableError: for more workers of Envoy than the container has CPUs.
 
     """
@@ -225,7 +240,10 @@ def realise(context: Context) -> Realisation:
 
 
 def _refuse(context: Context) -> None:
-    """Refuse (UsageError) a field that its objects do not have: the controller would log it and serve nothing."""
+    """Refuse (UsageError) an unknown field in an object of the controller's own kinds.
+
+    The controller would only log such a field, and serve nothing.
+    """
     from lab.model.variants.schemas import find_schema_fault  # takes longer to import than all the rest
 
     for raw in context.objects.others:
@@ -236,7 +254,13 @@ def _refuse(context: Context) -> None:
 
 
 def _provide_envoy(context: Context) -> programs.Program:
-    """Return the Envoy of the version that an EnvoyProxy names. Without such a version, this is a UsageError."""
+    """Return the program Envoy in the version that an EnvoyProxy object names.
+
+    Raises:
+        UsageError: when no EnvoyProxy names a version, or the version is not pinned.
+        NotMeasurableError: for more workers of Envoy than the container has CPUs.
+
+    """
     for raw in (item for item in context.objects.others if item["kind"] == "EnvoyProxy"):
         place = f"EnvoyProxy/{raw['metadata']['name']}: spec"
         workers = get_path(raw, "spec.concurrency")
@@ -249,14 +273,19 @@ def _provide_envoy(context: Context) -> programs.Program:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for the file that the controller watches.
+    """Return the handle by which the lab makes the controller load changes: it writes the file that is watched.
 
-    It compares Envoy's configuration with the file only after Envoy has accepted a new version.
+    The handle compares Envoy's configuration with the file only after Envoy has accepted a new version.
     """
     serves = ServingCheck()
 
     def served(files: Mapping[str, str]) -> bool:
-        """Return whether its Envoy has the routes and endpoints of the file."""
+        """Return whether the controller's Envoy has the routes and endpoints of the file of objects.
+
+        Args:
+            files: path → text; only the file of objects is looked at.
+
+        """
         versions = process.ask(envoy.PORT, envoy.VERSIONS)
         page = f"{envoy.DUMP}?include_eds"
         return serves.these(files[OBJECTS], versions, lambda: json.loads(process.ask(envoy.PORT, page)))

@@ -3,7 +3,7 @@
 Without a controller, it is configured from Gateway API's objects. The program is the HAProxy on PATH, whose version is the fact `haproxy` of a run.
 
     ConfigMap/haproxy: global.nbthread: "2", defaults.timeout_client: 30s, backend.http-reuse: always, server.pool-max-conn: "10"
-    Served(80, {"bench.lab.test": …})   →   defaults … frontend port-80 … use_backend backend-8080 if { … }
+    ServedPort(80, {"bench.lab.test": …})   →   defaults … frontend port-80 … use_backend backend-8080 if { … }
 
 A key is a section and a directive of HAProxy's own, where an underscore stands for a blank. A directive without arguments has
 an empty value. There is one backend for each rule and its filters, selected by conditions in the routes' order of precedence.
@@ -24,9 +24,9 @@ The check kind `haproxy` is a key of `show info`, read by `socat`, which the rou
     Maxconn: 9985                    key, colon, value
 
 The check kind `haproxy-config` is a directive (`timeout client`, `balance`) of the file that the running HAProxy was started
-with. It stands in the sections of a kind (`context`: defaults, backend, …), or in one section, and is `set` where it has no
-arguments. A process older than that file runs another configuration, and fails the check. HAProxy reports the values of
-`show info` itself; it does not report the balance algorithm, timeouts and sizes.
+with. `context` names the sections of a kind (defaults, backend, …), or one section. The value of a directive without arguments
+is `set`. A process older than that file runs another configuration, and fails the check. This kind exists because HAProxy
+itself reports the values of `show info`, but not the balance algorithm, timeouts and sizes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ def send_command(path: Path, command: str) -> str:
 
 
 def find_serving_pid(process: ContainerProcess) -> str:
-    """Return the container's process id of the HAProxy that answers; empty while none does, or it is too busy."""
+    """Return the id of the HAProxy process that answers on the socket, as text; empty while none answers in time.
+
+    The id is in the container's own numbering.
+    """
     path = process.inside(SOCKET)
     try:
         answer = send_command(path, "show info") if path is not None else ""
@@ -115,7 +118,7 @@ def find_serving_pid(process: ContainerProcess) -> str:
 def parse_counts(stat: str) -> Mapping[str, int]:
     """Parse the counts of clients' requests and handshakes from the answer to `show stat`.
 
-    Requests, and those of them by HTTP/2, are summed over the HTTP frontends except the one for probes. Handshakes are
+    All requests, and the requests by HTTP/2, are summed over the HTTP frontends except the one for probes. Handshakes are
     summed over all frontends. Counts that no frontend has are left out.
     """
     rows = csv.DictReader(stat.removeprefix("# ").splitlines())
@@ -162,9 +165,13 @@ def _read_config(system: System, check: Check) -> Reading:
 
 
 def _find_values(text: str, directive: Sequence[str], context: str | None) -> Iterator[str]:
-    """Yield the arguments of every line with a directive, or `set` where it has none.
+    """Yield the arguments of every line with a directive, or `set` for a directive without arguments.
 
-    The line stands in a section whose kind or name is `context`; None = in any section.
+    Args:
+        text: the text of HAProxy's configuration.
+        directive: the words of the directive's name.
+        context: the kind of the sections to look in, or the whole first line of one section; None = any section.
+
     """
     section = [""]
     for line in text.splitlines():
@@ -176,7 +183,7 @@ def _find_values(text: str, directive: Sequence[str], context: str | None) -> It
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the counts of requests and handshakes; an empty mapping while there is no socket.
+    """Return HAProxy's counts of requests and TLS handshakes; an empty mapping while there is no statistics socket.
 
     Raises:
         OSError: when the socket does not answer.
@@ -195,9 +202,9 @@ fi"""
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the threads that serve, without those of masters.
+    """Count the threads of HAProxy that serve, without those of master processes.
 
-    Of two processes with `-W`, one is the master, whose single thread serves nothing.
+    Processes with `-W` come in pairs. One of each pair is the master, whose single thread serves nothing.
 
     Args:
         processes: (threads, command line) of processes.
@@ -222,7 +229,10 @@ READBACKS = {
 HOME = "/var/lib/haproxy"
 CONFIG = f"{HOME}/conf/haproxy.cfg"
 FD_CEILING = 1_048_576
-"""The limit of open files above which HAProxy, by its own maximum, would reserve memory that no connection uses."""
+"""The limit of open files that the lab sets where a container may have more.
+
+HAProxy derives its maximum of connections from that limit, and would reserve memory for connections that never come.
+"""
 ARGUMENTS = ("-W", "-db", "-f", "/usr/local/etc/haproxy/haproxy.cfg")
 TIMEOUTS = {"timeout connect": "5s", "timeout client": "50s", "timeout server": "50s"}
 """The timeouts with which HAProxy's documentation and Debian's file begin.
@@ -231,15 +241,15 @@ HAProxy itself has no defaults for them, and warns where they are missing.
 """
 
 Sections = Mapping[str, Mapping[str, str]]
-"""The directives of each section with their arguments, besides those that the routes result in.
+"""Section of HAProxy's configuration → directive → arguments, without the directives that the routes result in.
 
-The section `server` is for each server's line.
+The section `server` has the parameters of each server's line.
 """
 SECTIONS: Sections = {"global": {}, "defaults": TIMEOUTS, "frontend": {}, "backend": {}, "server": {}}
 
 
 def realise(context: Context) -> Realisation:
-    """Return the HAProxy with a configuration that serves the Gateways of its class.
+    """Return what to start for HAProxy's image: HAProxy with a configuration that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for HAProxy.
@@ -256,17 +266,19 @@ def realise(context: Context) -> Realisation:
 def realise_haproxy(
     context: Context, ports: Sequence[ServedPort], sections: Sections, proxy: str, slots: int = 0
 ) -> Realisation:
-    """Return a HAProxy that serves these ports, with a maximum where a process may have very many open files.
+    """Return the HAProxy on PATH with a configuration that serves these ports.
+
+    Where a process may have more open files than `FD_CEILING`, the configuration sets that limit.
 
     Args:
-        context: the container.
+        context: the facts about the container.
         ports: the ports.
         sections: the further directives of each section.
         proxy: the name of the system, for error messages.
         slots: the number of servers that a backend has room for.
 
     Raises:
-        UsageError: for what cannot be written.
+        UsageError: for a route that cannot be written for HAProxy, or when there is no HAProxy on PATH.
 
     """
     find_program(context.container.place, "haproxy")
@@ -310,7 +322,14 @@ def realise_haproxy(
 
 
 def _list_ways(host: str, entries: Sequence[Entry], names: Mapping[str, str]) -> Iterator[str]:
-    """Yield `BACKEND if CONDITIONS` for each form of each path of a host."""
+    """Yield `BACKEND if CONDITIONS`, the arguments of `use_backend`, for each condition on each path of a host.
+
+    Args:
+        host: the host.
+        entries: the path matches of the host with their rules.
+        names: place of a rule → name of its backend.
+
+    """
     suffix = host.removeprefix("*")
     name = "hdr(host),field(1,:),lower"
     by_host = "" if host == ANY else f"{{ {name} -m end {suffix} }}" if suffix != host else f"{{ {name} {host} }}"
@@ -334,7 +353,7 @@ def _quote(text: str) -> str:
 class MasterControl:
     """The `lab.systems.system.Control` of a HAProxy with a master (`-W`).
 
-    A new configuration is written, and the master is signalled (SIGUSR2). Its new worker then answers on the socket.
+    A new configuration is written, and the master is signalled (SIGUSR2). The master's new worker then answers on the socket.
 
     Args:
         process: the container of the HAProxy.
@@ -349,12 +368,18 @@ class MasterControl:
         self._before = ""
 
     def started(self) -> Loading | None:
-        """Return the load of the start, whose beginning is not observed: the main process is a HAProxy at once."""
+        """Return the load that began with the start of HAProxy; None while the main process does not run.
+
+        The time of that load is not observed, since the main process is a HAProxy from its first moment on.
+        """
         self._before = ""
         return Loading(None, 1) if self._process.pid is not None else None
 
     def serving(self, loading: Loading) -> bool:
         """Return whether another process than before the load answers on the socket.
+
+        Args:
+            loading: the load, which is always the last one.
 
         Raises:
             MeasuringError: when the container has ended.
@@ -364,7 +389,14 @@ class MasterControl:
         return find_serving_pid(self._process) not in ("", self._before)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files of the configuration and signal the master; return None where nothing changed.
+        """Write the changed files of the configuration, signal the master, and return the load that began.
+
+        Args:
+            files: path in the container → text; only files of the configuration are written.
+            over: not used, since nothing here waits.
+
+        Returns:
+            The load; None where no file changed.
 
         Raises:
             MeasuringError: when the container has ended.

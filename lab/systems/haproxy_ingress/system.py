@@ -39,7 +39,7 @@ from lab.systems.system import (
 CONTROLLER = "haproxy.org/ingress-controller"
 
 KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
-"""The keys of its ConfigMap, with its own defaults.
+"""The keys of the controller's ConfigMap, with the controller's own defaults.
 
 A key of kind `flag` results in its directive only if it is true; one of kind `switch` becomes `no …` if it is false.
 """
@@ -55,7 +55,7 @@ _ARGUMENTS = (
 
 
 def realise(context: Context) -> Realisation:
-    """Return the HAProxy on PATH with the controller's configuration.
+    """Return what to start for the controller's image: the HAProxy on PATH with the controller's configuration.
 
     Raises:
         UsageError: for arguments, keys and routes that cannot be honoured here.
@@ -82,9 +82,15 @@ def realise(context: Context) -> Realisation:
 
 
 def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
-    """Return the directives for the values of all keys; an empty value is left out.
+    """Return the directives of each section for the values of all keys; a key with an empty value has none.
 
-    A value that must be true or false and is neither is a UsageError.
+    Args:
+        place: the ConfigMap, for error messages.
+        values: key → value.
+
+    Raises:
+        UsageError: for a value that must be true or false and is neither.
+
     """
     frontend = {
         "http-request set-var(txn.base)": "base",
@@ -115,9 +121,9 @@ def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
 
 
 def capped(threads: int, limit: Fraction | None) -> int:
-    """Return the number of threads that the controller uses when so many are configured.
+    """Return the number of threads that the controller uses where a number is configured.
 
-    That is at most GOMAXPROCS, which automaxprocs sets (pkg/annotations/global/nbthread.go).
+    It uses at most GOMAXPROCS threads, and automaxprocs sets GOMAXPROCS (pkg/annotations/global/nbthread.go).
 
     Args:
         threads: the configured number.

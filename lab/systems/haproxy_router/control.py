@@ -24,7 +24,7 @@ CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
 TAKEN_S = 30.0
 """The seconds within which the script must begin a requested reload.
 
-It waits at most for the remainder of the reload interval, which is milliseconds here.
+The script waits at most for the remainder of the reload interval, which is milliseconds here.
 """
 
 _NUMBER_INSIDE = re.compile(r"^NSpid:.*\s(\d+)$", re.MULTILINE)
@@ -48,7 +48,7 @@ class RouterControl:
         self._reported = 0
 
     def started(self) -> Loading | None:
-        """Return the newest start of a HAProxy, if there was one since the last call; else None."""
+        """Return the load of the newest HAProxy process; None if none has started since the last call."""
         starts = self._read_starts()
         if len(starts) <= self._reported:
             return None
@@ -69,7 +69,14 @@ class RouterControl:
         return haproxy.find_serving_pid(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files and request a reload; return None where nothing changed or `over` is set.
+        """Write the changed files, request a reload, and return the load that began.
+
+        Args:
+            files: path in the container → text; only files of the configuration are written.
+            over: an event that is set when the system ends.
+
+        Returns:
+            The load; None where no file changed, or once `over` is set.
 
         Raises:
             MeasuringError: when the router ends, or does not begin the reload in time.
@@ -105,7 +112,7 @@ class RouterControl:
     def ask(self) -> bool:
         """Request a reload by a line to the FIFO, and return whether that succeeded.
 
-        It fails while the script does not have the FIFO open, because the script will open it soon or has ended.
+        The request fails while the script does not have the FIFO open: the script will open it soon, or has ended.
         """
         fifo = self._process.inside(f"{RUN}/reload")
         try:

@@ -67,11 +67,11 @@ _CHECKED = f'mkdir -p {HOME}/run "${{0%/*}}"; cat "$1/tls.crt" "$1/tls.key" >"$0
 """The beginning of router.bash, followed by the checker's command."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/var/lib/haproxy", "/tmp", "/var/log", "/run")
-"""The folders of its image that every container has a copy of, on the target `apiserver`."""
+"""The folders of the router's image of which every container has a copy, on the target `apiserver`."""
 SPARE_FDS = 100
-"""The open files that HAProxy needs besides two per connection.
+"""The number of open files that HAProxy needs besides two per connection.
 
-They are for listeners, pollers and its socket (29 with two threads).
+They are for listeners, pollers and the statistics socket (29 with two threads).
 """
 
 Form = tuple[str, str]
@@ -107,7 +107,7 @@ OPTIONS = {
     "option abortonclose": "ROUTER_ABORT_ON_CLOSE",
     "compression algo gzip": "ROUTER_ENABLE_COMPRESSION",
 }
-"""The variables that switch a directive of the section `defaults` on, by that directive."""
+"""Directive of the section `defaults` → the environment variable that switches the directive on."""
 VARIABLES: Mapping[str, tuple[Form, str | None]] = {
     "ROUTER_SERVICE_HTTP_PORT": (_NUMBER, "80"),
     "ROUTER_SERVICE_HTTPS_PORT": (_NUMBER, "443"),
@@ -148,29 +148,31 @@ VARIABLES: Mapping[str, tuple[Form, str | None]] = {
     "ROUTER_SET_FORWARDED_HEADERS": (("append", ""), "append"),
     "ROUTER_DISABLE_HTTP2": (("true", ""), "true"),
 }
-"""The variables that the lab honours: name → the form of the value, and the router's own default.
+"""The environment variables that the lab honours: name → (form of the value, the router's own default).
 
-An empty value of a form also means the default. A default of None = the variable must be there. A form without a description
-allows only its own text.
+Except where any text is allowed, an empty value also means the default. If the default is None, the variable must be there. A
+form without a description allows only its own text.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RouterBackend:
-    """A route with the endpoints that it leads to."""
+    """A Route of OpenShift with the ready endpoints that it leads to: one backend of HAProxy."""
 
     route: HostRoute
     endpoints: tuple[Endpoint, ...]
 
     @property
     def name(self) -> str:
-        """The name of its HAProxy backend, as the router gives it."""
+        """The name of a Route's HAProxy backend, as OKD's router forms such names."""
         prefix = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}
         return f"{prefix[self.route.tls]}:{self.route.namespace}:{self.route.name}"
 
 
 def realise(context: Context) -> Realisation:
-    """Return the HAProxy on PATH with the router's configuration, started by the script.
+    """Return what to start for the router's image: the HAProxy on PATH with the router's configuration.
+
+    The script `router.bash` starts HAProxy.
 
     Raises:
         UsageError: for variables that cannot be honoured here.
@@ -236,9 +238,15 @@ def realise(context: Context) -> Realisation:
 
 
 def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of every variable in `VARIABLES`, or the router's default.
+    """Return every variable of `VARIABLES` → its value in the container's environment, or the router's default.
 
-    A variable that is missing, of another form, or not honoured here is a UsageError.
+    Args:
+        place: the place of the environment, for error messages.
+        env: the container's environment.
+
+    Raises:
+        UsageError: for a required variable that is missing, a value of another form, or a variable not honoured here.
+
     """
     values: dict[str, str] = {}
     for name, (form, default) in VARIABLES.items():
@@ -256,7 +264,7 @@ def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_unlike(place: str, text: str, form: Form) -> None:
-    """Raise UsageError for a text that is neither empty nor of this form."""
+    """Refuse (UsageError) a text that is not of a form; a form with a description also allows the empty text."""
     pattern, description = form
     if description and text and not re.fullmatch(pattern, text):
         raise UsageError(place, f"expected {description}, got {text!r}", "correct it")
@@ -266,7 +274,12 @@ def _refuse_unlike(place: str, text: str, form: Form) -> None:
 
 
 def _render_defaults(env: Mapping[str, str]) -> list[str]:
-    """Return the lines of the section `defaults`."""
+    """Return the lines of the section `defaults` of HAProxy's configuration.
+
+    Args:
+        env: the value of every variable in `VARIABLES`.
+
+    """
     lines = [f"{directive} {env[name]}" for directive, (name, _) in TIMES.items()]
     lines += [line for line, name in OPTIONS.items() if env[name] in _TRUE]
     if env["ROUTER_SYSLOG_ADDRESS"]:
@@ -278,9 +291,15 @@ def _render_defaults(env: Mapping[str, str]) -> list[str]:
 
 
 def _read_max_connections(place: str, text: str, context: Context) -> int | None:
-    """Return the maximum number of connections.
+    """Return the maximum number of connections; None for `auto`.
 
-    None = `auto`: HAProxy itself calculates as many as the limit of open files allows.
+    With `auto`, HAProxy itself calculates as many connections as the limit of open files allows.
+
+    Args:
+        place: the place of the variable, for error messages.
+        text: the value of the variable.
+        context: the facts about the container, with its limit of open files.
+
     """
     if text in ("", "auto"):
         return None
@@ -290,7 +309,7 @@ def _read_max_connections(place: str, text: str, context: Context) -> int | None
 
 
 def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) -> dict[str, str]:
-    """Return path → text of the configuration, its maps and its error page.
+    """Return path in the container → text, for the router's configuration, its maps and its error page.
 
     Args:
         settings: the settings of the router's environment, by their names in the template. None = the directive is left
@@ -329,7 +348,7 @@ def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) ->
 
 
 def _render_map(lines: Iterable[str]) -> str:
-    """Return a map with one regular expression and value per line.
+    """Return the text of an HAProxy map from its lines, each a regular expression and a value.
 
     The lines are in reverse alphabetical order, so that a longer path comes before its prefix.
     """
@@ -337,12 +356,12 @@ def _render_map(lines: Iterable[str]) -> str:
 
 
 def _match_route(route: HostRoute) -> str:
-    """Return the regular expression for host, port and path of a request."""
+    """Return the regular expression that matches host, port and path of a request for a route."""
     return rf"^{_escape(route.host)}\.?(:[0-9]+)?{_escape(route.path)}(/.*)?$"
 
 
 def _escape(text: str) -> str:
-    """Escape a text for a regular expression like Go does: without a backslash before `-`, which re.escape writes."""
+    """Escape a text for a regular expression as Go does; unlike re.escape, without a backslash before `-`."""
     return re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", text)
 
 
@@ -353,7 +372,7 @@ _UNAVAILABLE = (
 
 
 def renew(process: ContainerProcess) -> None:
-    """Request a reload like the router does.
+    """Request a reload of HAProxy from the script `router.bash`, as the router would make one.
 
     Raises:
         MeasuringError: when the script ends or does not accept the request in time.
@@ -367,7 +386,7 @@ def renew(process: ContainerProcess) -> None:
 
 
 def control(process: ContainerProcess) -> RouterControl:
-    """Return the handle with the reload interval of the container's environment."""
+    """Return the handle that makes the router load changes, with the container's variable for the reload interval."""
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
     return RouterControl(process, reload_interval_s(place, process.started.env["RELOAD_INTERVAL"]))
 
@@ -377,9 +396,10 @@ def reload_interval_s(place: str, text: str) -> int:
 
     Args:
         place: the place of the setting, for the error message.
+        text: the duration, such as `5s`.
 
     Raises:
-        UsageError: outside of what OKD allows, 1s to 120s in whole seconds (`spec.tuningOptions.reloadInterval`).
+        UsageError: for anything but 1s to 120s in whole seconds, which OKD allows (`spec.tuningOptions.reloadInterval`).
 
     """
     seconds = _parse_seconds(place, text)
@@ -396,7 +416,7 @@ def _parse_seconds(place: str, text: str) -> float:
 
 
 def syslog_ports(objects: Objects) -> set[int]:
-    """Return the ports to which routers among these objects would log."""
+    """Return the ports of the node to which routers among these objects would send their log (syslog)."""
     containers = (container for pod in objects.pods for container in pod.containers)
     routers = (item for item in containers if is_repository_of(IMAGE, item.repository))
     addresses = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)

@@ -1,4 +1,4 @@
-"""Apache httpd itself, as its image configures it, with mod_proxy in front of what Gateway API's objects lead to.
+"""Apache httpd itself, as its image configures it, with mod_proxy in front of the backends of Gateway API's objects.
 
     ConfigMap/httpd: server.MaxKeepAliveRequests: "0", host.ProxyTimeout: "30", member.ttl: "60"
 
@@ -50,12 +50,15 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "host": {"ProxyPreserveHost": "On"},
     "member": {},
 }
-"""The directives that the image's own file sets, and the one that preserves the host, as Gateway API demands."""
+"""Section → directive → arguments: those that the image's own file sets, and ProxyPreserveHost.
+
+Gateway API demands that the host of a request is preserved.
+"""
 _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1 >&2; exit 1; }"""
 
 
 def realise(context: Context) -> Realisation:
-    """Return the httpd with a configuration that serves the Gateways of its class.
+    """Return what to start for httpd's image: httpd with a configuration that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for httpd.
@@ -91,7 +94,15 @@ def realise(context: Context) -> Realisation:
 def _render(
     loaded: Sequence[str], ports: Sequence[ServedPort], members: Members, sections: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield the lines of the configuration, with these modules loaded."""
+    """Yield the lines of httpd's configuration.
+
+    Args:
+        loaded: the names of the modules to load.
+        ports: the ports that httpd serves.
+        members: port of a Service → its ready endpoints.
+        sections: section → directive → arguments.
+
+    """
     yield f"ServerRoot {HOME}"
     yield f"DefaultRuntimeDir {HOME}"
     yield f"PidFile {HOME}/httpd.pid"
@@ -139,7 +150,10 @@ def _render_port(port: ServedPort, names: Mapping[str, str], directives: Mapping
 
 
 def _render_pass(match: Match, balancer: str) -> str:
-    """Return the line that passes a path to a balancer; the first line that matches a request applies."""
+    """Return the line of httpd's configuration that passes a path to a balancer (a named group of endpoints).
+
+    The first line that matches a request applies.
+    """
     to = f"balancer://{balancer}"
     if match.path_kind == "Exact":
         return f'ProxyPassMatch "^{re.escape(match.path)}$" "{to}"'
@@ -152,7 +166,7 @@ def _locate_file(secret: str, end: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for httpd's graceful restart."""
+    """Return the handle by which the lab makes httpd load a changed configuration: a graceful restart."""
 
     def served(files: Mapping[str, str]) -> bool:
         marks = re.findall(rf"{MARK} (\w+)", files[CONFIG])
@@ -162,7 +176,7 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def counters(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests that were forwarded to backends.
+    """Return the number of requests that httpd has forwarded to backends, as the counter `requests`.
 
     httpd's own count would include its status pages and the probes.
     """

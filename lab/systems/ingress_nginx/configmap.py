@@ -7,10 +7,10 @@ They come from the table `configmap.tsv` in this folder, such as the line
 Source of names, kinds and defaults: kubernetes/ingress-nginx at controller-v1.15.1 (dbb11b9),
 internal/ingress/controller/config/config.go and template/configmap.go. The column `where`:
 
-    main, events, http, location, upstream     the block in which its directive stands, `{}` its value
-    written        the template composes it itself, of what a stock nginx has
-    idle           without meaning for what the lab sends, in the real controller too
-    controller     the real controller's, as it needs its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
+    main, events, http, location, upstream     the block that has the key's directive, in which `{}` stands for the value
+    written        the template composes the directives of the key, from what a stock nginx has
+    idle           the key has no meaning for what the lab sends, in the real controller too
+    controller     only the real controller realises the key, by its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
 
 The column `tags`: `optional` means that an empty value leaves the directive out, `tls` that only a load over TLS can show the
 key's effect, and `behind` that only a load behind a load balancer can. `decode_settings` refuses anything else in a manifest, where
@@ -39,12 +39,12 @@ from lab.base.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The value that the controller decodes from a text.
+    """The value that the ingress-nginx controller decodes from the text of a ConfigMap key.
 
     Attributes:
         value: the value, as text.
-        told: the message where the value differs from the text; empty where it does not.
-        kept: whether the value is the default, because the text is not of the key's kind.
+        told: the message about a text that the controller reads as something else; empty where there is nothing to report.
+        kept: whether the value is the key's default, because the text is not of the key's kind.
 
     """
 
@@ -84,7 +84,7 @@ def _parse_bool(text: str) -> str | None:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list like the controller does: at commas, without empty fields, and then trimmed."""
+    """Split a list at commas as the controller does: empty items are dropped, and then blanks around items."""
     return [item.strip() for item in text.split(",") if item]
 
 
@@ -94,7 +94,7 @@ def codes(text: str) -> list[int]:
 
 
 def _atoi(text: str) -> int | None:
-    """Return a decimal integer; None where the text is none, or has more digits than the controller can hold."""
+    """Return a text as a decimal integer; None where it is none, or has more digits than the controller can hold."""
     digits = text.lstrip("+-").lstrip("0")
     if not re.fullmatch(r"[+-]?[0-9]+", text) or len(digits) > _LONGEST:
         return None
@@ -117,7 +117,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
     "redirect": ("301, 302, 307 or 308", _parse_redirect),
     "offset": ("a size such as 8m", lambda text: text if _OFFSET.fullmatch(text.strip()) else ""),
 }
-"""The kinds of values: their description, and the decoder of a text, which returns None where the default stays."""
+"""Kind of a value → its description, and the decoder of a text, which returns None where the default stays."""
 
 
 _BETWEEN = {"list": ",", "codes": ",", "colons": ":", "directives": "\n"}
@@ -132,7 +132,14 @@ def join_words(kind: str, texts: Sequence[str]) -> str:
 
 
 def decode(kind: str, text: str, default: str) -> Decoded:
-    """Return the value that the controller decodes from a text, for a key of this kind and default."""
+    """Return the value that the controller decodes from the text of a key.
+
+    Args:
+        kind: the kind of the key's values, such as `int`.
+        text: the text in the ConfigMap.
+        default: the key's default.
+
+    """
     expected, decode = _KINDS[kind]
     excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
     value = decode(text)
@@ -157,18 +164,21 @@ Where = Literal["main", "events", "http", "location", "upstream", "written", "id
 
 @dataclass(frozen=True, slots=True)
 class IngressNginxKey:
-    """A line of the table, which describes a key.
+    """A key of the ingress-nginx ConfigMap, from a line of the table `configmap.tsv`.
 
     Attributes:
-        where: the block of its directive, or who writes it, as the module's docstring lists.
+        name: the name of the key.
+        kind: the kind of the key's values, such as `int`.
+        default: the key's default value, as text.
+        where: the block of the key's directive, or what realises the key, as the module's docstring lists.
         directive: the directive, with `{}` for the value.
         optional: whether an empty value leaves the directive out.
-        tls: whether only a load over TLS can show its effect.
-        behind: whether only a load behind a load balancer can show its effect.
-        sweep: the sweep in which its effect could show; empty: the sweep of a shipped component with the key, else `quick`
+        tls: whether only a load over TLS can show the key's effect.
+        behind: whether only a load behind a load balancer can show the key's effect.
+        sweep: the sweep in which the effect could show; empty: the sweep of a shipped component with the key, else `quick`
             (over TLS: `tls`).
-        names: the kind of another object that the value names as `namespace/name`; it belongs in the same file.
-        why: the reason why it is idle or the controller's; for any other key a remark.
+        names: the kind of another object that the value names as `namespace/name` and that belongs in the same file.
+        why: the reason why the key is idle, or realised only by the controller; for any other key a remark.
 
     """
 
@@ -222,10 +232,12 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         place: the ConfigMap, for error messages.
+        data: the data of the ConfigMap.
 
     Raises:
-        UsageError: for a key that does not exist, a value not of the key's kind, or a key that only the controller realises.
-            The error lists every refused key.
+        UsageError: for a key that does not exist, a value that makes the controller keep the default, or a value other than the
+            default of a key that only the controller realises. The values of idle keys (without effect here) are not checked. The
+            error lists every refused key.
 
     """
     values = {key.name: key.default for key in REALISED}
@@ -255,7 +267,7 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_lines(values: Mapping[str, str], block: Where) -> list[str]:
-    """Return the directives of one block that the table alone describes.
+    """Return the directives of one block of nginx.conf that the table `configmap.tsv` describes completely.
 
     Args:
         values: the value of every realised key.

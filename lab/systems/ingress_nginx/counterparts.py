@@ -1,4 +1,4 @@
-"""The counterparts of names that people write into an ingress-nginx ConfigMap although they are no keys of it.
+"""The counterparts of names that people write into an ingress-nginx ConfigMap although these are no keys of it.
 
 A counterpart is the key that has the intended effect. The names and counterparts come from one table that a person can check,
 `counterparts.tsv` in this folder: nginx's own directives, keys of F5's controller and of older ingress-nginx, and annotations.
@@ -45,7 +45,7 @@ _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """A line of the table, which gives the counterparts of a name.
+    """The keys of ingress-nginx's ConfigMap that have the effect intended by another name, from `counterparts.tsv`.
 
     Attributes:
         dialect: the origin of the name: nginx, spelling, older, annotation or F5.
@@ -69,7 +69,13 @@ class Counterpart:
 
 @cache
 def counterparts() -> tuple[Counterpart, ...]:
-    """Return the table's lines in their order; where a name stands twice, the first line applies."""
+    """Return the lines of `counterparts.tsv`: wrong names in the ConfigMap, and the keys to use instead.
+
+    A wrong name is, for example, a directive of nginx, a misspelt or old key, or a key of F5's controller. A line has the keys of
+    ingress-nginx that have the effect which the name intends. The lines are in the table's order.
+
+    Where a name occurs twice, the first line applies.
+    """
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval=""))
     return tuple(
@@ -84,11 +90,11 @@ def counterparts() -> tuple[Counterpart, ...]:
 
 
 def explain_name(name: str, text: str = "") -> str:
-    """Explain, in words, what was probably intended by a name that is no key.
+    """Explain in words what was probably intended by a name in the ConfigMap that is no key.
 
     Args:
         name: the name.
-        text: its value.
+        text: the value of that name in the ConfigMap.
 
     """
     if keys := directives_led(text):
@@ -107,7 +113,7 @@ def explain_name(name: str, text: str = "") -> str:
 
 
 def find_key(name: str) -> str:
-    """Return, in few words, the key that has the effect of nginx's directive `name`."""
+    """Return in few words the key that has the effect of nginx's directive `name`, or `a snippet`, or `none (…)`."""
     plain = _normalize(name)
     if plain in KEYS:
         return plain
@@ -118,10 +124,11 @@ def find_key(name: str) -> str:
 
 
 def directives_led(text: str) -> str | None:
-    """Return `directive → key` for each directive that is no block, if the text is nginx's own configuration.
+    """Return the keys for the directives in a text that is nginx's own configuration.
 
     Returns:
-        A text, which is empty where all directives are blocks; None where the text is no configuration of nginx.
+        `directive → key; …` for each directive that is no block; empty where all directives are blocks. None: the text is no
+        configuration of nginx.
 
     """
     plain = _COMMENT.sub("", text).strip()
@@ -134,9 +141,9 @@ def directives_led(text: str) -> str | None:
 
 
 def is_f5(names: Collection[str]) -> bool:
-    """Return whether the names are keys of an F5 NIC ConfigMap.
+    """Return whether names are the keys of a ConfigMap for F5's NGINX Ingress Controller.
 
-    They are if all are keys of F5's controller, and some are no keys of ingress-nginx.
+    All of them must be keys of F5's controller, and at least one must be no key of ingress-nginx.
     """
     patterns = [row.name for row in counterparts() if row.dialect == F5]
     return any(name not in KEYS for name in names) and all(
@@ -145,7 +152,7 @@ def is_f5(names: Collection[str]) -> bool:
 
 
 def f5_text(name: str) -> str:
-    """Describe the counterpart of an F5 key in words."""
+    """Describe the ingress-nginx keys that correspond to a key of F5's controller, as `name → keys`."""
     row = next(row for row in counterparts() if row.dialect == F5 and fnmatchcase(name, row.name))
     return f"{name} → {' and '.join(row.keys) or 'none'}"
 

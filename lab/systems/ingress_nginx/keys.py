@@ -1,9 +1,9 @@
 """The effects of ingress-nginx ConfigMap keys: the directives that they change, and whether nginx accepts them.
 
 The effects are rendered and not guessed: nginx.conf is rendered with the keys and without them, for a variant (the shipped
-baseline, or that over TLS). Some values depend on the machine (CPUs, open files, addresses). They are rendered for two
-machines that cannot exist, and what differs between these two is not checked. Keys that only the real controller realises
-are not rendered (`needs_controller`).
+baseline, or the one over TLS). Some values depend on the machine (CPUs, open files, addresses). So nginx.conf is rendered for
+two machines that do not exist, and lines that differ between these two are not checked. Keys that only the real controller
+realises are not rendered (`needs_controller`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ UNLIKELY = ((1013, 100_003), (1019, 100_019))
 _LISTS = {"map", "geo", "types", "split_clients"}
 """The blocks that hold no directives; only a map's paths and patterns are read back from them."""
 _LOADED_SERVER = re.compile(r"http/server\[(?!_\])")
-"""The form of a place in a server that the lab's loads request."""
+"""The form of a place inside an nginx server from which the lab's loads request pages."""
 _NAMELESS_SERVER = re.compile(r"http/server(?!\[)")
-"""The form of a place in a server that a controller has for itself, where the lab's configuration has other ones."""
+"""The form of a place inside an nginx server without a name.
+
+A controller has such servers for its own use, and they differ from those in the lab's configuration.
+"""
 _PATH = re.compile(r"[/~]\S*")
 _ALL_CLIENTS = ("all", "0.0.0.0/0")
 _OF_MODULES = re.compile(
@@ -46,18 +49,18 @@ _OF_MODULES = re.compile(
 """The beginning of a directive of a module that only the controller's nginx has."""
 
 Directives = dict[tuple[str, str], str]
-"""The arguments of (context, directive), where several are joined as the read-back joins them."""
+"""(context, directive) → its arguments; different arguments of several occurrences are joined by commas."""
 Counts = dict[tuple[str, str, str, str], int]
-"""The number of occurrences of (context, place, directive, arguments)."""
+"""(context, place, directive, arguments) → number of occurrences; see `lab.systems.nginx.readback.Directive`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectiveChanges:
-    """The directives that a set of keys changes.
+    """The directives of nginx.conf that a set of ConfigMap keys changes.
 
     Attributes:
-        anywhere: the changes by kind of block.
-        somewhere: the changes in a single block that the first attribute does not show.
+        anywhere: (kind of block, directive) → the arguments after the change, or `absent`.
+        somewhere: the changes in a single block that `anywhere` does not show, with the number of occurrences after the change.
         within: the places of the blocks that existed before the change.
 
     """
@@ -69,11 +72,13 @@ class DirectiveChanges:
 
 @dataclass(frozen=True, slots=True)
 class InspectedKey:
-    """The value of one key, as the controller decodes it.
+    """The value of one ConfigMap key as the controller decodes it, and whether its effect can be measured.
 
     Attributes:
-        told: the message where the value differs from the written text; empty where it does not.
-        idle: the reason why there is nothing to measure; empty where there is.
+        value: the decoded value, as text.
+        default: the key's default.
+        told: the message where the value differs from the text in the ConfigMap; empty where it does not.
+        idle: the reason why the key has no effect to measure; empty where it has one.
 
     """
 
@@ -84,7 +89,16 @@ class InspectedKey:
 
 
 def needs_controller(name: str, text: str) -> bool:
-    """Return whether only the real controller realises a key: it needs the controller's own logic, Lua or modules."""
+    """Return whether a key of the ConfigMap takes effect only in the real ingress-nginx controller.
+
+    Such a key needs the controller's own logic, its Lua code, or nginx modules that the controller's image contains.
+
+    Args:
+        name: the name of the key.
+        text: the value of the key. It matters only for a key that ends in `-snippet`: the value is text in nginx's own
+            language, and the answer is True if it uses directives of Lua or of such a module.
+
+    """
     return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
 
 
@@ -105,9 +119,14 @@ def inspect_key(name: str, text: str) -> InspectedKey:
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """Return why nginx refuses a variant with these keys, in its own words; empty = it accepts them.
+    """Return why nginx refuses a variant with these ConfigMap keys, in nginx's words; empty = nginx accepts them.
 
     Where nginx accepts them but the lab cannot read the result back, the text begins with `UNREAD`.
+
+    Args:
+        data: the data of the ConfigMap.
+        variant: the variant whose ConfigMap gets this data.
+
     """
     context = _context(variant, 1, 100_000)
     text = render(decode_settings("ConfigMap", data), context, nginx_version())
@@ -121,7 +140,10 @@ def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:
-    """Return whether nginx.conf differs between two sets of keys on the shipped defaults."""
+    """Return whether two sets of ConfigMap keys make different directives of nginx.conf, for a variant.
+
+    A set has key → value; every other key keeps its shipped default.
+    """
     changes = (_compare(before, after, variant, machine) for machine in UNLIKELY)
     return any(change.anywhere or change.somewhere for change in changes)
 
@@ -129,7 +151,16 @@ def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = 
 def find_answering_directive(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
 ) -> str:
-    """Return the directive of `after` by which nginx answers every request of the load; empty = there is none."""
+    """Return the directive by which nginx itself would answer every request of the load; empty = there is none.
+
+    Only a directive (`return` or `deny`) counts that the keys `after` add to those of `before`.
+
+    Args:
+        before: key → value, without the change.
+        after: key → value, with the change.
+        variant: the variant whose ConfigMap has the keys.
+
+    """
     change = _compare(before, after, variant, UNLIKELY[0], every=True)
     allowing = {place for (_, place, name, _), times in change.somewhere.items() if name == "allow" and times}
     for (context, place, name, arguments), times in change.somewhere.items():
@@ -143,9 +174,15 @@ def find_answering_directive(
 def derive_checks(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
 ) -> tuple[Check, ...]:
-    """Return a check for every directive that `after` changes, except those that depend on the machine.
+    """Return a read-back check for every directive that a change of keys changes, unless it depends on the machine.
 
     A key that only the real controller realises is read back from the ConfigMap that the controller watches.
+
+    Args:
+        before: key → value, without the change.
+        after: key → value, with the change.
+        variant: the variant whose ConfigMap has the keys.
+
     """
     by_controller = {key: text for key, text in after.items() if needs_controller(key, text) and key not in before}
     old, new = ({key: text for key, text in data.items() if key not in by_controller} for data in (before, after))
@@ -180,7 +217,7 @@ def derive_checks(
 
 
 def _innermost(context: str) -> str:
-    """Return the name of the innermost block."""
+    """Return the name of the innermost block of a context: `server` of `http/server`."""
     return context.rpartition("/")[2]
 
 
@@ -192,9 +229,15 @@ def _is_readable(context: str, name: str) -> bool:
 def _compare(
     before: Mapping[str, str], after: Mapping[str, str], variant: str, machine: tuple[int, int], every: bool = False
 ) -> DirectiveChanges:
-    """Compare nginx.conf between two sets of keys.
+    """Compare nginx.conf between two sets of ConfigMap keys.
 
-    With `every`, changes in a single block are listed even where the change by kind of block shows them.
+    Args:
+        before: key → value, without the change.
+        after: key → value, with the change.
+        variant: the variant whose ConfigMap has the keys.
+        machine: (number of CPUs, limit of open files) of the machine for which nginx.conf is rendered.
+        every: whether to list changes in a single block even where the changes by kind of block show them.
+
     """
     old, new = (_count_directives(tuple(sorted(side.items())), variant, machine) for side in (before, after))
     earlier, later = _join(old), _join(new)

@@ -54,7 +54,7 @@ ENTRYPOINT = ("/usr/bin/dumb-init", "--")
 PATH = "/usr/local/nginx/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/etc/nginx", "/etc/ingress-controller", "/tmp", "/var/log", "/var/lib/nginx", "/usr/local/nginx", "/run")
 MOST_LINES = 12
-"""The number of lines of a log entry that are reported: what follows may be an access log."""
+"""The number of lines of a log entry that are reported; lines after them may be an access log."""
 _LINE = re.compile(r"^(?P<level>[IWEF])\d{4} \S+\s+\d+ (?P<file>[\w.]+):\d+\] (?P<words>.*)$")
 """The form of the first line of a klog entry: level and date, time, process, source line.
 
@@ -82,10 +82,10 @@ def refuse_routers(container: Container) -> None:
 
 
 def realise_controller(context: Context) -> Realisation:
-    """Return the controller itself, for the target `apiserver`: its Go process, template, Lua and nginx.
+    """Return what to start on the target `apiserver`: the controller itself.
 
-    It runs on the unpacked files of its image. All keys except the refused ones are left to the controller to accept or
-    refuse, and its log reports what it ignores.
+    It has its own Go process, template, Lua and nginx. The controller runs on the unpacked files of its image. It accepts or refuses the keys of its ConfigMap itself, except those
+    that are refused here. Its log reports which keys it ignores.
 
     Raises:
         NotMeasurableError: for more workers or open files than a container has here.
@@ -111,14 +111,20 @@ def ignored(log: Iterable[str]) -> list[str]:
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the reasons in the controller's log why it does not serve: why Go or nginx ended, else every error."""
+    """Return the reasons in the controller's log why the controller does not serve.
+
+    They are the lines by which Go or nginx report that they end. If there are none, they are all errors.
+    """
     errors = [(file, text) for level, file, text in _parse_log(log) if level in ("E", "F")]
     ends = [text for file, text in errors if not file]
     return list(dict.fromkeys(ends or [text for _, text in errors]))
 
 
 def _parse_log(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (level, source file, text on one line) of the log's entries; an end of Go or nginx has no source file."""
+    """Yield (level, source file, text on one line) of the entries in the controller's log.
+
+    An entry by which Go or nginx reports that it ends has an empty source file.
+    """
     entries: list[tuple[str, str, list[str]]] = [("", "", [])]
     for line in log:
         if match := _LINE.match(line):
@@ -133,9 +139,9 @@ def _parse_log(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
 
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0
-"""The seconds between the controller's looks whether its nginx has quit, after which it waits further.
+"""The seconds between the controller's looks whether its nginx has quit, when the controller has to end.
 
-The source is NGINXController.Stop.
+After nginx has quit, the controller waits further. The source is NGINXController.Stop.
 """
 
 # Leader election, the API server and metrics concern the controller process only.
@@ -155,13 +161,13 @@ _WAIT_SHUTDOWN = f"pid=$(cat {PID}) && kill -QUIT $pid && while kill -0 $pid; do
 
 
 def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """Return the text of nginx.conf, without carriage returns, like the controller cleans it.
+    """Return the text of nginx.conf, without carriage returns, which the controller removes too.
 
-    The function reads nothing from the machine but the template: the arguments have all that depends on the machine.
+    The function reads only the template from the machine: the arguments have everything that depends on the machine.
 
     Args:
         values: the value of every realised key of the ConfigMap.
-        context: the container.
+        context: the facts about the container.
         version: the version of nginx.
         http_port: the port without TLS.
 
@@ -223,7 +229,7 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
 
     Args:
         values: the value of every realised key of the ConfigMap.
-        context: the container.
+        context: the facts about the container.
 
     """
     if (configured := values["worker-processes"]) != "auto":
@@ -232,7 +238,14 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
 
 
 def _render_server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for the server of a host; `reached` has the upstreams with endpoints."""
+    """Return the template's values for the nginx server of a host.
+
+    Args:
+        context: the facts about the container.
+        host: the host.
+        reached: the upstreams that have endpoints, by their names.
+
+    """
     routes = [route for route in context.objects.routes if route.host == host]
     # A single rewrite makes all paths of a host regular expressions, of which the first that matches is used.
     regex = any(route.rewrite for route in routes)
@@ -250,7 +263,17 @@ def _render_server(context: Context, host: str, reached: Mapping[str, object]) -
 
 
 def _render_location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for a location. A Prefix path matches whole segments: /a is `= /a` and `/a/`."""
+    """Return the template's values for a location of nginx's configuration.
+
+    A Prefix path matches whole segments: /a becomes `= /a` and `/a/`.
+
+    Args:
+        route: the path of the Ingress.
+        regex: whether the paths of the host are regular expressions.
+        upstream: the name of the upstream that the path leads to.
+        reached: the upstreams that have endpoints, by their names.
+
+    """
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
     exact, prefix = f'= "{path}"', f'"{path.rstrip("/")}/"'
     matches = [exact] if route.path_type == "Exact" else [prefix] if path.endswith("/") else [exact, prefix]
@@ -264,7 +287,7 @@ def _name_upstream(context: Context, service: str, port: int | str) -> str:
 
 
 def realise(context: Context) -> Realisation:
-    """Return the nginx on PATH with the controller's configuration.
+    """Return what to start for the controller's image: the nginx on PATH with the controller's configuration.
 
     Raises:
         UsageError: for arguments and keys that cannot be honoured here.
@@ -303,7 +326,11 @@ def realise(context: Context) -> Realisation:
 
 
 def files(text: str, context: Context) -> dict[str, str]:
-    """Return the files in the container: this nginx.conf, the certificates, and the links of the logs.
+    """Return path in the container → text, for nginx.conf, the certificates and the links of the logs.
+
+    Args:
+        text: the text of nginx.conf.
+        context: the facts about the container.
 
     Raises:
         UsageError: for a certificate that does not exist.
@@ -317,9 +344,13 @@ def files(text: str, context: Context) -> dict[str, str]:
 
 
 def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
-    """Return a command for the preStop hook of the image, alone or after a sleep; the image's file is not here.
+    """Return a command that does what the container's preStop hook does; None where the container has no hook.
 
-    It returns None where the container has no hook.
+    The hook is the program /wait-shutdown of the image, which is not on this machine, alone or after a sleep.
+
+    Raises:
+        UsageError: for any other hook.
+
     """
     match container.pre_stop:
         case ():
@@ -334,12 +365,17 @@ def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
 
 
 def control(process: ContainerProcess) -> Control:
-    """Return the handle with the sync rate of the controller's command line."""
+    """Return the handle that makes nginx load changes, at most as often as the controller's --sync-rate-limit."""
     return NginxControl(process, CONFIG, float(_read_arguments(process.container).get(_RATE, "0.3")))
 
 
 def _read_arguments(container: Container) -> Mapping[str, str]:
-    """Parse the command line. An argument that is not honoured, or is no rate or time, is a UsageError."""
+    """Parse the controller's command line, and return name of an argument → value.
+
+    Raises:
+        UsageError: for an argument that is not honoured, or a value that is no rate or time.
+
+    """
     values, place = parse_arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"
     if not re.fullmatch(r"0*\.\d*[1-9]\d*|\d*[1-9]\d*(\.\d+)?", rate := values.get(_RATE, "0.3")):
         raise UsageError(place, f"{_RATE}: expected a rate per second, got {rate!r}", "0.3 is the default")

@@ -2,9 +2,9 @@
 
     ConfigMap/lighttpd: server.max-keep-alive-requests: "0", proxy.balance: '"round-robin"', accesslog.filename: '"/dev/stdout"'
 
-A key is one of lighttpd's own configuration. Its value is written as it stands in that configuration, with texts in quotes.
+A key is one of lighttpd's own configuration. Its value is written as in that configuration, with texts in quotes.
 The program is the lighttpd on PATH, else Debian's package, which is unpacked when a variant first runs it. mod_proxy opens a
-connection for every request. Refused are certificates (the module for TLS is a separate package), changes of headers, and
+connection for every request. Certificates (the module for TLS is a separate package) and changes of headers are refused. So is
 more than one worker, because each worker's pages show only its own counts.
 """
 
@@ -36,7 +36,7 @@ ARGUMENTS = ("lighttpd", "-D", "-f", CONFIG)
 PORT, COUNTS = 8404, "/server-statistics"
 """The port of lighttpd's own pages on the pod's loopback, and the path of its counts.
 
-The page at `/` is a file that is named after the configuration which is served.
+The page at `/` has the version of the served configuration, from a file with that version as its name and content.
 """
 SECTIONS: Mapping[str, Mapping[str, str]] = {"server": {}, "proxy": {}, "accesslog": {}}
 _CHECK = r"""said=$("$@" 2>&1); status=$?
@@ -48,7 +48,7 @@ _UNREACHABLE = '( "host" => "127.0.0.1", "port" => 1 )'
 
 
 def realise(context: Context) -> Realisation:
-    """Return the lighttpd with a configuration that serves the Gateways of its class.
+    """Return what to start for lighttpd's image: lighttpd with a configuration that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for lighttpd.
@@ -89,7 +89,15 @@ def realise(context: Context) -> Realisation:
 def _render(
     loaded: Sequence[str], ports: Sequence[ServedPort], members: Members, sections: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Yield the lines of the configuration, with these modules loaded."""
+    """Yield the lines of lighttpd's configuration.
+
+    Args:
+        loaded: the names of the modules to load.
+        ports: the ports that lighttpd serves.
+        members: port of a Service → its ready endpoints.
+        sections: section → key → value.
+
+    """
     yield f"server.modules = ({', '.join(_quote(f'mod_{name}') for name in loaded)})"
     yield from (f'server.document-root = "{EMPTY}"', 'server.bind = "127.0.0.1"', f"server.port = {PORT}")
     yield from (f"{section}.{name} = {value}" for section, keys in sections.items() for name, value in keys.items())
@@ -119,7 +127,10 @@ def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
 
 
 def _match_host(host: str) -> str:
-    """Return the condition for a host, empty for any host. lighttpd ignores the port when it compares a full name."""
+    """Return the condition by which lighttpd selects the requests for a host; empty for any host.
+
+    lighttpd ignores the port when it compares a full name, so only the condition for a wildcard has the port.
+    """
     fits = f"=~ {_quote(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quote(host)}"
     return "" if host == ANY else f'$HTTP["host"] {fits}'
 
@@ -143,9 +154,9 @@ def _quote(text: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for lighttpd's graceful restart.
+    """Return the handle by which the lab makes lighttpd load a changed configuration: a graceful restart.
 
-    It happens in the same process, after the requests in flight have ended.
+    The restart happens in the same process, after the requests in flight have ended.
     """
 
     def served(files: Mapping[str, str]) -> bool:
@@ -155,17 +166,20 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the processes of lighttpd.
+    """Count the processes of lighttpd in a list of processes.
 
     Args:
-        processes: (threads, command line) of processes.
+        processes: (threads, command line) of each process.
 
     """
     return sum(f"-f {CONFIG}" in line for _, line in processes)
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests that were forwarded to backends; it begins anew after a restart."""
+    """Return the number of requests that lighttpd has forwarded to backends, as the counter `requests`.
+
+    The count begins anew after a restart.
+    """
     numbers = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
     return {"requests": sum(map(int, numbers))}
 

@@ -6,7 +6,8 @@ A Secret requests a certificate by two annotations:
       lab/certificate: "*.apps.lab.test"     the names it is issued for, separated by commas; the first is its common name
       lab/key: rsa-2048                      or ecdsa-256, ecdsa-384
 
-One authority per process issues them all, each only once, because RSA keys cost tenths of a second. Nothing is stored on disk.
+One authority per process issues all certificates, each only once, because an RSA key takes tenths of a second. Nothing is
+stored on disk.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class CertificateRequest:
     """The certificate that a Secret's annotations request.
 
     Attributes:
-        names: the hosts or addresses that it is issued for; the first is its common name.
-        key: the kind of its key, such as `rsa-2048`.
+        names: the hosts or addresses that the certificate is issued for; the first one is its common name.
+        key: the kind of the certificate's key, such as `rsa-2048`.
 
     """
 
@@ -56,6 +57,7 @@ def read_request(place: str, annotations: Mapping[str, str]) -> CertificateReque
 
     Args:
         place: the Secret, for error messages.
+        annotations: the annotations of the Secret.
 
     Raises:
         UsageError: when no name is given, or the lab cannot make a key of that kind.
@@ -73,7 +75,10 @@ def read_request(place: str, annotations: Mapping[str, str]) -> CertificateReque
 
 @cache
 def issue(request: CertificateRequest) -> Mapping[str, str]:
-    """Issue a certificate: `tls.crt`, `tls.key` and `ca.crt` as PEM texts, the same ones for the same request."""
+    """Issue the certificate that a Secret requests, and return its files: `tls.crt`, `tls.key`, `ca.crt` → PEM text.
+
+    The same request always gives the same files within one process.
+    """
     authority, authority_key = _make_authority()
     key = _KEYS[request.key]()
     names = x509.SubjectAlternativeName([_to_alternative_name(name) for name in request.names])

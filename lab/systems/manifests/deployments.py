@@ -22,10 +22,13 @@ DEFAULT_ID = 101
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A Deployment with the template of its pods.
+    """A Deployment of the manifests, with the template of its pods.
 
     Attributes:
-        template: a pod without a name, whose fieldRefs are not filled in yet.
+        name: the name of the Deployment.
+        template: a pod without a name, whose fieldRefs (references to the pod's own fields) are not filled in yet.
+        replicas: the number of pods.
+        strategy: the way in which the Deployment replaces its pods.
 
     """
 
@@ -53,9 +56,11 @@ class Deployment:
 
 
 def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Deployment:
-    """Read a Deployment.
+    """Read a Deployment from its manifest.
 
     Args:
+        place: the Deployment, for error messages.
+        raw: the manifest.
         role_label: the label of the pod template whose value is the pods' role.
 
     Raises:
@@ -83,11 +88,11 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
 
 
 SHARES_CPUS = "lab/workers-share-cpus"
-"""The annotation by which a pod (`true`) may have more workers than CPUs, because their cost is what is measured."""
+"""The annotation that allows a pod (`true`) more workers than CPUs, for variants that measure what these cost."""
 NODE = {"kubernetes.io/os": "linux"}
 """The labels of the single node."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage")
-"""The resources that a container may be limited in, besides huge pages and resources with a domain in the name."""
+"""The resources that a container can have a limit of, besides huge pages and those with a domain in the name."""
 _REF = "\0fieldRef:"
 
 
@@ -219,7 +224,15 @@ def _read_container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Vo
 
 
 def _read_resources(resources: Fields, kind: str) -> dict[str, str]:
-    """Read requests or limits. As for the API server, a name without a domain must be a resource of Kubernetes."""
+    """Return resource → amount, from the requests or limits of a container.
+
+    As for the API server, a name without a domain must be a resource of Kubernetes.
+
+    Args:
+        resources: the fields of the container's `resources`.
+        kind: `requests` or `limits`.
+
+    """
     amounts = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
     for name in amounts:
         if "/" not in name and not name.startswith("hugepages-"):

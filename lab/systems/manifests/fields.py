@@ -21,7 +21,7 @@ class Fields:
     When the context ends without an exception, a field that was neither taken nor waived raises UsageError.
 
     Attributes:
-        place: where the mapping stands in the manifest, such as `Deployment/proxy: spec.template`.
+        place: the place of the mapping in the manifest, such as `Deployment/proxy: spec.template`.
 
     """
 
@@ -49,8 +49,10 @@ class Fields:
         """Raise UsageError for a field if a rule is broken.
 
         Args:
-            broken: whether the rule is broken.
+            broken: whether the rule is broken (a true value).
             name: the field; empty for the mapping as a whole.
+            fault: the fault in words.
+            remedy: the remedy in words.
 
         """
         refuse_if(broken, self.at(name) if name else self.place, fault, remedy)
@@ -71,7 +73,15 @@ class Fields:
         return self.take(name, example)
 
     def choice(self, name: str, options: Collection[str], default: str = "", remedy: str = "correct it") -> str:
-        """Return a field that must be one of some texts; without a default it must be there."""
+        """Return a field whose value must be one of some texts.
+
+        Args:
+            name: the field.
+            options: the allowed texts.
+            default: the value of a missing field; empty: the field must be there.
+            remedy: the remedy for another text, in words.
+
+        """
         value = self.take(name, default) if default else self.need(name, "")
         self.refuse(value not in options, name, f"expected {' or '.join(options)}, got {value!r}", remedy)
         return value
@@ -94,7 +104,7 @@ class Fields:
 
         Args:
             name: the field that holds the list; a missing list is an empty one.
-            key: the field of each mapping that appears in its place, as in `containers[proxy]`.
+            key: the field whose value names a mapping in error messages, as in `containers[proxy]`.
 
         """
         for index, item in enumerate(self.take(name, list[Any]())):
@@ -110,7 +120,14 @@ class Fields:
 
 @contextmanager
 def open_spec(place: str, raw: object, *waived: str) -> Iterator[Fields]:
-    """Open the `spec` of an object, which may have only the standard fields and the waived ones next to it."""
+    """Open the `spec` of a Kubernetes object as `Fields`, and refuse fields that nobody read when the context ends.
+
+    Args:
+        place: the object, for error messages.
+        raw: the object's manifest.
+        *waived: the fields that the object may have besides `spec`, apiVersion, kind and metadata.
+
+    """
     with Fields(place, raw) as fields:
         fields.waive("apiVersion", "kind", "metadata", *waived)
         with fields.inner("spec") as spec:

@@ -2,7 +2,7 @@
 
     Gateway: listeners: [{name: http, port: 80, protocol: HTTP}]
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
-        →  [Served(port 80, {"bench.lab.test": (Entry(Match(PathPrefix /), Rule(Backend(backend, 80))),)})]
+        →  [ServedPort(80, {"bench.lab.test": (Entry(Match("PathPrefix", "/"), RouteRule(…, ServicePort("backend", 80))),)})]
 
 The result is the same for every proxy: each system writes its own configuration from `list_served_ports`, and refuses what it cannot
 write by `RouteRule.refuse`.
@@ -41,9 +41,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener of a Gateway.
+    """A listener of a Gateway: a port on which the Gateway serves.
 
     Attributes:
+        name: the name of the listener.
+        port: the number of the port.
         secrets: the Secrets of the certificates by which TLS ends here; empty = no TLS.
         options: the options of TLS, in the words of the controller.
 
@@ -57,12 +59,12 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Gateway with its listeners.
+    """A Gateway of the manifests with its listeners.
 
     Attributes:
-        place: where it stands in the manifests, such as `Gateway/lab`.
-        class_name: the name of its GatewayClass.
-        manifest: the manifest as it was read, for a controller that reads it itself.
+        place: the Gateway's place for error messages, such as `Gateway/lab`.
+        class_name: the name of the Gateway's GatewayClass.
+        manifest: the unchanged manifest, for a controller that reads manifests itself.
 
     """
 
@@ -76,7 +78,13 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The path that a request must have: exactly this one, or this one as a prefix."""
+    """A match of an HTTPRoute: the path that a request must have.
+
+    Attributes:
+        path_kind: whether the request's path must be equal to `path`, or have it as a prefix.
+        path: the path.
+
+    """
 
     path_kind: PathKind = "PathPrefix"
     path: str = "/"
@@ -84,7 +92,13 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """A port of a Service, to which a rule leads."""
+    """A port of a Service, to which a rule of a route leads requests.
+
+    Attributes:
+        service: the name of the Service.
+        port: the number of the port.
+
+    """
 
     service: str
     port: int
@@ -92,13 +106,13 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """A rule of an HTTPRoute.
+    """A rule of an HTTPRoute: requests with certain paths, and the Service to which they go.
 
     Attributes:
-        place: where it stands in its manifest.
-        matches: the paths that it is for; one that fits is enough.
-        backend: the Service's port that it leads to; None = every request is answered 500.
-        headers: name → value of the request headers that it sets.
+        place: the rule's place in its manifest, for error messages.
+        matches: the paths that the rule is for; a request has to fit one of them.
+        backend: the Service's port that the rule leads to; None = every request is answered 500.
+        headers: name → value of the request headers that the rule sets.
         request_s: the timeout of a request in seconds; None = not stated, 0 = no timeout.
 
     """
@@ -110,16 +124,16 @@ class RouteRule:
     request_s: float | None = None
 
     def refuse(self, proxy: str, headers: bool = True, never: str = "", timeout: bool = False) -> None:
-        """Refuse what a proxy's writer cannot write.
+        """Refuse a rule that the lab cannot express in a proxy's configuration.
 
         Args:
             proxy: the proxy's name, for the error message.
-            headers: whether it can set request headers.
-            never: the characters that have another meaning in a header's value there.
-            timeout: whether it can set a timeout of the request.
+            headers: whether the configuration can set request headers.
+            never: the characters that have a special meaning in a header's value in that configuration.
+            timeout: whether the configuration can set a timeout of the request.
 
         Raises:
-            UsageError: when the rule has something that cannot be written.
+            UsageError: when the rule has something that cannot be expressed.
 
         """
         remedy = "leave that out of the route, or measure another system"
@@ -135,12 +149,13 @@ class RouteRule:
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """An HTTPRoute with its rules.
+    """An HTTPRoute of the manifests with its rules.
 
     Attributes:
-        parents: (Gateway, listener) that it is attached to; an empty listener = every listener of that Gateway.
-        hosts: the hosts that it is for, in lower case; empty = every host.
-        manifest: the manifest as it was read, for a controller that reads it itself.
+        place: the route's place for error messages.
+        parents: (Gateway, listener) that the route is attached to; an empty listener = every listener of that Gateway.
+        hosts: the hosts that the route is for, in lower case; empty = every host.
+        manifest: the unchanged manifest, for a controller that reads manifests itself.
 
     """
 
@@ -155,7 +170,7 @@ class HttpRoute:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A match of a host, with the rule that it leads to."""
+    """One path match of a host, with the rule of the route that applies to matching requests."""
 
     match: Match
     rule: RouteRule
@@ -166,7 +181,8 @@ class ServedPort:
     """The routes that a proxy serves on one port.
 
     Attributes:
-        hosts: host → its entries, in the order in which they are tried.
+        port: the number of the port.
+        hosts: host → its path matches with their rules, in the order in which they are tried.
         secrets: the Secrets of the certificates by which TLS ends; empty = no TLS.
         options: the options of TLS, in the words of the controller.
 
@@ -179,15 +195,15 @@ class ServedPort:
 
     @property
     def ordered(self) -> list[str]:
-        """The hosts in the order in which they are tried.
+        """The hosts that a port serves, in the order in which a request's host is compared with them.
 
-        Full names come first, then wildcards (the longest first), then any host.
+        Full names come first, then wildcards (the longest first), then `*`, which is any host.
         """
         return sorted(self.hosts, key=lambda host: (host == ANY, host.startswith("*."), -len(host)))
 
 
 def list_rules(ports: Iterable[ServedPort]) -> dict[str, RouteRule]:
-    """Return every rule that these ports serve, once each, by its place."""
+    """Return place → rule, for every rule of routes that these ports serve."""
     return {entry.rule.place: entry.rule for port in ports for entries in port.hosts.values() for entry in entries}
 
 
@@ -197,6 +213,8 @@ def list_served_ports(
     """Return each port of these Gateways, in ascending order, with the routes that are attached to it.
 
     Args:
+        gateways: the Gateways.
+        routes: all HTTPRoutes of the manifests.
         honoured: the options of TLS that the controller honours.
 
     Raises:
@@ -370,7 +388,17 @@ def _read_port(item: Fields) -> int:
 
 
 def _read_reference(reference: Fields, kind: str, namespace: str) -> str:
-    """Return the name in a reference; an object of another kind or another namespace is a UsageError."""
+    """Return the name of the object to which a reference leads.
+
+    Args:
+        reference: the fields of the reference.
+        kind: the kind that the object must have.
+        namespace: the namespace that the object must be in.
+
+    Raises:
+        UsageError: for an object of another kind or another namespace.
+
+    """
     reference.choice("kind", (kind,), kind)
     reference.waive("group")
     target = reference.take("namespace", namespace)

@@ -47,12 +47,13 @@ _CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|Cu
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A Service with its ports.
+    """A Service of the manifests with its ports.
 
     Attributes:
-        selector: the labels of the pods that it selects; empty = it selects none.
-        ports: number, and name → target port.
-        balanced: whether it is of type LoadBalancer, so that clients reach it through a node's NAT.
+        name: the name of the Service.
+        selector: the labels of the pods that the Service selects; empty = it selects none.
+        ports: number of a port, and also its name → target port in the pod, by number or name.
+        balanced: whether the Service is of type LoadBalancer, so that clients reach it through a node's NAT.
         masquerade: whether the pod sees the node's address and not the client's (externalTrafficPolicy Cluster).
         names: port number → name, by which an EndpointSlice refers to the port.
 
@@ -66,7 +67,7 @@ class Service:
     names: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def selects(self, pod: Pod) -> bool:
-        """Return whether it selects a pod; without a selector its endpoints are only those of EndpointSlices."""
+        """Return whether the Service selects a pod; without a selector, only EndpointSlices give it endpoints."""
         return bool(self.selector) and self.selector.items() <= pod.labels.items()
 
 
@@ -77,8 +78,9 @@ class Slice:
     Its addresses do not depend on the readiness of any pod.
 
     Attributes:
-        service: the Service that it is for.
-        ports: name of the Service's port → number.
+        name: the name of the EndpointSlice.
+        service: the Service that the EndpointSlice is for.
+        ports: name of the Service's port → number of the port at the addresses.
         addresses: the ready addresses.
 
     """
@@ -104,20 +106,22 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of its files, which are known before a certificate is issued."""
+        """The names of a Secret's files, which are known before its certificate is issued."""
         return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
-        """Return key → text of its files; the first call issues the certificate."""
+        """Return the Secret's files: name → text; the first call issues the certificate."""
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint of a Service's port.
+    """An endpoint of a Service's port: an address and port to which requests go.
 
     Attributes:
-        pod: the name of its pod; empty for an address of an EndpointSlice.
+        address: the IP address.
+        port: the port at that address.
+        pod: the name of the endpoint's pod; empty for an address of an EndpointSlice.
 
     """
 
@@ -128,7 +132,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a variant, as the local targets start them and systems are configured from them."""
+    """All objects of a variant's manifests, which the local targets start and from which systems are configured.
+
+    Fields whose meaning is not plain from their names have it below them. A mapping of objects has their names as keys.
+    """
 
     pods: tuple[Pod, ...]
     services: Mapping[str, Service]
@@ -137,7 +144,7 @@ class Objects:
     configmaps: Mapping[str, Mapping[str, str]]
     """The data of each ConfigMap, by its name."""
     classes: Mapping[str, str]
-    """The controller of each IngressClass."""
+    """Name of an IngressClass → its controller."""
     host_routes: tuple[HostRoute, ...] = ()
     """The Routes of OpenShift."""
     secrets: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
@@ -149,19 +156,20 @@ class Objects:
     deployments: tuple[Deployment, ...] = ()
     budgets: tuple[Budget, ...] = ()
     gateway_classes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The controller of each GatewayClass."""
+    """Name of a GatewayClass → its controller."""
     gateways: tuple[Gateway, ...] = ()
     http_routes: tuple[HttpRoute, ...] = ()
     others: tuple[Mapping[str, Any], ...] = ()
     """The manifests of kinds that this module does not read.
 
-    A system's controller reads its own kinds among them (`ProxySystem.kinds`); any other kind is refused (`bringup.vet`).
+    A system's controller reads its own kinds among them (`ProxySystem.kinds`); any other kind is refused (`bringup.check_objects`).
     """
 
     def served(self, controller: str, options: Collection[str] = ()) -> list[ServedPort]:
         """Return what the Gateways of a controller's classes serve, one item for each port.
 
         Args:
+            controller: the name of the controller, as a GatewayClass has it.
             options: the options of TLS that the controller honours.
 
         Raises:
@@ -174,9 +182,9 @@ class Objects:
         return list_served_ports(gateways, self.http_routes, options)
 
     def served_ingresses(self, http: int = 80, https: int = 443) -> list[ServedPort]:
-        """Return what every Ingress leads to, for a controller other than ingress-nginx.
+        """Return the ports that a controller other than ingress-nginx serves for all Ingresses.
 
-        The first port is without TLS. There is a second one with TLS if a host has a certificate.
+        The first port is without TLS. A second port with TLS follows if a host has a certificate.
 
         Args:
             http: the number of the port without TLS.
@@ -206,11 +214,11 @@ class Objects:
         return Entry(match, RouteRule(place, (match,), ServicePort(route.service, port)))
 
     def certificate(self, secret: str, place: str) -> Mapping[str, str]:
-        """Return the files of a Secret.
+        """Return the files of a Secret: name → text.
 
         Args:
             secret: the name of the Secret.
-            place: the place in the manifests that refers to it, for the error message.
+            place: the place in the manifests that refers to the Secret, for the error message.
 
         Raises:
             UsageError: when there is no such Secret.
@@ -225,7 +233,7 @@ class Objects:
 
     @property
     def entry(self) -> tuple[Pod, ...]:
-        """The pods that clients connect to: the balancers, else the proxies, else the backends."""
+        """The pods of a variant that clients connect to: the balancers if any, else the proxies, else backends."""
         return self.role("balancer") or self.role("proxy") or self.role("backend")
 
     def endpoints(self, service: str) -> tuple[Pod, ...]:
@@ -247,7 +255,7 @@ class Objects:
 
         Args:
             service: the name of the Service.
-            port: the number or name of its port.
+            port: the number or name of the Service's port.
             addresses: pod → IP address.
 
         """
@@ -300,7 +308,7 @@ def read_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
 def apply_change(objects: Objects, raw: Mapping[str, Any]) -> Objects:
     """Return the objects after one Route, HTTPRoute, Ingress, Service or EndpointSlice was created or changed.
 
-    A route may lead to a Service that does not exist (yet), as in a cluster.
+    A route may lead to a Service, a port or pods that do not exist (yet), as in a cluster.
 
     Raises:
         UsageError: for an object of another kind, or one that `read_objects` would refuse.
@@ -327,7 +335,12 @@ def apply_change(objects: Objects, raw: Mapping[str, Any]) -> Objects:
 
 
 def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """Return the objects and one more. A field of it that is not honoured is a UsageError."""
+    """Return the objects with one more, read from its manifest.
+
+    Raises:
+        UsageError: when the manifest has a field that is not honoured.
+
+    """
     kind, name = _identify(raw)
     place = f"{kind}/{name}"
     match kind:
@@ -410,7 +423,12 @@ def _read_service(place: str, raw: Mapping[str, Any]) -> Service:
 
 
 def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
-    """Read an EndpointSlice. One that belongs to no Service, or is not honoured here, is a UsageError."""
+    """Read an EndpointSlice from its manifest.
+
+    Raises:
+        UsageError: when it belongs to no Service, or has a field that is not honoured.
+
+    """
     metadata = raw["metadata"]
     service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
     refuse_if(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
@@ -433,10 +451,12 @@ def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
 
 
 def _read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
-    """Read a Secret.
+    """Read a Secret from its manifest.
 
-    A UsageError: data that is no text in base64, a Secret of type TLS without certificate and key, or a certificate that
-    the lab cannot make.
+    Raises:
+        UsageError: for data that is no text in base64, a Secret of type TLS without certificate or key, or a certificate
+            that the lab cannot make.
+
     """
     annotations = raw["metadata"].get("annotations") or {}
     with Fields(place, raw) as fields:

@@ -16,17 +16,17 @@ class Probe:
     """A liveness, readiness or startup probe of a container.
 
     Attributes:
-        kind: how it probes.
-        port: the container port that it connects to; 0 for an `exec` probe.
-        path: the path that an `httpGet` probe requests; empty for the others.
+        kind: the way of probing.
+        port: the container port that the probe connects to; 0 for an `exec` probe.
+        path: the path that an `httpGet` probe requests; empty for other kinds.
         headers: the request headers of an `httpGet` probe.
-        command: the command of an `exec` probe; empty for the others.
+        command: the command of an `exec` probe; empty for other kinds.
         initial_delay_s: the seconds before the first probe.
         period_s: the seconds between two probes.
         timeout_s: the seconds after which a probe has failed.
         successes: the successes in a row that change the state to healthy.
         failures: the failures in a row that change the state to unhealthy.
-        grace_s: the seconds that the container has to end after the probe failed; None = as the pod's own.
+        grace_s: the seconds that the container has to end after the probe failed; None = the pod's `grace_s`.
 
     """
 
@@ -66,9 +66,9 @@ class Volume:
     """A volume of a pod: an emptyDir, or the files of a ConfigMap or a Secret.
 
     Attributes:
-        name: its name in the pod.
-        source: the kind and name of the object with its files; None for an emptyDir.
-        items: key of the source → file; empty = every key is a file of that name.
+        name: the volume's name in the pod.
+        source: the kind and name of the object with the volume's files; None for an emptyDir.
+        items: key of that object → file name in the volume; empty = every key is a file of that name.
         size: the size limit of an emptyDir, such as `260Mi`; empty = no limit.
         memory: whether an emptyDir lies in memory and not on the node's disk.
 
@@ -82,7 +82,7 @@ class Volume:
 
     @property
     def on_disk(self) -> bool:
-        """The fact that the volume is an emptyDir on the node's disk, which it is unless it requests memory."""
+        """True if a pod's volume is an emptyDir on the node's disk, that is, one that does not request memory."""
         return self.source is None and not self.memory
 
 
@@ -91,10 +91,12 @@ class Container:
     """A container of a pod, as its manifest describes it.
 
     Attributes:
-        place: where it stands in the manifest, for error messages.
-        ports: port name, or the number as text where it has no name → container port.
-        limits: resource → limit, as written.
-        pre_stop: the command of its preStop hook; empty = it has none.
+        place: the container's place in the manifest, for error messages.
+        ports: name of a port, or for a port without a name its number as text → container port.
+        limits: resource → limit, as the manifest has it.
+        uid: the user id that the container runs with.
+        gid: the group id that the container runs with.
+        pre_stop: the command of the container's preStop hook; empty = it has none.
         host_ports: container port → port of the node.
 
     """
@@ -119,7 +121,7 @@ class Container:
 
     @property
     def repository(self) -> str:
-        """The image's repository, without tag and digest."""
+        """The repository of a container's image, without tag and digest."""
         name = self.image.split("@")[0]
         head, _, tail = name.rpartition("/")
         return f"{head}/{tail.split(':')[0]}" if head else tail.split(":")[0]
@@ -131,12 +133,14 @@ class Pod:
 
     Attributes:
         name: `<deployment>-<n>`; empty in a Deployment's template.
-        place: the Deployment that it stands in, for error messages.
+        place: the Deployment of the pod, for error messages.
         role: the value of the label `lab/role`: proxy, backend or balancer.
-        grace_s: the seconds that it has to end, from its preStop hook on.
+        sysctls: name → value of the kernel settings of the pod's network.
+        grace_s: the seconds that the pod has to end, from its preStop hook on.
+        volumes: name → volume.
         init: the init containers, in their order.
-        host_network: whether it uses the node's own network.
-        shares_cpus: whether it may have more workers than CPUs.
+        host_network: whether the pod uses the node's own network.
+        shares_cpus: whether the pod may have more workers than CPUs.
 
     """
 
@@ -155,22 +159,22 @@ class Pod:
 
     @property
     def deployment(self) -> str:
-        """The name of its Deployment, which the pod's name begins with."""
+        """The name of a pod's Deployment, with which the pod's name begins."""
         return self.name.rpartition("-")[0]
 
     @property
     def host_ports(self) -> Mapping[int, int]:
-        """The ports of the node that the pod occupies, by container port; with hostNetwork, all its ports."""
+        """The ports of the node that a pod occupies: container port → node's port; with hostNetwork, all ports."""
         if self.host_network:
             return {port: port for container in self.containers for port in container.ports.values()}
         return {inner: outer for container in self.containers for inner, outer in container.host_ports.items()}
 
     def excludes(self, other: Pod) -> bool:
-        """Return whether the two pods cannot be on one node, because both occupy the same port of it."""
+        """Return whether this pod and another cannot be on one node, because both occupy the same node's port."""
         return bool({*self.host_ports.values()} & {*other.host_ports.values()})
 
     def port(self, port: int | str) -> int:
-        """Return the number of a port: a number as it is, a name as the container port of that name.
+        """Return the number of a port, which is given by its number or by the name of a container port.
 
         Raises:
             UsageError: when no container port has that name.

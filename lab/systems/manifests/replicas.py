@@ -30,7 +30,7 @@ class Strategy:
     """The strategy by which a Deployment replaces its pods.
 
     Attributes:
-        recreate: whether all old pods go before a new one comes; then the other two do not matter.
+        recreate: whether all old pods go before a new one comes; `surge` and `unavailable` then have no meaning.
         surge: the pods that may exist beyond the replicas during a rollout.
         unavailable: the pods that may be missing from the replicas during a rollout.
 
@@ -54,8 +54,10 @@ class ReplicaPod:
     """A pod of a Deployment that is not terminating.
 
     Attributes:
-        current: whether it is of the newest template.
-        created_s: when it was created, on any clock in seconds.
+        name: the name of the pod.
+        current: whether the pod is of the Deployment's newest template.
+        ready: whether the pod is ready.
+        created_s: the time in seconds at which the pod was created; all pods use the same clock.
 
     """
 
@@ -67,7 +69,13 @@ class ReplicaPod:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """The next step of a rollout: how many pods to create, and which to delete."""
+    """The next step of a Deployment's rollout.
+
+    Attributes:
+        create: the number of pods to create.
+        delete: the names of the pods to delete.
+
+    """
 
     create: int = 0
     delete: tuple[str, ...] = ()
@@ -77,6 +85,9 @@ def plan_step(replicas: int, strategy: Strategy, members: Sequence[ReplicaPod], 
     """Return what a Deployment creates and deletes now.
 
     Args:
+        replicas: the number of pods that the Deployment should have.
+        strategy: the strategy of the Deployment.
+        members: the Deployment's pods that are not terminating.
         old_ending: the number of pods of an older template that are still terminating.
 
     """
@@ -102,7 +113,7 @@ def read_strategy(spec: Fields) -> Strategy:
     """Read the `strategy` of a Deployment's spec.
 
     Raises:
-        UsageError: when it is no strategy of Kubernetes.
+        UsageError: when the strategy is not one of Kubernetes.
 
     """
     with spec.inner("strategy") as fields:
@@ -116,7 +127,7 @@ def read_amount(fields: Fields, name: str) -> Amount | None:
     """Read a field that is a number of pods or a percentage; return None where it is missing.
 
     Raises:
-        UsageError: when it is neither.
+        UsageError: when the field is neither a number nor a percentage.
 
     """
     value = fields.any(name)
@@ -129,7 +140,7 @@ def read_amount(fields: Fields, name: str) -> Amount | None:
 def resolve_amount(value: Amount, replicas: int, up: bool) -> int:
     """Convert an amount to a number of pods; a share of the replicas is rounded up or down.
 
-    >>> amount("25%", 3, up=True), amount("25%", 3, up=False), amount(2, 3, up=True)
+    >>> resolve_amount("25%", 3, up=True), resolve_amount("25%", 3, up=False), resolve_amount(2, 3, up=True)
     (1, 0, 2)
     """
     share = value if isinstance(value, int) else int(value.removesuffix("%")) * replicas / 100
@@ -138,10 +149,11 @@ def resolve_amount(value: Amount, replicas: int, up: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget.
+    """A PodDisruptionBudget, which limits how many pods may be evicted at once.
 
     Attributes:
-        selector: the labels of the pods that it is for.
+        name: the name of the budget.
+        selector: the labels of the pods that the budget is for.
         least: `minAvailable`; None where `most_out` is given.
         most_out: `maxUnavailable`; None where `least` is given.
 
@@ -153,7 +165,7 @@ class Budget:
     most_out: Amount | None
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it is for a pod with these labels."""
+        """Return whether the budget is for a pod with these labels."""
         return self.selector.items() <= labels.items()
 
     def refusal(self, ready: bool, healthy: int, expected: int) -> str | None:
@@ -176,7 +188,7 @@ class Budget:
         return {"metadata": {"name": self.name}, "spec": selector | (most_out if self.least is None else least)}
 
     def healthy_wanted(self, expected: int) -> int:
-        """Return how many of the expected pods must stay healthy."""
+        """Return how many pods must stay healthy if the Deployment has `expected` replicas."""
         if self.least is not None:
             return resolve_amount(self.least, expected, up=True)
         return max(0, expected - resolve_amount(self.most_out or 0, expected, up=True))
@@ -186,7 +198,7 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
     """Read a PodDisruptionBudget.
 
     Raises:
-        UsageError: for a field that the lab does not honour, or unless exactly one of the two amounts is given.
+        UsageError: for a field that the lab does not honour, or when both or none of minAvailable and maxUnavailable are given.
 
     """
     with open_spec(place, raw) as spec:
@@ -200,10 +212,10 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
 
 
 def find_budget(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:
-    """Return the budget that is for a pod with these labels; None where none is.
+    """Return the PodDisruptionBudget for a pod with these labels; None where there is none.
 
     Raises:
-        MeasuringError: when two are, which the eviction API refuses for good.
+        MeasuringError: when two budgets are for the pod: the eviction API refuses to evict such a pod.
 
     """
     matches = [budget for budget in budgets if budget.selects(labels)]

@@ -1,7 +1,7 @@
 """The readers of Ingresses and of OpenShift's Routes, which lead requests to a Service.
 
-Of an Ingress, the paths are read, and the two annotations that set a request header. A Route has one host, and states where
-TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
+Of an Ingress, the paths are read, and two annotations: rewrite-target, and x-forwarded-prefix, which sets a request header. A
+Route has one host, and states where TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
 
 It also refuses x-forwarded-prefix without rewrite-target: the controller writes the header only together with a rewrite
 (buildProxyPass in internal/ingress/controller/template/template.go), and reports nothing otherwise.
@@ -25,17 +25,19 @@ PathType = Literal["Prefix", "Exact"]
 
 @dataclass(frozen=True, slots=True)
 class IngressPath:
-    """A path of an Ingress.
+    """A path of an Ingress, with the Service to which it leads requests.
 
     Attributes:
         namespace: the Ingress's namespace.
         ingress: the Ingress's name.
+        host: the host of the requests.
         path: the path; with a rewrite, a regular expression, whose groups the rewrite may refer to.
-        service: the Service that it leads to.
+        path_type: whether a request's path must be equal to `path`, or have it as a prefix.
+        service: the Service that the path leads to.
         port: the Service's port, by number or name.
         rewrite: the target of the rewrite; empty = no rewrite.
         forwarded_prefix: the value of the header X-Forwarded-Prefix; empty = not set.
-        secret: the certificate by which its host is also served over TLS; empty = it is not.
+        secret: the Secret of the certificate with which the host is also served over TLS; empty = no TLS.
 
     """
 
@@ -89,7 +91,12 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
 
 
 def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, str]:
-    """Return (rewrite, forwarded prefix). Any other annotation of ingress-nginx is a UsageError."""
+    """Return the values of an Ingress's annotations (rewrite-target, x-forwarded-prefix); empty where not set.
+
+    Raises:
+        UsageError: for any other annotation of ingress-nginx, and for x-forwarded-prefix without rewrite-target.
+
+    """
     for name in annotations:
         foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
         refuse_if(foreign, place, f"the local target does not honour {name}", "use --target kind, or remove it")
@@ -105,10 +112,12 @@ Insecure = Literal["None", "Allow", "Redirect"]
 
 @dataclass(frozen=True, slots=True)
 class HostRoute:
-    """A Route of OpenShift.
+    """A Route of OpenShift, which leads the requests of one host to a Service.
 
     Attributes:
-        service: the Service that it leads to.
+        host: the host of the requests.
+        path: the prefix that a request's path must have; empty = any path.
+        service: the Service that the Route leads to.
         port: the Service's port, by number or name.
         tls: where TLS ends; `none` for a route without TLS.
         insecure: the treatment of a request without TLS, where `tls` is not `none`.

@@ -49,9 +49,9 @@ class NginxControl:
         self._workers = 1
 
     def started(self) -> Loading | None:
-        """Return the load that the start of the main process began; None until that process is nginx.
+        """Return the load that began with the start of the main process; None until that process is nginx.
 
-        When it began is known only if the lab saw the main process before it became nginx.
+        The time of the load is known only if the lab saw the main process before it became nginx.
         """
         pid = self._process.pid
         if pid is None:
@@ -63,7 +63,12 @@ class NginxControl:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether all new children of the master are workers that serve, and at least as many as before.
+        """Return whether nginx serves with new workers: at least as many as before the load.
+
+        All new children of the master process must be workers whose event loop has begun.
+
+        Args:
+            loading: the load, which is always the last one.
 
         Raises:
             MeasuringError: when the container has ended.
@@ -76,10 +81,17 @@ class NginxControl:
         return fresh.count(_WORKER) == len(fresh) >= self._workers
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Try the new configuration, write it, and signal nginx; return None where nothing changed or `over` is set.
+        """Try the new configuration (`nginx -t`), write it, signal nginx to reload, and return the load that began.
+
+        Args:
+            files: path in the container → text.
+            over: an event that is set when the system ends.
+
+        Returns:
+            The load; None where the configuration did not change, or once `over` is set.
 
         Raises:
-            MeasuringError: when `nginx -t` refuses it or does not end in time, or the container has ended.
+            MeasuringError: when `nginx -t` refuses the configuration or does not end in time, or the container has ended.
 
         """
         text, pid = files[self._config], require_pid(self._process, "took a reload")
@@ -100,7 +112,19 @@ class NginxControl:
     def _try(self, file: Path, text: str, over: threading.Event) -> bool:
         """Try a configuration in the container, as the controller does; after a failure the old one stays in use.
 
-        Returns False when `over` was set before the result was known. The trial's process has ended in any case.
+        The trial's process has ended when this returns or raises.
+
+        Args:
+            file: the configuration file that nginx uses; the tried copy lies next to it.
+            text: the configuration to try.
+            over: an event that is set when the system ends.
+
+        Returns:
+            True if nginx accepts the configuration; False when `over` was set before the result was known.
+
+        Raises:
+            MeasuringError: when nginx refuses the configuration or does not end in time, or the container has ended.
+
         """
         copy = file.with_name("tried.conf")
         copy.write_text(text)

@@ -1,10 +1,10 @@
 """The check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
 
-    name: gzip, context: http/server        its arguments in the parsed `nginx -T`; `context` if it stands in several blocks
-    name: access_log buffer                  the argument that is meant, by place (`access_log 1`) or key
-    among: true                              of several such directives with other arguments one is enough, as a controller has some of its own
-    times: 2                                 how often it stands there with just these; there is one block where `context` says which:
-                                             `http/server[bench.lab.test]/location[/]`, of a server its names, of any other block its arguments
+    name: gzip, context: http/server        the directive's arguments in the parsed `nginx -T`; `context` if several blocks have it
+    name: access_log buffer                  one argument of the directive, by position (`access_log 1`) or key
+    among: true                              several such directives may have other arguments, as a controller has its own: one is enough
+    times: 2                                 how often the directive is there with exactly these arguments; `context` can name a single block,
+                                             `http/server[bench.lab.test]/location[/]`: a server by its names, any other block by its arguments
 
 The check reads what nginx itself prints (`nginx -T` of the file that its master was started with). It parses this output and
 never searches it as text. The output shows the file and not what is loaded, so the workers must be younger than the file.
@@ -57,11 +57,10 @@ nginx writes the line right after its response, and a busy machine may delay it.
 
 
 def find_effect_fault(system: System, check: Check, arguments: str) -> str:
-    """Send a request, and return what shows that the directive has no effect on it; empty when nothing does.
+    """Send a request, and return in words how a directive failed to have its effect; empty where it had the effect.
 
-    A client's request shows more than the configuration does: gzip, proxy_cache and access_log have effects that can be
-    observed. The result is also empty for other directives, and for a log that is no regular file (a container's output in a
-    cluster).
+    Only gzip, proxy_cache and access_log have effects that a request can show. The text is also empty for other directives, and
+    for a log that is no regular file (such as a container's output in a cluster).
 
     Args:
         system: the running system.
@@ -87,9 +86,18 @@ def find_effect_fault(system: System, check: Check, arguments: str) -> str:
 
 
 def _check_access_log(system: System, check: Check, arguments: str) -> str:
-    """Check that one request makes the log longer, unless the log is off or buffered; return the fault.
+    """Check that one request makes the access log longer, unless the log is off or buffered; return the fault.
 
-    For a log that is off, the container's output is observed, which is where the log goes with the shipped configuration.
+    For a log that is off, the container's output is observed, since the shipped configuration sends the log there.
+
+    Args:
+        system: the running system.
+        check: the check of the directive.
+        arguments: the arguments of `access_log` in the running configuration.
+
+    Returns:
+        The fault in words; empty where there is none.
+
     """
     path, *options = arguments.split()
     if path.startswith("syslog:"):
@@ -117,9 +125,9 @@ def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response
 
 
 def _size(system: System, check: Check, file: str) -> int | None:
-    """Return the size of a regular file in bytes, and None for anything else.
+    """Return the size in bytes of a regular file in the container; None for anything else.
 
-    It is also None for the output of a program with file capabilities, which the kernel hides.
+    The result is also None for the output of a program with file capabilities, since the kernel hides that output.
     """
     command = ["stat", "-L", "-c", "%F:%s", file]
     if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, command).stderr:
@@ -132,7 +140,7 @@ _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
 
 
 def read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `nginx`.
+    """Perform a check of kind `nginx`: whether the running nginx has a directive with the expected arguments.
 
     Raises:
         UnreadableError: when not exactly one nginx master with workers runs, or its configuration cannot be read.
@@ -175,7 +183,9 @@ def read(system: System, check: Check) -> Reading:
 
 
 def _select_argument(args: Sequence[str], part: str) -> str:
-    """Return all arguments, or the one at a position (`1`), or the value of one that is written `part=value`.
+    """Return the selected part of a directive's arguments, or `absent`.
+
+    An empty `part` selects all arguments, a number the argument at that position (from 1), and a name the value of `name=value`.
 
     >>> _select_argument(["/dev/stdout", "main", "buffer=8k"], "buffer")
     '8k'
@@ -188,7 +198,15 @@ def _select_argument(args: Sequence[str], part: str) -> str:
 
 
 def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[ListedProcess]) -> Reading:
-    """Return the reading if nginx runs what its main file has, else a failed one."""
+    """Return the result of a check as it is if nginx runs what its main file has, else a failed result.
+
+    Args:
+        system: the running system.
+        reading: the result of the check, by the text of the configuration.
+        main: the path of nginx's main configuration file.
+        workers: the running workers.
+
+    """
     check = reading.check
     written = int(run_in_container(system, check, ["stat", "-c", "%Y", main]))
     oldest = min(read_start_times(system, check, [worker.pid for worker in workers]))
@@ -224,11 +242,13 @@ def split_dump(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A directive in a configuration.
+    """A directive in an nginx configuration.
 
     Attributes:
-        context: the names of the blocks around it, such as `http/server`.
+        context: the names of the blocks around the directive, such as `http/server`.
         place: the same blocks with their server names or arguments, such as `http/server[bench.lab.test]`.
+        name: the name of the directive.
+        arguments: the arguments of the directive.
 
     """
 
@@ -255,7 +275,14 @@ def list_directives(files: Mapping[str, str]) -> Iterator[Directive]:
 
 @lru_cache(maxsize=32)
 def _parse(text: str) -> Sequence[dict[str, Any]]:
-    """Parse one file. The result is cached, as checks repeat the same text, and parsing takes 1/15 of a second."""
+    """Parse the text of one nginx configuration file into crossplane's blocks.
+
+    The result is cached: checks repeat the same text, and parsing takes 1/15 of a second.
+
+    Raises:
+        UnreadableError: when the text cannot be parsed.
+
+    """
     with tempfile.TemporaryDirectory(prefix="lab-nginx-") as folder:
         file = Path(folder) / "nginx.conf"
         file.write_text(text)

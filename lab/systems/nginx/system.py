@@ -50,15 +50,18 @@ CONFIG, PID = f"{FOLDER}/nginx.conf", f"{FOLDER}/nginx.pid"
 PORT, PATH = 10246, "/nginx_status"
 """The controller's StatusPort, and the path in its template (rootfs/etc/nginx/template/nginx.tmpl)."""
 LOADER = "nginx: cache loader process"
-"""The title of the process that reads a cache from disk, and ends a minute after each start or reload.
+"""The title of nginx's process that reads a cache from disk and ends a minute after each start or reload.
 
-It is no process that a proxy must have.
+The proxy does not need this process.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The directives of one controller without their semicolons, by the block that they stand in."""
+    """The directives of one controller's nginx configuration, without semicolons, by the block that contains them.
+
+    A field is named like its block (main, events, http, upstream, server, location), or has its meaning below it.
+    """
 
     main: Sequence[str] = ()
     events: Sequence[str] = ()
@@ -72,10 +75,11 @@ class Directives:
     member: str = ""
     """The parameters of each server of an upstream."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The headers that it sets on requests to a backend, name → value."""
+    """The headers that the controller's nginx sets on requests to a backend: name → value."""
     ready: str = "/nginx-ready"
-    """The path of its readiness probe."""
+    """The path of the readiness probe."""
     http2: bool = False
+    """Whether clients can use HTTP/2."""
     blocks: Sequence[str] = ()
     """The blocks inside the http block, such as maps."""
 
@@ -84,9 +88,9 @@ def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Dir
     """Return the pinned nginx with a configuration that serves these ports.
 
     Args:
-        context: the container.
-        ports: the ports; their options are directives.
-        directives: the directives of its controller.
+        context: the facts about the container.
+        ports: the ports; their TLS options are directives of nginx.
+        directives: the further directives that the controller gives its nginx.
         proxy: the controller's name, for error messages.
 
     Raises:
@@ -149,7 +153,15 @@ def _name_upstream(backend: ServicePort) -> str:
 
 
 def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for a location. A prefix matches whole path segments: /a is `= /a` and `/a/`."""
+    """Return the template's values for a location of nginx's configuration.
+
+    A prefix matches whole path segments: /a becomes `= /a` and `/a/`.
+
+    Args:
+        entry: the path match with its rule.
+        upstreams: the upstreams that have endpoints, by their names.
+
+    """
     path = entry.match.path.replace("\\", "\\\\").replace('"', '\\"')
     matches = [f'= "{path}"']
     if entry.match.path_kind == "PathPrefix":
@@ -159,11 +171,16 @@ def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[s
 
 
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
-    """Refuse more workers than CPUs, and 0, which nginx accepts.
+    """Refuse more workers than CPUs, and 0 workers, which nginx accepts although it then serves nothing.
+
+    Args:
+        place: the place of the setting, for the error message.
+        workers: the configured number of workers.
+        context: the facts about the container.
 
     Raises:
         NotMeasurableError: for more workers than CPUs.
-        UsageError: for 0.
+        UsageError: for 0 workers.
 
     """
     fault = "nginx takes 0 and starts no worker: nothing would be served"
@@ -175,7 +192,9 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 
 
 def realise(context: Context) -> Realisation:
-    """Return the manifest's command; the entry point of the image is not on this machine.
+    """Return what to start for the official nginx image: the manifest's command, with the nginx on PATH.
+
+    The entry point of the image is not on this machine.
 
     Raises:
         UsageError: when the manifest has no command, or sets 0 workers.
@@ -198,7 +217,7 @@ def nginx_version() -> tuple[int, ...]:
     """Return the version of the nginx on PATH.
 
     Raises:
-        UsageError: when there is none, it prints no version, or it lacks directives of the controller's configuration.
+        UsageError: when there is no nginx, it prints no version, or it is too old for the controller's configuration.
 
     """
     text = programs.read_version("nginx", r"nginx/(\d+\.\d+\.\d+)")
@@ -211,12 +230,12 @@ def nginx_version() -> tuple[int, ...]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the request count of the status page."""
+    """Return the number of requests from nginx's status page, as the counter `requests`."""
     return parse_counts(process.ask(PORT, PATH))
 
 
 def parse_counts(page: str) -> Mapping[str, int]:
-    """Parse the request count of a status page; return an empty mapping for any other text."""
+    """Parse the number of requests in nginx's status page, as the counter `requests`; empty for any other text."""
     match = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
     return {"requests": int(match[1])} if match else {}
 

@@ -1,7 +1,8 @@
 """F5's NGINX Ingress Controller 5.6 as a plain nginx: *directive-equivalent, not the controller*.
 
-The directives are the same. The controller process, njs, the status page (this nginx has none) and VirtualServers are missing. The facts come from its
-template for an Ingress (internal/configs/version1) and its defaults (internal/configs/config_params.go), at 5.6.0.
+The directives are the same. The controller process, njs, the status page (this nginx has none) and VirtualServers are missing.
+The facts come from the controller's template for an Ingress (internal/configs/version1) and its defaults
+(internal/configs/config_params.go), at 5.6.0.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _CONFIGMAP, _CLASS = "-nginx-configmaps", "-ingress-class"
 _WAIVED = ("-default-server-tls-secret", "-watch-namespace", "-enable-", "-report-ingress-status", "-external-service")
 
 KEYS = load_keys(Path(__file__).with_name("keys.tsv"))
-"""The keys of its ConfigMap, with the defaults of 5.6.0.
+"""The keys of the controller's ConfigMap, with the defaults of 5.6.0.
 
-Keys that are a single directive stand in the order of the template.
+Keys that become a single directive are in the order of the controller's template.
 """
 
 _UNWRITTEN = {("keepalive", "0"), ("lb-method", "round_robin")}
@@ -52,7 +53,7 @@ _HEADERS = {
 
 
 def realise(context: Context) -> Realisation:
-    """Return the pinned nginx with the controller's configuration.
+    """Return what to start for the controller's image: the pinned nginx with the controller's configuration.
 
     Raises:
         UsageError: for arguments, keys and routes that cannot be honoured here.
@@ -78,10 +79,11 @@ def realise(context: Context) -> Realisation:
 
 
 def render_directives(place: str, values: Mapping[str, str]) -> Directives:
-    """Return the directives for the values of all keys; an empty value is left out.
+    """Return nginx's directives for the values of all keys; a key with an empty value has none.
 
     Args:
         place: the ConfigMap, for error messages.
+        values: key → value.
 
     Raises:
         UsageError: for a value that must be true or false and is neither.
@@ -113,7 +115,13 @@ def render_directives(place: str, values: Mapping[str, str]) -> Directives:
 
 
 def _parse_flag(place: str, text: str) -> str:
-    """Return `on` or `off`. Any other text than a boolean is a UsageError."""
+    """Return `on` or `off` for a boolean text; raise UsageError for any other text.
+
+    Args:
+        place: the place of the value, for the error message.
+        text: true, false, on or off, in upper or lower case.
+
+    """
     switches = {"true": "on", "false": "off", "on": "on", "off": "off"}
     if switch := switches.get(text.lower()):
         return switch

@@ -1,10 +1,10 @@
 """NGINX Gateway Fabric's data plane as a plain nginx: *directive-equivalent, not the controller*.
 
-The directives are the same. The control plane and its agent, njs, and the status page are missing. The tag of the image names the release, but every
-release runs the pinned nginx here. The facts come from its templates (internal/controller/nginx/config) at v2.3.0, v2.4.0,
-v2.6.7 and its main branch of August 2026 (`edge`, e55bfe339). The main branch writes no `keepalive`, so nginx's own 32 idle
-connections would apply. It also writes `Connection: close` on every request unless a policy names a number, so none of the 32
-is used.
+The directives are the same. The control plane and its agent, njs, and the status page are missing. The tag of the image names
+the release, but every release runs the pinned nginx here. The facts come from the templates of NGINX Gateway Fabric
+(internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch of August 2026 (`edge`, e55bfe339). The main
+branch writes no `keepalive`, so nginx's own 32 idle connections would apply. But unless a policy sets a number of connections,
+it also writes `Connection: close` on every request. So none of the 32 is used.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from lab.systems.system import (
 
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 IDLE_CONNECTIONS: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
-"""The idle upstream connections that a release keeps open where no policy sets the number; 0 = it has each closed.
+"""Release → the idle upstream connections that it keeps open where no policy sets the number.
 
-The release is written as in the image's tag.
+With 0, every connection is closed after its request. The release is written as in the image's tag.
 """
 TLS: Mapping[str, str] = {
     f"nginx.org/{name.replace('_', '-')}": name
     for name in ("ssl_protocols", "ssl_ciphers", "ssl_prefer_server_ciphers")
 }
-"""The directive of each option of a listener's TLS."""
+"""TLS option of a Gateway's listener → nginx's directive."""
 _METHODS = ("round_robin", "least_conn", "ip_hash", "random", "random two", "random two least_conn")
 _HEADERS = {
     "Host": "$gw_api_compliant_host",
@@ -59,7 +59,9 @@ _MAPS = (
 
 
 def realise(context: Context) -> Realisation:
-    """Return the pinned nginx with the configuration of a release of NGINX Gateway Fabric.
+    """Return what to start for the image: the pinned nginx with the configuration of NGINX Gateway Fabric.
+
+    The tag of the image names the release whose configuration is written.
 
     Raises:
         UsageError: for an unknown release, and for fields and routes that are not honoured here.
@@ -80,15 +82,15 @@ def realise(context: Context) -> Realisation:
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
-    """Return the directives that a release writes for its own objects.
+    """Return nginx's directives that a release of NGINX Gateway Fabric writes, with those for its policies.
 
     Args:
-        context: the container.
+        context: the facts about the container.
         release: the release, which must be one of `IDLE_CONNECTIONS`.
         services: the Services that the routes lead to.
 
     Raises:
-        UsageError: for a field that is not honoured, and for a policy that is not for all of its targets.
+        UsageError: for a field that is not honoured, and for a policy that is only for some of the Services or Gateways.
 
     """
     objects = context.objects
@@ -120,7 +122,12 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
 
 
 def _read_proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
-    """Return (main, http, events, size of the zones) from an NginxProxy, or the defaults without one."""
+    """Return what the NginxProxy objects set, with the defaults of NGINX Gateway Fabric for the rest.
+
+    Returns:
+        (directives of the block main, of http, of events, size of the upstreams' shared memory zones).
+
+    """
     main, log, level, http2 = ["worker_processes auto"], "access_log /dev/stdout combined", "info", "http2 on"
     connections, zone, tokens = 1024, "512k", "off"
     for place, spec in _open_specs(context.objects, "NginxProxy"):
@@ -175,12 +182,18 @@ def _render_location(objects: Objects, gateways: Collection[str]) -> Iterator[st
 
 
 def _render_fields(fields: Fields, **directives: str) -> Iterator[str]:
-    """Yield the directive of each of these fields that is there."""
+    """Yield `DIRECTIVE VALUE` for each of these fields that an object has.
+
+    Args:
+        fields: the fields of the object.
+        **directives: name of a field → nginx's directive.
+
+    """
     return (f"{directive} {fields.any(name)}" for name, directive in directives.items() if fields.has(name))
 
 
 def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
-    """Yield the place and the spec of each object of a kind."""
+    """Yield (place for error messages, fields of the spec) of each object of a kind."""
     for raw in objects.others:
         if raw["kind"] == kind:
             place = f"{kind}/{raw['metadata']['name']}"
@@ -189,7 +202,17 @@ def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
 
 
 def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[str]) -> None:
-    """Refuse (UsageError) a policy that is not for all targets of its kind, as directives stand only once here."""
+    """Refuse (UsageError) a policy that is only for some of its possible targets.
+
+    The lab's configuration has each directive only once, for all targets.
+
+    Args:
+        place: the policy, for error messages.
+        spec: the fields of the policy's spec.
+        kind: the kind of the targets: Service or Gateway.
+        required: the names of all targets of this kind.
+
+    """
     targets = {_read_target(place, item, kind, required) for item in spec.each("targetRefs")}
     for missing in sorted(set(required) - targets):
         fault = f"is for {', '.join(sorted(targets)) or 'nothing'} alone, not for {missing}"
@@ -197,7 +220,18 @@ def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[st
 
 
 def _read_target(place: str, item: Fields, kind: str, names: Collection[str]) -> str:
-    """Return the name in a policy's reference to a target, which must be of this kind and among these names."""
+    """Return the name of the target to which a policy refers.
+
+    Args:
+        place: the policy, for error messages.
+        item: the fields of the reference.
+        kind: the kind that the target must have.
+        names: the names that the target may have.
+
+    Raises:
+        UsageError: for a target of another kind or name.
+
+    """
     item.choice("kind", (kind,))
     item.waive("group")
     name = item.need("name", "")

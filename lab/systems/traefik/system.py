@@ -8,13 +8,13 @@ the lab writes there. If anything of `serversTransport` is set, every service us
 router, and `options` are the default options of TLS. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as
 CPUs that it may use, and at most its CPU limit, rounded up, at least 2.
 
-The control plane and the proxy of the controller are one process. So the proxy's CPU and memory include its watches and its
-configuration, which those of other controllers do not.
+As a controller, Traefik is control plane and proxy in one process. So the CPU and memory of the proxy include its watches of the
+API server and its configuration. With other controllers they do not.
 
-The check kind `traefik` reads its API and its metrics, which listen only on the loopback of its pod:
+The check kind `traefik` reads Traefik's API and metrics, which listen only on the loopback of its pod:
 
-    name: service.loadBalancer.serversTransport      /api/rawdata, of every service (router) of its provider
-    name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those that the load comes to
+    name: service.loadBalancer.serversTransport      /api/rawdata, of every service (or router) of its provider
+    name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those entry points that the load comes to
     name: overview.features.accessLog                /api/overview
     name: metrics.go_gc_gogc_percent                 /metrics
     name: version                                    /api/version
@@ -64,7 +64,7 @@ PARTS = ("router", "service", "serversTransport", "tls", "options")
 TRANSPORT, MARK = "lab", "lab-"
 """The name of the services' transport, and the beginning of the name of an unused middleware.
 
-The rest of that middleware's name is the version of the file that it lies in.
+The rest of that middleware's name is the version of the file that defines the middleware.
 """
 _EMPTY_SERVICE = "nobody"
 """The name of a service without servers, to which a rule without a Service leads."""
@@ -77,9 +77,13 @@ def render(
     entry_points: Mapping[int, str],
     settings: Settings,
 ) -> str:
-    """Return the text of the file.
+    """Return the text of the file of Traefik's file provider.
 
     Args:
+        ports: the ports that Traefik serves.
+        members: port of a Service → its ready endpoints.
+        certificates: Secret → its files.
+        settings: the settings of the ConfigMap, by the part of the file.
         entry_points: port → the name of its entry point on the command line.
 
     Raises:
@@ -120,7 +124,7 @@ def render(
 
 
 def read_version(text: str) -> str:
-    """Return the version of a file from its text."""
+    """Return the version that the lab gave to a file of Traefik's file provider, from the file's text."""
     return next(name.removeprefix(MARK) for name in json.loads(text)["http"]["middlewares"] if name.startswith(MARK))
 
 
@@ -135,7 +139,10 @@ def _render_service(members: Sequence[Endpoint], settings: Settings) -> Mapping[
 
 
 def _render_rule(host: str, match: Match) -> str:
-    """Return a router's rule like Traefik's own Gateway API provider writes it: a prefix matches whole segments."""
+    """Return the rule of a Traefik router for a host and a path match, as Traefik's Gateway API provider writes it.
+
+    A prefix matches whole segments of a path.
+    """
     prefix = match.path.rstrip("/")
     path = f"(Path(`{prefix}`) || PathPrefix(`{prefix}/`))" if prefix else "PathPrefix(`/`)"
     if match.path_kind == "Exact":
@@ -152,7 +159,8 @@ said=$("$0" healthcheck "$@" 2>&1) ||
 ! printf '%s' "$said" | sed -n 's/.*"error":"command healthcheck error: \\(.*\\)","time".*/\\1/p' | grep . >&2"""
 """The script that checks the command line of a controller.
 
-Traefik has no checker. Its healthcheck reads the same command line first, and fails for another reason if it accepts that.
+Traefik has no checker. Its command `healthcheck` first reads the same command line. If that is accepted, it fails for another
+reason, which the script ignores.
 """
 _ADDRESS = re.compile(r"--entrypoints\.(\w+)\.address=[\d.]*:(\d+)", re.IGNORECASE)
 _FILE_PROVIDER = f"--providers.file.filename={FILE}"
@@ -170,13 +178,13 @@ _FAULTS = (
 )
 _ABOUT_INGRESS = re.compile(r"\bingress=", re.IGNORECASE)
 _PROVIDER, _INTERNAL = "@file", "@internal"
-"""The ends of the names of its file's objects, and of its built-in ones: its API, its ping."""
+"""The ends of the names of objects from the file, and of Traefik's built-in objects, such as its API and ping."""
 _UNLOADED = ("traefik", "ping")
 """The entry points that the load does not use."""
 
 
 def realise(context: Context) -> Realisation:
-    """Return the Traefik with a file that serves the Gateways of its class.
+    """Return what to start for Traefik's image: Traefik with a file that serves the Gateways of its class.
 
     Raises:
         UsageError: for what cannot be written for Traefik, other arguments, or a version that is not pinned.
@@ -204,7 +212,7 @@ def realise(context: Context) -> Realisation:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle for the file that Traefik watches."""
+    """Return the handle by which the lab makes Traefik load changes: it writes the file that Traefik watches."""
 
     def served(files: Mapping[str, str]) -> bool:
         return list_served_versions(process.ask(PORT, RAW)) == {read_version(files[FILE])}
@@ -213,10 +221,12 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def realise_controller(context: Context) -> Realisation:
-    """Return the Traefik as a controller, from the same wheel, on the machine's own files.
+    """Return what to start on the target `apiserver`: Traefik as a controller, on the machine's own files.
+
+    The program is from the same wheel as on the local target.
 
     Raises:
-        UsageError: without a Kubernetes provider, because on this target nothing writes the file of its file provider.
+        UsageError: without a Kubernetes provider, because on this target nothing writes the file of the file provider.
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
@@ -234,7 +244,13 @@ def realise_controller(context: Context) -> Realisation:
 
 
 def _provide_program(context: Context) -> programs.Program:
-    """Return the Traefik that the image names. More Go threads than CPUs are a NotMeasurableError."""
+    """Return the program Traefik in the version that the container's image names.
+
+    Raises:
+        UsageError: when that version is not pinned.
+        NotMeasurableError: when GOMAXPROCS asks for more threads than the container has CPUs.
+
+    """
     threads = context.container.env.get("GOMAXPROCS", "")
     if threads.isdigit():
         refuse_workers(f"{context.container.place}.env[GOMAXPROCS]", int(threads), context, "threads")
@@ -242,23 +258,26 @@ def _provide_program(context: Context) -> programs.Program:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """Return the errors in its log about Ingresses, which it serves without the faulty part, or not at all."""
+    """Return the distinct errors in Traefik's log about Ingresses.
+
+    Traefik serves these Ingresses without the faulty part, or not at all.
+    """
     return [text for text in complaints(log) if _ABOUT_INGRESS.search(text)]
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the distinct errors in its log."""
+    """Return the distinct errors in Traefik's log."""
     return extract_messages([_COLOUR.sub("", line) for line in log], *_FAULTS)
 
 
 def list_served_versions(raw: str) -> set[str]:
-    """Return the versions of the files that it serves, from the text of `RAW`."""
+    """Return the versions of the files that Traefik serves, from the text of its page `RAW`."""
     names = json.loads(raw).get("middlewares", {})
     return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}
 
 
 def _read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `traefik`."""
+    """Perform a check of kind `traefik`: a value that Traefik's API shows, a metric, or Traefik's version."""
     part, _, path = require_key(check, "name").partition(".")
 
     if part == "metrics":

@@ -31,12 +31,12 @@ MANAGED = {"endpointslice.kubernetes.io/managed-by": "ingress-lab"}
 
 
 def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the manifests that the lab reads for its processes; the controller judges everything else."""
+    """Return the manifests that the lab itself reads for its processes, without those that only controllers read."""
     return [obj for obj in manifests if obj["kind"] in PROCESSES]
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Return the definitions of those kinds that no API server has and that the manifests use, by their groups."""
+    """Return the definitions (CRDs) of kinds that Kubernetes lacks, for the API groups that the manifests use."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
     texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]
@@ -48,7 +48,7 @@ def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
-    """Return a Deployment's pod, on the node.
+    """Return the Pod object for a pod of a Deployment, assigned to the only node.
 
     Args:
         manifests: The manifests with the Deployment.
@@ -67,12 +67,13 @@ def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str)
 
 
 def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool, int]]) -> Object:
-    """Return the status of a pod.
+    """Return an object with the `status` of a running pod, as a kubelet would write it.
 
     Args:
         address: The pod's IP address.
         ready: Whether the pod is ready.
-        containers: (name, description of the image's substitute, ready, restarts) of each container.
+        containers: The name of each container, what runs instead of its image, whether it is ready, and how often
+            it was restarted.
 
     """
     ready_text = "True" if ready else "False"
@@ -103,12 +104,12 @@ def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool,
 
 
 def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Endpoint]]) -> Iterator[Object]:
-    """Yield the EndpointSlice of a Service; none if it selects no pods or has no port.
+    """Yield the EndpointSlice of a Service, or nothing if the Service has no selector or no port.
 
     Args:
         service: The Service.
-        namespace: Its namespace.
-        members: The ready members of each of its ports, by port number.
+        namespace: The namespace of the Service.
+        members: The ready endpoints behind each port of the Service, by port number.
 
     """
     ports = [number for number in service.ports if isinstance(number, int)]

@@ -42,7 +42,7 @@ from lab.targets.cluster import docker
 from lab.targets.cluster import images as references
 
 ASK_S, READ_S = 5.0, 60.0
-"""The timeouts of a registry's answer in seconds: for small ones, and for a layer."""
+"""The timeouts in seconds for a registry's answer: for a small answer, and for an image's layer."""
 KINDS = ", ".join(
     f"application/vnd.{kind}+json"
     for kind in ("oci.image.index.v1", "oci.image.manifest.v1", "docker.distribution.manifest.list.v2",
@@ -50,9 +50,13 @@ KINDS = ", ".join(
 )  # fmt: skip
 """The media types of manifests that are accepted from a registry."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""The machine's name of an architecture → the registry's."""
+"""The machine's name of a processor architecture → the registry's name."""
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-"""The prefix of a file that removes another of a lower layer, and the name of one that empties its folder."""
+"""The marks of deletions in an image's layer.
+
+The first is the prefix of a file that removes a file of a lower layer. The second is the name of a file that empties
+the folder in which it lies.
+"""
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 ASSETS = "KUBEBUILDER_ASSETS"
 """The environment variable that names a folder with the servers."""
@@ -106,7 +110,17 @@ def _locate_folder(cache_folder: Path, key: str) -> Path:
 
 
 def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder of a key; if it does not exist, have it filled first. Raises UsageError if that fails."""
+    """Return the folder of unpacked files for a key; if there is none yet, make and fill it first.
+
+    Args:
+        cache_folder: The folder of all unpacked images.
+        key: The text that identifies the image and its contents.
+        make: Fills an empty folder with the files.
+
+    Raises:
+        UsageError: The folder cannot be filled.
+
+    """
     folder = _locate_folder(cache_folder, key)
     if not folder.is_dir():
         cache_folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +147,7 @@ def _unpack_from_docker(reference: str, into: Path) -> None:
 
 
 def _unpack_archive(file: Path, into: Path) -> None:
-    """Unpack the output of `docker save`, or a plain tar of a root."""
+    """Unpack an image from an archive: the output of `docker save`, or a plain tar of a root file system."""
     with tarfile.open(file) as archive:
         if "manifest.json" not in archive.getnames():
             _unpack_layer(archive, into)
@@ -152,7 +166,12 @@ def _read_member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _unpack_layer(archive: tarfile.TarFile, into: Path) -> None:
-    """Unpack a layer over the existing files. Raises ValueError for a file that would land elsewhere."""
+    """Unpack an image's layer over the files of lower layers.
+
+    Raises:
+        ValueError: A file would land outside the folder.
+
+    """
     root = into.resolve()
     archive.extraction_filter = lambda member, path: member  # this function itself checks where a file lands
     for member in archive:
@@ -189,7 +208,10 @@ def _remove(path: Path) -> None:
 
 
 def _pull(reference: str, into: Path) -> None:
-    """Unpack an image from its registry, by its HTTP API (OCI distribution-spec 1.1), anonymously."""
+    """Download an image from its registry, without credentials, and unpack the image.
+
+    The registry's HTTP API is that of the OCI distribution-spec 1.1.
+    """
     host, _, repository = reference.partition("/")
     name, separator, version = repository.partition("@")
     if not separator:
@@ -219,7 +241,8 @@ def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
 class ImageRegistry:
     """A client of one repository in an image registry.
 
-    Every call raises OSError, and ValueError for other contents than the requested ones.
+    Every method raises OSError if the registry does not answer or refuses, and ValueError if it sends other contents
+    than requested.
     """
 
     def __init__(self, url: str) -> None:
@@ -232,7 +255,7 @@ class ImageRegistry:
         self._url, self._token = url, ""
 
     def manifest(self, reference: str) -> dict[str, Any]:
-        """Return a manifest by its tag or digest."""
+        """Return an image's manifest, or a list of manifests, by its tag or digest."""
         body = io.BytesIO()
         self.get("manifests", reference, body)
         return json.load(body)
@@ -242,7 +265,7 @@ class ImageRegistry:
 
         Args:
             kind: `manifests` or `blobs`.
-            reference: The tag or digest; the contents must have the digest.
+            reference: The tag or digest; with a digest, the downloaded contents must match it.
             into: The file.
 
         Raises:
@@ -278,7 +301,7 @@ class ImageRegistry:
 
 
 def server(name: str) -> str:
-    """Return the path of a server's program.
+    """Return the path of a server's program (`etcd` or `kube-apiserver`).
 
     Raises:
         UsageError: The program is missing.
@@ -294,14 +317,19 @@ def server(name: str) -> str:
 
 @cache
 def version(program: str) -> str:
-    """Return the version that a server's program prints, such as `v1.34.4`; `unknown` if it prints none."""
+    """Return the version that etcd or kube-apiserver prints, such as `v1.34.4`; `unknown` if none is printed.
+
+    Args:
+        program: The path of the program.
+
+    """
     output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     number = re.search(r"\d+\.\d+\.\d+\S*", output)
     return f"v{number[0]}" if number else "unknown"
 
 
 def provide() -> None:
-    """Fetch or make the servers and the controllers' files, and name the files in the environment.
+    """Fetch or build the servers and the controllers' files, and pass the files' folders on in the environment.
 
     Raises:
         UsageError: Something can be neither fetched nor made.

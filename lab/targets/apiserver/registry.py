@@ -1,9 +1,9 @@
 """The writer of what a cluster's controllers and kubelet write to an API server: Pods, EndpointSlices, tokens.
 
-It has the place that `lab.targets.local.control_plane.routing` has on the local target, and the same methods. But
-the proxies learn from the API server what they know, by the watches and queues of their controllers. Pods and
-endpoints are written at the moment in which the lab knows them. Manifests are not judged here: what the API server
-refuses is a fault with its words.
+The writer replaces `lab.targets.local.control_plane.routing` of the local target, and has the same methods. But the
+proxies learn what they know from the API server, by the watches and queues of their controllers. Pods and endpoints
+are written at the moment in which the lab knows them. Manifests are not judged here: what the API server refuses
+becomes a fault in the API server's words.
 
 A controller is observed from outside: its configuration file, and the reloads that it writes to its error output,
 which a kubelet would keep:
@@ -59,7 +59,7 @@ FOREIGN_KINDS = (
 )
 """The kinds of objects in a namespace that do not come from the manifests, by API version."""
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
-"""The note of a sample on how changes reach the proxy here."""
+"""The note in samples on how changes reach the proxy on this target."""
 
 
 class FollowedController:
@@ -70,7 +70,7 @@ class FollowedController:
         process: The container's process.
         controller: The controller.
         left: Whether the pod was ordered to end.
-        fault: The reason why the log is not read; empty if it is.
+        fault: The reason why the log could not be read; empty if there was no such fault.
 
     """
 
@@ -115,7 +115,7 @@ class FollowedController:
         return file.stat().st_size if file is not None and file.exists() else 0
 
     def load_s(self) -> float | None:
-        """Return the seconds from the last Reload to the Reloaded after it; None if the log shows none."""
+        """Return how many seconds the controller's last complete reload took; None if the log shows no reload."""
         began_s: float | None = None
         took_s: float | None = None
         for line in self.lines():
@@ -127,7 +127,10 @@ class FollowedController:
         return took_s
 
     def _run(self) -> None:
-        """Read every line once and record reloads, except the load of the first configuration: the thread's body."""
+        """Read every line of the log once and record reloads as events; this is the thread's body.
+
+        The load of the first configuration is not recorded.
+        """
         offset, partial_line, starting, file = 0, "", True, self.process.stderr
         try:
             while not self._over.wait(LOOK_S):
@@ -150,9 +153,9 @@ class FollowedController:
 
 
 def parse_stamp(line: str) -> float | None:
-    """Return when a line of klog was written, in seconds since 1970; None if it has no such stamp.
+    """Return when a line of klog (Kubernetes' log format) was written, in seconds since 1970; None without a stamp.
 
-    The stamp is in UTC, as in a container, and has no year: the current one is assumed.
+    The stamp is in UTC, as in a container, and has no year: the current year is assumed.
     """
     if not (match := _STAMP.match(line)):
         return None
@@ -161,9 +164,9 @@ def parse_stamp(line: str) -> float | None:
 
 
 class ApiserverRoutes:
-    """The objects of one system in the run's API server, on the system's side; methods may be called from any thread.
+    """The component that writes the objects of one system to the run's API server, with the names of its side.
 
-    It is the `Routes` of this target.
+    This class implements the protocol `Routes` on this target. Its methods may be called from any thread.
     """
 
     def __init__(
@@ -185,7 +188,7 @@ class ApiserverRoutes:
             side: The side of the system.
             initial: The objects at the start.
             net: The network of the system.
-            kubelet: Its pods.
+            kubelet: The kubelet with the system's pods.
             log: The log for events.
             changing: Whether pods and routes may change. Only then reloads are recorded as events.
 
@@ -202,7 +205,7 @@ class ApiserverRoutes:
         self._applied: list[Object] = []
         self._pods: dict[str, Reference] = {}
         self._written: dict[Reference, Object] = {}
-        """The last text of each object or status that was written."""
+        """The content of each object, or status of a Pod, as it was written last."""
         self._lock = threading.RLock()
         self._faults: list[LabError] = []
         self._followed: list[FollowedController] = []
@@ -212,17 +215,17 @@ class ApiserverRoutes:
 
     @property
     def objects(self) -> Objects:
-        """The objects as they are now, with the pods that are ready."""
+        """The variant's objects, together with the pods that are ready now."""
         return self._objects
 
     @property
     def note(self) -> str:
-        """The note of a sample on how changes reach the proxy here."""
+        """The note for samples on how changes reach the proxy on this target."""
         return NOTE
 
     @property
     def said(self) -> str:
-        """The settings that the controllers do not accept, in their words; empty if they accept all."""
+        """The settings that the controllers do not accept, in the controllers' words; empty if they accept all."""
         return "; ".join(self._collect_messages(lambda followed: followed.controller.ignored(followed.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
@@ -232,12 +235,17 @@ class ApiserverRoutes:
         return MeasuringError(fault.place, fault.fault, "\n  ".join(messages)) if messages else fault
 
     def _collect_messages(self, ask: Callable[[FollowedController], Sequence[str]]) -> list[str]:
-        """Return messages of all controllers in their words, without repeats, three at most."""
+        """Return three messages of the controllers at most, each once, in the controllers' words.
+
+        Args:
+            ask: Returns the messages of one controller.
+
+        """
         messages = dict.fromkeys(message for followed in self._followed for message in ask(followed))
         return [f"the controller says: {message}" for message in list(messages)[:3]]
 
     def begin(self) -> None:
-        """Give the API server everything except pods.
+        """Write all objects of the system to the API server, except Pods.
 
         Raises:
             LabError: The API server refuses an object.
@@ -272,7 +280,10 @@ class ApiserverRoutes:
         return replace(started, env={**started.env, **env}, files={**started.files, **files})
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Write the Pod of a container that is about to start, and follow its controller."""
+        """Write the Pod object of a container that is about to start, and follow the container if it is a controller.
+
+        The reloads in a controller's log become events if pods and routes may change.
+        """
         self._write(objects.make_pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
             self._pods[pod.name] = Reference("v1", "Pod", pod.namespace, pod.name)
@@ -288,7 +299,7 @@ class ApiserverRoutes:
             followed.start()
 
     def leave(self, pod: Pod) -> None:
-        """Delete the Pod of a pod that was ordered to end."""
+        """Delete the Pod object of a pod that was ordered to end."""
         for followed in self._followed:
             followed.left = followed.left or followed.pod.name == pod.name
         with self._keep_fault():
@@ -356,7 +367,7 @@ class ApiserverRoutes:
         return [followed for followed in self._followed if not followed.left]
 
     def renew(self) -> None:
-        """Request a reload that makes new workers, of the current configuration, from every proxy.
+        """Request from every proxy a reload of its current configuration that makes new workers.
 
         Raises:
             MeasuringError: A proxy makes no new workers.
@@ -373,7 +384,10 @@ class ApiserverRoutes:
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
+        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+
+        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        """
         gauges = {
             "proxy/config_bytes": [float(size) for followed in self._active if (size := followed.config_bytes())],
             "proxy/load_s": [took for followed in self._active if (took := followed.load_s()) is not None],
@@ -381,7 +395,7 @@ class ApiserverRoutes:
         return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
-        """Raise the first fault of a write, or of reading a controller's log.
+        """Raise the first fault of writing to the API server, or else of reading a controller's log.
 
         Raises:
             MeasuringError: There is such a fault.
@@ -394,12 +408,12 @@ class ApiserverRoutes:
                 raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
 
     def stop(self) -> None:
-        """Stop reading the controllers' logs, before the processes are ended; it may be called again."""
+        """Stop reading the controllers' logs, before the processes are ended; this may be called again."""
         for followed in self._followed:
             followed.stop()
 
     def apart(self) -> Sequence[int]:
-        """Return the processes of the control plane: the API server, etcd, and those in proxies' containers."""
+        """Return the process ids of the control plane: API server, etcd, and controllers in proxies' containers."""
         inside = [pid for followed in self._active for pid in followed.process.processes_but(followed.controller.proxy)]
         return [*inside, *self._servers.processes()]
 
@@ -412,7 +426,7 @@ class ApiserverRoutes:
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def close(self) -> None:
-        """Delete what this system brought, after its processes have ended; it may be called again.
+        """Delete the system's objects in the API server, after its processes have ended; this may be called again.
 
         Namespaces and the node stay.
         """
@@ -431,7 +445,7 @@ class ApiserverRoutes:
                     self._api.delete_all(api_version, kind, space, "", grace_s=0)
 
     def _write(self, obj: Object) -> None:
-        """Apply an object, unless it was written so already."""
+        """Write an object to the API server, unless it was last written with the same content."""
         reference = Reference.of(obj)
         with self._lock:
             if self._written.get(reference) != obj:
@@ -440,7 +454,7 @@ class ApiserverRoutes:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Keep a fault of the block for `check`."""
+        """Keep an error of the block, which writes to the API server, so that `check` raises the error later."""
         try:
             yield
         except LabError as error:
@@ -448,6 +462,6 @@ class ApiserverRoutes:
 
 
 def _describe_image(container: Container) -> str:
-    """Return what stands for a container's image here, or else the image."""
+    """Return a description of what runs instead of a container's image, or the image's name if none is known."""
     controller = find_controller(container.repository)
     return (controller.about() if controller is not None else "") or container.image

@@ -49,7 +49,7 @@ PLUGINS_OFF = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseP
 
 
 class Servers:
-    """The two servers of one run."""
+    """The two servers of one run, etcd and kube-apiserver."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -58,11 +58,11 @@ class Servers:
 
     @property
     def authority(self) -> str:
-        """The certificate of the authority that pods trust, as PEM text."""
+        """The certificate of the authority that issued the API server's certificate, as PEM text; pods trust it."""
         return _issue_certificate()["ca.crt"]
 
     def start(self) -> None:
-        """Start the servers in a thread, once; `api` raises what goes wrong there.
+        """Start the servers in a thread, unless this was done before; `api` raises an error of that thread.
 
         Raises:
             UsageError: A program is missing.
@@ -92,7 +92,7 @@ class Servers:
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self) -> None:
-        """End the servers; it may be called again."""
+        """End the servers; this may be called again."""
         self._stopped.set()
         if self._starting is not None:
             wait([self._starting])
@@ -102,7 +102,7 @@ class Servers:
         self._processes.clear()
 
     def _run(self) -> Api:
-        """Start each server when the one before it answers: the body of the thread."""
+        """Start etcd, then kube-apiserver once etcd answers, and return access to it; this is the thread's body."""
         try:
             token = _prepare_files()
             self._start_process("etcd", *_ETCD)
@@ -176,7 +176,7 @@ _KUBE_APISERVER = (
 
 
 def _prepare_files() -> str:
-    """Write the servers' files and return the token that was generated."""
+    """Write the servers' files (certificates, tokens, kubeconfig) and return the lab's new random token."""
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
     accounts = certificates.issue(certificates.CertificateRequest(("service-accounts",), "ecdsa-256"))
@@ -221,7 +221,7 @@ def _is_api_ready(pool: urllib3.PoolManager) -> bool:
 
 
 def _read_log_tail(name: str, lines: int = 3) -> str:
-    """Return the last lines that a server logged, joined into one."""
+    """Return the last lines that a server logged, joined into one line."""
     path = FOLDER / f"{name}.log"
     text = path.read_text(errors="replace") if path.is_file() else ""
     return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"

@@ -35,7 +35,10 @@ from lab.targets.local.target import LocalTarget
 
 
 class ApiserverTarget(LocalTarget):
-    """The target with one API server for a run, from `check` to `close`; both sides of a pair use it."""
+    """The target `apiserver`, which has one API server for a whole run, from `check` to `close`.
+
+    If two systems are up at once (a pair), both use this API server.
+    """
 
     name = "apiserver"
     bring_up_s = BRING_UP_S["apiserver"]
@@ -66,7 +69,7 @@ class ApiserverTarget(LocalTarget):
         self.servers.start()
 
     def close(self) -> None:
-        """End the servers; it may be called again."""
+        """End the servers of the run; this may be called again."""
         self.servers.stop()
 
     def facts(self) -> Mapping[str, str]:
@@ -80,15 +83,18 @@ class ApiserverTarget(LocalTarget):
         return {**inherited, **additions}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """Return the manifests under the names of a side, because both sides are in one API server."""
+        """Return a variant's manifests with names of this side only, because both sides share one API server."""
         return rename_for_side(variant.manifests, side)
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
-        """Read the manifests that the lab needs for its processes into objects; the controller judges the others."""
+        """Read those manifests into objects that the lab needs for its processes; the controller reads the others."""
         return super().read(objects.read(manifests))
 
     def realise(self, context: Context) -> Realisation:
-        """Return the controller's program for a controller's image, and for any other what the local target starts.
+        """Return what to start instead of a container's image: command, environment and files (realisation).
+
+        For the image of a controller this is the controller's own program, and for any other image the same as on
+        the local target.
 
         Raises:
             UsageError: The image has another version than the program that stands for it here.
@@ -102,15 +108,16 @@ class ApiserverTarget(LocalTarget):
         return controller.realise(context)
 
     def program_versions(self) -> Mapping[str, str]:
-        """Return the versions of the backend's programs: the controllers bring the proxies'."""
+        """Return the versions of the backend's programs on PATH; proxies' programs come with the controllers."""
         return table.program_versions(of_backend=True)
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Check that this target can run a variant and serve the points; see `LocalTarget.check_variant`.
 
         Raises:
-            UsageError: As there.
-            NotMeasurableError: As there, or the controller's files lack a program that a read-back needs.
+            UsageError: The manifests or a point contain something that cannot be honoured here.
+            NotMeasurableError: Only this target or machine cannot measure it; for example, the controller's files
+                lack a program that a read-back (a check of a setting in the running system) needs.
 
         """
         endpoints = super().check_variant(variant, points)
@@ -122,19 +129,19 @@ class ApiserverTarget(LocalTarget):
         return endpoints
 
     def order(self, objects: Objects) -> Sequence[Sequence[Pod]]:
-        """Return backend, proxy and load balancer as stages.
+        """Return the pods in stages, which are started one after the other: backend, proxy, load balancer.
 
-        So a controller sees all that it is to serve at its first look, and a load balancer can resolve the proxy
-        when it starts.
+        So the backends exist when a controller looks for the first time, and a load balancer can resolve the proxy's
+        name when it starts.
         """
         return [objects.role("backend"), objects.role("proxy"), objects.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether a proxy keeps the backends of its start: it does without a controller."""
+        """Return whether the proxy in a container keeps the backends of its start, since it has no controller."""
         return table.find_controller(container.repository) is None
 
     def renews(self, container: Container) -> bool:
-        """Return whether a reload of a proxy makes new workers."""
+        """Return whether a reload of the proxy in a container makes new worker processes."""
         controller = table.find_controller(container.repository)
         return super().renews(container) if controller is None else controller.renew is not None
 
@@ -155,9 +162,9 @@ class ApiserverTarget(LocalTarget):
 
 
 def _describe(controller: Controller) -> str:
-    """Return what a controller really is.
+    """Return which program a controller is, with version and origin (`Controller.about`), for the facts of the run.
 
-    The result is empty if its files are not here, or if its containers report it.
+    The result is empty if the controller's files are not here, or if the controller's containers report it instead.
     """
     try:
         return controller.about()
@@ -166,7 +173,10 @@ def _describe(controller: Controller) -> str:
 
 
 def _has_program(container: Container, program: str) -> bool:
-    """Return whether a program can be run in a container: one with an image's files has none of the machine's."""
+    """Return whether a program can be run in a container.
+
+    A container that has the files of its image lacks the programs of the machine.
+    """
     controller = table.find_controller(container.repository)
     if controller is None or controller.system == MACHINE:
         return True

@@ -38,20 +38,24 @@ _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
 
 
 class ConflictError(LabError):
-    """The conflict of a 409: another client was faster."""
+    """The error for the API server's status 409: another client has made or changed the object meanwhile."""
 
     exit_status = 1
 
 
 class DeniedError(UsageError):
-    """The refusal of a 401 or 403: its message names the verb, the resource and the user."""
+    """The error for a request that the API server denies: the user is unknown (401), or lacks a right (403).
+
+    For a missing right the message names the user, the verb and the resource.
+    """
 
 
 @contextmanager
 def lost_without_right() -> Iterator[None]:
-    """Turn the DeniedError of a missing right into a LostError, because it says nothing about the variant.
+    """Turn a DeniedError (the API server denies a right) of the block into a LostError, which stops the run.
 
-    It also works as a decorator, for what a disruption does.
+    A missing right says nothing about the variant. The context manager is also used as a decorator, for methods that
+    disrupt a system.
     """
     try:
         yield
@@ -62,7 +66,10 @@ def lost_without_right() -> Iterator[None]:
 
 
 def poll_until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
-    """Call `ask` every `poll_s` seconds until its result is truthy or `limit_s` seconds are over, and return it."""
+    """Call `ask` every `poll_s` seconds until its result is truthy or `limit_s` seconds are over.
+
+    The last result is returned; it is falsy if the time was over.
+    """
     deadline = time.monotonic() + limit_s
     while not (answer := ask()) and time.monotonic() <= deadline:
         time.sleep(poll_s)
@@ -74,9 +81,13 @@ class RefusedError(MeasuringError):
 
 
 class Api(Connection):
-    """The API server of one context.
+    """The API server of one kubeconfig context.
 
-    UsageError without a kubeconfig or such a context. Every call raises LostError when the server does not answer.
+    Every call raises LostError when the server does not answer.
+
+    Raises:
+        UsageError: There is no kubeconfig, or no such context in the kubeconfig.
+
     """
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
@@ -122,7 +133,15 @@ class Api(Connection):
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
-        """Return the objects of a kind that the cluster knows, and the list's resourceVersion, to start a `watch`."""
+        """Return the objects of a kind, and the resourceVersion from which a `watch` continues the list.
+
+        The cluster must know the kind.
+
+        Args:
+            namespace: The namespace to look in; None means all namespaces.
+            labels: A label selector; empty selects all objects.
+
+        """
         path = self._build_path(api_version, kind, namespace) or ""
         answer = self._send_checked(
             "GET", _describe(kind, namespace), path, {"labelSelector": labels} if labels else None
@@ -130,7 +149,10 @@ class Api(Connection):
         return answer["items"], str(answer.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
-        """Open a stream of all changes after a resourceVersion, one line of JSON each.
+        """Open a stream of the changes of a kind's objects; each line is one change in JSON.
+
+        Args:
+            since: The resourceVersion after which the changes begin.
 
         Raises:
             OSError: No answer came.
@@ -145,7 +167,7 @@ class Api(Connection):
         """Open a stream of a container's log, with the time of each line.
 
         Args:
-            since: The second to start from; empty means the log's beginning.
+            since: The time to start from, as Kubernetes writes it (RFC 3339); empty means the log's beginning.
 
         Raises:
             OSError: No answer came.
@@ -161,7 +183,13 @@ class Api(Connection):
     def change(
         self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
     ) -> Object:
-        """Apply a strategic merge patch to an object or to one of its subresources; return the result."""
+        """Apply a strategic merge patch to an object or to one of its subresources; return the result.
+
+        Args:
+            body: The patch.
+            subresource: The subresource, such as `resize`; empty means the object itself.
+
+        """
         path, description = (
             self._build_path(api_version, kind, namespace, name) or "",
             _describe(kind, namespace, name),
@@ -173,7 +201,7 @@ class Api(Connection):
         ).json()
 
     def token(self, namespace: str, account: str, lasts_s: int) -> str:
-        """Request a token of a service account, as a kubelet does, and return it."""
+        """Request a token of a service account that is valid for `lasts_s` seconds, and return the token."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -184,7 +212,12 @@ class Api(Connection):
         return str(answer.json()["status"]["token"])
 
     def evict(self, namespace: str, pod: str) -> str | None:
-        """Request the eviction of a pod; return None, or the message with which a PodDisruptionBudget refused it."""
+        """Request the eviction of a pod.
+
+        Returns:
+            None if the server evicts the pod; the server's message if a PodDisruptionBudget forbids the eviction.
+
+        """
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
         path, description = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction", f"eviction of Pod {namespace}/{pod}"
         answer = self._send_checked("POST", description, path, body=body, accepted=(EVICTION_REFUSED,))
@@ -229,8 +262,8 @@ class Api(Connection):
         An object that does not exist counts as gone.
 
         Args:
-            grace_s: The grace period in seconds; None means the object's own.
-            orphan: Whether the objects that it owns stay; otherwise they are deleted after it.
+            grace_s: The grace period in seconds; None means the one that the object itself states.
+            orphan: Whether the objects that the deleted object owns stay; otherwise the server deletes them afterwards.
 
         """
         path, description = self._build_path(api_version, kind, namespace, name), _describe(kind, namespace, name)
@@ -250,7 +283,15 @@ class Api(Connection):
         grace_s: int | None = None,
         orphan: bool = False,
     ) -> None:
-        """Request the deletion of all objects with these labels, by one request; for the arguments see `delete`."""
+        """Request the deletion of all objects of a kind with these labels, by one request.
+
+        Args:
+            namespace: The namespace to look in; None means all namespaces.
+            labels: A label selector.
+            grace_s: The grace period in seconds; None means the one that each object states.
+            orphan: Whether the objects that a deleted object owns stay; otherwise the server deletes them afterwards.
+
+        """
         if (path := self._build_path(api_version, kind, namespace)) is not None:
             query, description = {"labelSelector": labels}, _describe(kind, namespace)
             self._send_checked(
@@ -276,7 +317,7 @@ class Api(Connection):
         return answer.data.decode(errors="replace") if answer.status < 300 else ""
 
     def raw(self, path: str) -> Any:
-        """Send a GET to a path and return the parsed JSON, or the text where it is no JSON."""
+        """Send a GET to a path and return the answer: the parsed JSON, or the text if the answer is no JSON."""
         answer = self._send_checked("GET", path, path)
         try:
             return answer.json()
@@ -284,10 +325,11 @@ class Api(Connection):
             return answer.data.decode(errors="replace")
 
     def denied(self, rights: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
-        """Return those of the rights that you do not have, in words.
+        """Return those of the rights that the user does not have, in words such as `list nodes`.
 
         Args:
-            rights: (verb, group, resource or resource/subresource, namespace).
+            rights: Tuples of (verb, group, resource or resource/subresource, namespace); the namespace None means the
+                whole cluster.
 
         """
 
@@ -332,11 +374,12 @@ class Api(Connection):
         accepted: Container[int] = (),
         read_s: float = READ_S,
     ) -> Answer:
-        """Send one request, and return the answer if its status is good or accepted; raise its fault otherwise.
+        """Send one request and return the answer; raise the error that the status stands for, if it is 300 or above.
 
         Args:
             description: The object that the request is about, for the error's place.
-            accepted: The bad statuses that are an answer, too: the object does not exist, or cannot be had.
+            accepted: The statuses of 300 and above that raise no error, such as 404 where the object may be missing.
+            read_s: The seconds to wait for the answer.
 
         """
         answer = self.send(method, path, query, body, content_type, read_s, accepted)

@@ -49,9 +49,9 @@ exit 1
 
 
 class Changes:
-    """The changes of one variant that is up; its `ClusterSystem` is a subclass.
+    """The changes that disruptions make to one variant that is up on a cluster; `ClusterSystem` is a subclass.
 
-    Every method raises MeasuringError with the server's message when the server refuses.
+    Every method raises MeasuringError with the API server's message when the server refuses.
     """
 
     def __init__(
@@ -68,9 +68,10 @@ class Changes:
         Args:
             api: The cluster.
             images: The images to use.
-            inventory: The list for objects that are applied meanwhile; None where pods and routes may not change.
+            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones; None where pods and
+                routes may not change.
             manifests: The variant's objects.
-            namespace: The namespace of its pods.
+            namespace: The namespace of the variant's pods.
             run: The name of the run, for labels.
 
         """
@@ -82,7 +83,12 @@ class Changes:
         self._recorder: ClusterRecorder | None = None
 
     def first(self, role: Role) -> Object:
-        """Return the role's first pod: the oldest that is ready, or without one the oldest that is not ending."""
+        """Return the first pod of a role: the oldest ready one, or, if none is ready, the oldest not being deleted.
+
+        Raises:
+            MeasuringError: The role has no pod, or all its pods are being deleted.
+
+        """
         pods = [pod for pod in self._list_pods(role) if "deletionTimestamp" not in pod["metadata"]]
         if not pods:
             fault = f"no pod is there in {self._namespace} that is not ending already"
@@ -92,7 +98,17 @@ class Changes:
 
     @lost_without_right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod; return False if a PodDisruptionBudget refused an eviction."""
+        """End the first pod of a role (its oldest ready pod) in one of three ways.
+
+        Args:
+            role: The role, such as `proxy`.
+            how: `delete` deletes the pod, `evict` requests its eviction (as a drain does), and `crash` sends SIGKILL to
+                the first process of the pod's first container.
+
+        Returns:
+            False if a PodDisruptionBudget refused the eviction, else True.
+
+        """
         pod = self.first(role)
         name = pod["metadata"]["name"]
         match how:
@@ -109,14 +125,14 @@ class Changes:
 
     @lost_without_right()
     def scale(self, role: Role, replicas: int) -> None:
-        """Set the replicas of the role's Deployment."""
+        """Set the number of replicas of the Deployment that makes a role's pods."""
         self._patch_deployment(role, {"replicas": replicas})
 
     @lost_without_right()
     def roll(self, role: Role) -> None:
-        """Start a rolling update of the role's Deployment to the same containers.
+        """Start a rolling update of a role's Deployment, in which new pods with the same containers replace the old.
 
-        The annotation has the time to a microsecond, so two calls within a second are two updates.
+        An annotation of the pods gets the time to a microsecond, so two calls within a second are two updates.
         """
         self._patch_deployment(
             role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}}
@@ -124,11 +140,12 @@ class Changes:
 
     @lost_without_right()
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Limit the CPU of the role's pods while they run, or restore the manifests' limit.
+        """Limit the CPU of a role's running pods (squeeze them), or restore the limit that the manifests set.
 
-        Every pod that is not ending is limited, ready or not, because a starved pod soon becomes unready. A watch does
-        not look into the pods meanwhile. A limit can be changed and not taken away again, so no limit is restored as
-        the CPU count of the pod's node [tried, 1.34]. Restoring raises LostError only.
+        Every pod that is not being deleted is limited, ready or not, because a starved pod soon becomes unready. A
+        sample's `watch` does not look into limited pods. Kubernetes can change a limit but not remove it. So where the
+        manifests set none, the pods get the CPU count of their node as the limit [tried, 1.34]. While the limit is
+        restored, a pod that does not take it raises no error, unless the cluster or a right is lost.
 
         Args:
             role: The role of the pods.
@@ -162,7 +179,11 @@ class Changes:
 
     @lost_without_right()
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Apply objects in the variant's namespace, with the run's label and the labels that its objects share."""
+        """Create or change objects, such as Routes, in the variant's namespace while the variant is up.
+
+        The objects get the run's label and the labels that all objects of the variant share. New objects are put on the
+        list of the lab's objects first, so that they are removed with the others.
+        """
         assert self._inventory is not None, "up(changing=True) comes first"
         labels = [set((obj["metadata"].get("labels") or {}).items()) for obj in self._manifests]
         shared = {**dict(set[tuple[str, str]].intersection(*labels)), RUN_LABEL: self._run}
@@ -177,13 +198,17 @@ class Changes:
         act_by_rank(completed, lambda ref: self._api.apply(completed[ref]))
 
     def settle(self, kill: Callable[[Object], object]) -> None:
-        """End at once the pods that are still ending: nobody looks any more, and a router's grace period is an hour.
+        """Kill at once the pods that are being deleted with a long grace period, because the measuring is over.
 
-        A container that does not end by `kill` is killed from its node. Only LostError comes out: waiting for the end of
-        the pods reports all other failures.
+        A router's grace period is an hour. A container that does not end by `kill` is killed from its node. A pod that
+        cannot be killed raises no error here, because the later wait for the end of all pods reports it.
 
         Args:
             kill: Kills the processes of a pod's container from inside; it raises LabError when that fails.
+
+        Raises:
+            LostError: The cluster is gone.
+            DeniedError: A right is missing.
 
         """
         for pod in (pod for pod_role in ROLES for pod in self._list_pods(pod_role)):
@@ -199,14 +224,18 @@ class Changes:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
     def _is_running(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether the very container in this description of a pod runs now."""
+        """Return whether the pod's first container still runs and has the ID that this description of the pod has."""
         current = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
         return current is not None and running(current) and container_id(current) == container_id(pod)
 
     def _find_deployment(self, wanted_role: Role) -> tuple[Mapping[str, Any], Reference]:
-        """Return the object that makes a role's pods, and the Deployment that does.
+        """Return the manifest object behind a role's pods, and the identity of the Deployment that makes the pods.
 
-        They are the same, or a controller makes the Deployment of the object.
+        The object is that Deployment itself, or one from which a controller makes the Deployment.
+
+        Raises:
+            UsageError: No Deployment makes the role's pods.
+
         """
         workload = next((obj for obj in self._manifests if find_role(obj) == wanted_role), None)
         ref = None if workload is None else find_workload(workload)
@@ -227,7 +256,12 @@ class Changes:
         return str(node["status"]["capacity"]["cpu"])
 
     def _await_resize(self, name: str, cpu: str) -> None:
-        """Wait until the kubelet reports a pod's new CPU limit, or the pod's container ends."""
+        """Wait until the kubelet reports a pod's new CPU limit, or the pod's container ends.
+
+        Raises:
+            MeasuringError: The kubelet refuses the limit, or has not set it after RESIZED_S seconds.
+
+        """
         deadline = time.monotonic() + RESIZED_S
         while True:
             pod = self._api.get("v1", "Pod", name, self._namespace)
@@ -249,7 +283,12 @@ class Changes:
 
 @contextmanager
 def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
-    """Suppress a failure to undo something, unless the cluster or a right is gone."""
+    """Suppress a LabError of the block, if the block undoes a change and neither the cluster nor a right is lost.
+
+    Args:
+        undoing: Whether the block undoes a change; otherwise no error is suppressed.
+
+    """
     try:
         yield
     except (LostError, DeniedError):
@@ -262,9 +301,9 @@ def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
 def crash_container(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
     """Send SIGKILL to the first process of a pod's first container, from its node.
 
-    Nothing inside a container can do that to the container's PID 1. A pod that sees its node's processes (hostPID, so
-    its namespace must allow privileged pods) looks for the process that is number 1 in the container, kills it, and is
-    removed again. On a node that has the pod's image it takes half a second to two.
+    Nothing inside a container can kill the container's PID 1. So the lab starts a second pod that sees the node's
+    processes (hostPID; the namespace must allow privileged pods). That pod looks for the process that is number 1 in
+    the container, kills the process, and is removed again. This takes 0.5 to 2 s on a node that has the image.
 
     Args:
         api: The cluster.

@@ -39,9 +39,9 @@ OURS = " # ingress-lab"
 
 
 class ClientPod(Shell):
-    """The generator's pod, as `ensure` prepared it, and a shell into it.
+    """The pod on the cluster in which load generators run, and a shell into the pod; `ensure` makes the pod.
 
-    Every method raises LostError when that pod is gone.
+    Every method raises LostError when that very pod is gone, even if another one has taken its name.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
@@ -53,9 +53,10 @@ class ClientPod(Shell):
 
     @classmethod
     def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
-        """Return the pod, ready, and without what a crashed lab left running in it.
+        """Return the pod for load generators, once it is ready; make it, or replace one that does not match.
 
-        A pod that does not match its manifests is replaced.
+        An existing pod must be ready and have the present manifests. Processes that a crashed lab left running in the
+        pod are killed.
 
         Args:
             api: The cluster.
@@ -65,7 +66,7 @@ class ClientPod(Shell):
 
         Raises:
             UsageError: The pod's namespace belongs to somebody else.
-            MeasuringError: The pod does not come up.
+            MeasuringError: The pod does not come up, or its predecessor does not end.
 
         """
         rendered = kustomize.parse_objects(kustomize.render([MANIFESTS]))
@@ -98,12 +99,15 @@ class ClientPod(Shell):
 
     @property
     def open_files(self) -> int | None:
-        """The number of open files that a container may have here; None = no limit."""
+        """The hard limit of open files in the generator's pod; None = no limit.
+
+        Other containers of the cluster are assumed to have the same limit.
+        """
         return self._read_number("ulimit -Hn")
 
     @cached_property
     def cpus(self) -> int | None:
-        """The number of CPUs that a generator may run on here; None = unknown."""
+        """The number of CPUs that a load generator may use in the generator's pod; None = unknown."""
         return self._read_number("nproc")
 
     def _read_number(self, script: str) -> int | None:
@@ -117,7 +121,10 @@ class ClientPod(Shell):
         pods.check_running(self.place, pod if same else None)
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a generator as the pod's image has it; None if it has none. It is looked up once."""
+        """Return the path and version of a load generator in the pod; None if the pod's image lacks the generator.
+
+        Each generator is looked up once.
+        """
         if generator.name not in self._installed:
             self._installed[generator.name] = None
             for binary in (generator.binary, *generator.aliases):
@@ -137,21 +144,25 @@ class ClientPod(Shell):
         stderr: IO[bytes] | int = DEVNULL,
         used: str = "",
     ) -> HeldProcess:
-        """Prepare a generator in the pod, in a fresh folder with these files; see `Shell.held`.
+        """Prepare a load generator in the pod, which starts when `HeldProcess.go` is called.
 
-        LostError unless the pod is still the same.
+        The arguments are those of `Shell.held`.
+
+        Raises:
+            LostError: The pod is no longer the one that `ensure` returned.
+
         """
         self.check()
         return super().held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
-        """Return the CPU seconds of generators that have ended, and remove the files that have them.
+        """Return the CPU seconds of load generators that have ended, and remove the files that report them.
 
         Args:
-            files: The files that were the argument `used` of `held`.
+            files: The names of the files, which were passed to `held` as `used`.
 
         Returns:
-            None where a generator left no file, because it never began or was killed, and without files.
+            The sum in seconds. None where a generator left no file (it never began or was killed), and for no files.
 
         """
         if not files:
@@ -165,12 +176,15 @@ class ClientPod(Shell):
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
-        """Make hosts resolve to these addresses for everything in the pod, until the end of the block.
+        """Make host names resolve to given addresses in the generator's pod (by /etc/hosts) until the block ends.
 
-        Hosts of other open blocks stay. MeasuringError when /etc/hosts cannot be written.
+        Names from other blocks that are open at the same time stay.
 
         Args:
-            addresses: The address of each host.
+            addresses: The address of each host, by name.
+
+        Raises:
+            MeasuringError: /etc/hosts cannot be written.
 
         """
         self._resolved.append(addresses)
@@ -189,7 +203,10 @@ class ClientPod(Shell):
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """Write the pod's own lines, then ours, into /etc/hosts, in place because that file is a mount."""
+        """Rewrite the pod's /etc/hosts: the pod's own lines, then a line for each host of an open `resolving` block.
+
+        The file is a mount, so it is overwritten in place.
+        """
         pod_lines = [line for line in self.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
         ours = {host: address for addresses in self._resolved for host, address in addresses.items()}
         text = "".join(f"{line}\n" for line in [*pod_lines, *(f"{ours[host]} {host}{OURS}" for host in ours)])
@@ -200,7 +217,12 @@ class ClientPod(Shell):
 
 
 def parse_times_seconds(text: str) -> float:
-    """Return the seconds of a time as the shell's `times` prints it: `1m2.340000s`. ValueError for another form."""
+    """Return the seconds of a time as the shell's `times` prints it, such as `1m2.340000s`.
+
+    Raises:
+        ValueError: The text has another form.
+
+    """
     minutes, separator, remainder = text.partition("m")
     if not (separator and remainder.endswith("s")):
         raise ValueError(f"expected a time as `times` writes it, got {text!r}")
@@ -208,11 +230,11 @@ def parse_times_seconds(text: str) -> float:
 
 
 def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
-    """Return by how much a container's clock is ahead of the lab's: date(1) there, between two readings here.
+    """Measure by how many seconds a container's clock is ahead of the lab's.
 
-    The answer came at some moment of the round trip, so taking its middle is wrong by half the round trip at most. The
-    shortest of several round trips is the best (Cristian, 1989). The clocks may drift apart later: measure the offset
-    before and after a sample.
+    The container's date(1) is read between two readings of the lab's clock. It was read at some moment of that round
+    trip, so the middle of the round trip is wrong by half of it at most. The shortest of several round trips is the
+    best (Cristian, 1989). The clocks may drift apart later: measure the offset before and after a sample.
 
     Raises:
         MeasuringError: The container's date(1) prints no fractions of a second.
@@ -235,11 +257,17 @@ def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
 def open_tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
     """Return a shell with programs that the image of a pod's container lacks (ss, lsattr, sockperf).
 
-    The programs come in an ephemeral container of the generators' image, which is started if it is not there. It has
-    the pod's network, the container's process namespace and securityContext, and its volumes at the same places. It
-    may look at what the container's processes may look at, and at nothing more. Links in /proc/PID (root, fd) also
-    need the same group: where a manifest names a runAsUser and no runAsGroup, they are closed. The ephemeral container
-    stays in the pod, asleep.
+    The programs are in an ephemeral container of the generators' image, which is started unless it already runs. The
+    ephemeral container has the pod's network, and the given container's process namespace, securityContext and volumes.
+    So it may look at what the container's processes may look at, and at nothing more. Links in /proc/PID (root, fd)
+    also need the same group: where a manifest names a runAsUser and no runAsGroup, they are closed. The ephemeral
+    container stays in the pod, asleep.
+
+    Args:
+        api: The cluster.
+        images: The images to use.
+        pod: The pod.
+        container: The name of the pod's container that is to be looked at.
 
     Raises:
         LostError: The pod is gone.
@@ -278,12 +306,12 @@ def open_tools(api: Api, images: Images, pod: Mapping[str, Any], container: str)
 
 
 def describe_ephemeral_container(name: str, image: str, target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ephemeral container that accompanies one container of the pod.
+    """Return the specification of an ephemeral container that can look into one container of a pod.
 
     Args:
         name: The name of the ephemeral container.
-        image: Its image.
-        target: The container that it accompanies.
+        image: The image of the ephemeral container.
+        target: The specification of the container to look into.
 
     """
     # An ephemeral container may not mount a subPath.
@@ -302,9 +330,9 @@ def describe_ephemeral_container(name: str, image: str, target: Mapping[str, Any
 
 
 def _find_state(pod: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an ephemeral container's state; empty where the kubelet has not reported it yet.
+    """Return the state of a pod's ephemeral container; empty where the kubelet has not reported a state yet.
 
-    It has one of the keys `running`, `waiting` and `terminated`.
+    The state has one of the keys `running`, `waiting` and `terminated`.
     """
     statuses = pod.get("status", {}).get("ephemeralContainerStatuses") or ()
     return next((item.get("state") or {} for item in statuses if item["name"] == name), {})

@@ -31,7 +31,7 @@ BLIP_S = 5.0
 
 
 class Stream:
-    """An answer that continues line by line: one thread reads it, any thread may close it."""
+    """An answer of the API server that continues line by line: one thread reads it, any thread may close it."""
 
     def __init__(self, response: Answer) -> None:
         self._response, self._closed = response, False
@@ -73,9 +73,9 @@ def list_contexts() -> list[str]:
 
 
 def _read_contexts(files: str) -> list[str]:
-    """Return the names of all contexts.
+    """Return the names of all contexts in the kubeconfig files of a path list (as in KUBECONFIG).
 
-    The library's own list refuses a kubeconfig without a current context.
+    The kubernetes library has such a function, too, but it refuses a kubeconfig without a current context.
     """
     from kubernetes.config.kube_config import KubeConfigMerger  # see the module's docstring
 
@@ -88,9 +88,11 @@ def _kubeconfig_files(kubeconfig: Path | None) -> str:
 
 
 class Connection:
-    """The connection to the API server of one context; opening it sends nothing to the server yet.
+    """The connection to the API server of one kubeconfig context; nothing is sent before the first request.
 
-    UsageError when there is no kubeconfig, no such context, or no credentials.
+    Raises:
+        UsageError: There is no kubeconfig, no such context, or there are no credentials.
+
     """
 
     def __init__(self, context: str, kubeconfig: Path | None = None) -> None:
@@ -141,14 +143,15 @@ class Connection:
         read_s: float = READ_S,
         accepted: Container[int] = (),
     ) -> Answer:
-        """Send one request and return its answer, whatever its status is: the caller handles bad ones.
+        """Send one request and return the answer, whatever its status is: the caller handles bad statuses.
 
-        A request without an answer is sent again for BLIP_S seconds. A 401 gets fresh credentials once, because a
-        cloud's token is valid for a quarter of an hour.
+        For BLIP_S seconds the request is sent again if no answer comes, or a status that means `not now` (429, 502, 503
+        and 504). After a 401 it is sent again once, with fresh credentials, because a cloud's token is valid for only a
+        quarter of an hour.
 
         Args:
             read_s: The seconds to wait for the answer.
-            accepted: The statuses that count as answers here, and not as `not now` (an eviction's 429).
+            accepted: The statuses that are returned at once, although they could mean `not now` (an eviction's 429).
 
         Raises:
             LostError: The server has not answered, or has kept refusing for now, for BLIP_S seconds.
@@ -185,10 +188,13 @@ class Connection:
             delay_s = min(1.0, delay_s * 2)
 
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """Send a GET whose answer continues; return its stream, or the plain answer where its status is bad.
+        """Send a GET whose answer continues line by line, and return the stream of the answer.
+
+        Returns:
+            The stream; the plain answer where its status is 300 or above.
 
         Raises:
-            OSError: No answer came. It is not sent again, because only the caller knows what was missed meanwhile.
+            OSError: No answer came. The request is not repeated, because only the caller knows what was missed.
 
         """
         response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, preload=False)
@@ -197,9 +203,19 @@ class Connection:
     def _request(
         self, method: str, url: str, body: Any, content_type: str, read_s: float | None, preload: bool
     ) -> Answer:
-        """Send one request, and return urllib3's response, read completely or not (`preload`).
+        """Send one request, and return urllib3's response.
 
-        Every error that prevents an answer comes out as an OSError.
+        Args:
+            method: The HTTP method.
+            url: The path with the query.
+            body: The body, which is sent as JSON; None sends none.
+            content_type: The content type of the body.
+            read_s: The seconds to wait for the answer; None = no limit.
+            preload: Whether to read the response completely before it is returned.
+
+        Raises:
+            OSError: Something prevented an answer.
+
         """
         import urllib3  # the kubernetes library's own
 
@@ -224,7 +240,7 @@ class Connection:
 
 
 def _find_cause(error: BaseException) -> str:
-    """Return the innermost cause on one line: `Connection refused` rather than three classes around it."""
+    """Return the innermost cause of an error on one line, such as `Connection refused`."""
     chain = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
         chain.append(inner)

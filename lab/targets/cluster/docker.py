@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def bring_tool(tool: str) -> None:
-    """Put a program on PATH unless it is there; what is fetched is reported on stderr, with its time.
+    """Make sure that a program is on PATH; scripts/bring fetches one that is missing.
+
+    A copy that scripts/bring fetched earlier is brought again. The fetching is reported on stderr, with its time.
 
     Raises:
         UsageError: The program is not on PATH and cannot be brought.
@@ -73,7 +75,18 @@ def run_program(
 
 
 def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
-    """Run a program and return its stdout; UsageError at `place` with the program's last line when it fails."""
+    """Run a program and return its stdout.
+
+    Args:
+        argv: The command.
+        timeout_s: The seconds that the program may take.
+        place: The place of the error when the program fails.
+        remedy: The remedy of that error.
+
+    Raises:
+        UsageError: The program fails (the error has the last line of its output), cannot be run, or takes too long.
+
+    """
     done = run_program(argv, timeout_s)
     if done.returncode:
         raise UsageError(place, find_last_line(done), remedy)
@@ -81,22 +94,36 @@ def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: st
 
 
 def find_last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the last line of a program's output that is not empty, because programs print their error there."""
+    """Return the last line of a program's output that is not empty, because programs print their error there.
+
+    Without any output the exit status is returned in words.
+    """
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {done.returncode}"
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The Docker engine that answered."""
+    """The Docker engine that answered this user.
+
+    Attributes:
+        version: The engine's version.
+        root: The folder where the engine keeps images and containers; the folder may be on another machine (Docker
+            Desktop, DOCKER_HOST).
+
+    """
 
     version: str
     root: Path
-    """The folder where it keeps images and containers; it may be another machine's (Docker Desktop, DOCKER_HOST)."""
 
 
 def find_engine() -> Engine:
-    """Return the Docker engine; UsageError with the remedy when none answers, or none answers this user."""
+    """Return the Docker engine that answers this user.
+
+    Raises:
+        UsageError: No engine answers, or this user may not use it.
+
+    """
     try:
         done = run_program(["docker", "info", "--format", "{{json .}}"], INFO_S)
     except UsageError as error:
@@ -112,7 +139,7 @@ def find_engine() -> Engine:
 
 
 def free_bytes(engine: Engine) -> int | None:
-    """Return the free space where the engine keeps its data; None where that folder is not on this machine."""
+    """Return the free bytes in the folder where the engine keeps its data; None if it is not on this machine."""
     try:
         return shutil.disk_usage(engine.root).free
     except OSError:
@@ -139,13 +166,16 @@ def find_image_id(reference: str) -> str | None:
 def ensure_image(
     cluster: str, nodes: Iterable[str], short: str, reference: str
 ) -> Literal["there", "loaded", "pulled"]:
-    """Make sure that every node has an image, and return how it got there.
+    """Make sure that every node of a kind cluster has an image, and return how the image got there.
 
     Args:
         cluster: The name of the kind cluster.
-        nodes: The names of its nodes.
+        nodes: The names of the cluster's nodes.
         short: The image's short name, for messages.
-        reference: The image to have.
+        reference: The reference of the image.
+
+    Returns:
+        `there` if all nodes had the image, `loaded` if it came from the local Docker engine, else `pulled`.
 
     Raises:
         UsageError: The image cannot be had from anywhere.
@@ -169,9 +199,9 @@ def ensure_image(
 
 
 def expand_reference(reference: str) -> str:
-    """Return an image reference as a node's containerd lists it.
+    """Return an image reference in the full form in which a node's containerd lists the image.
 
-    >>> full("lab/page:1"), full("debian"), full("quay.io/a/b:1@sha256:0f")
+    >>> expand_reference("lab/page:1"), expand_reference("debian"), expand_reference("quay.io/a/b:1@sha256:0f")
     ('docker.io/lab/page:1', 'docker.io/library/debian:latest', 'quay.io/a/b@sha256:0f')
     """
     name, separator, digest = reference.partition("@")
@@ -187,7 +217,7 @@ def expand_reference(reference: str) -> str:
 
 
 def _has_image(node: str, reference: str, image_id: str | None) -> bool:
-    """Return whether a node has an image under this name, with the ID that Docker has here (None: with any)."""
+    """Return whether a node has an image under a name and with an ID; the ID None accepts any image of that name."""
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
     listing = run_for_output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
     full_name = expand_reference(reference)

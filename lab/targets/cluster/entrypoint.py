@@ -38,7 +38,10 @@ from lab.targets.cluster.objects import pod_labels, pod_spec
 from lab.targets.cluster.pods import ready
 
 DATA = 0
-"""The channel of a forwarded port's bytes, the first byte of every frame; another channel carries the port's errors."""
+"""The number of the channel with a forwarded port's bytes; another channel has the port's errors.
+
+Every frame begins with the number of its channel.
+"""
 CLOSING = 8
 """The opcode of a frame that ends a websocket (RFC 6455)."""
 STUCK_S = 60.0
@@ -52,7 +55,12 @@ Object = Mapping[str, Any]
 
 
 def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """Return a connection from the generator's pod to a host or address and a port, with this timeout.
+    """Return a socket whose TCP connection starts in the generator's pod and leads to a host and port.
+
+    Args:
+        api: The cluster.
+        address: The host name or IP address, and the port.
+        timeout_s: The timeout of the connecting, and of the socket afterwards, in seconds.
 
     Raises:
         OSError: The port-forward, or the connection behind it, cannot be made.
@@ -79,9 +87,10 @@ def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.sock
 
 
 def _open_websocket(api: Api, timeout_s: float) -> Any:
-    """Return a websocket to the pod's SOCKS port, with the credentials and through the proxy of the API's client.
+    """Return a websocket that forwards to the SOCKS port of the generator's pod, opened through the API server.
 
-    The library's way has no timeout.
+    It uses the credentials and the HTTP proxy of the API's client. The kubernetes library's own port-forward has no
+    timeout.
     """
     import certifi
     import websocket
@@ -116,7 +125,7 @@ def _open_websocket(api: Api, timeout_s: float) -> Any:
 
 
 def _pump(websocket: Any, local: socket.socket) -> None:
-    """Move bytes until one side ends, then end the other."""
+    """Move bytes between a websocket and a local socket until one of them ends, then end the other one."""
     opened: set[int] = set()
     remote = websocket.sock
     with local, contextlib.suppress(Exception):  # whatever ends it, the caller sees the end of its socket
@@ -143,7 +152,14 @@ def _pump(websocket: Any, local: socket.socket) -> None:
 
 
 def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
-    """Have the SOCKS server connect to a host (RFC 1928), without a password; the server resolves the name."""
+    """Request from the SOCKS server a connection to a host and port (RFC 1928), without a password.
+
+    The server resolves the host's name.
+
+    Raises:
+        OSError: The server cannot connect, or its connection has ended.
+
+    """
     name = host.encode("idna")
     _exchange(connection, b"\x05\x01\x00", 2)
     reply = _exchange(connection, b"\x05\x01\x00\x03" + bytes((len(name),)) + name + struct.pack("!H", port), 5)
@@ -156,7 +172,7 @@ def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
 
 
 def _exchange(connection: socket.socket, request: bytes, size: int) -> bytes:
-    """Send the request, unless it is empty, then read exactly `size` bytes."""
+    """Send a request, unless it is empty, then read exactly `size` bytes and return them."""
     if request:
         connection.sendall(request)  # to send nothing would still check whether the other end exists
     received = b""
@@ -170,7 +186,14 @@ def _exchange(connection: socket.socket, request: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """The address of a way in; `words` describes it and is never empty: on a cluster every way in is described."""
+    """The address at which clients reach a role's pods on a cluster.
+
+    Attributes:
+        host: The IP address: of a node, of a Service, or of a pod.
+        port: The port at that address.
+        words: A description of what lies between clients and pods, such as a Service's NAT; never empty.
+
+    """
 
     host: str
     port: int
@@ -180,7 +203,7 @@ class Entrypoint:
 def find_entrypoint(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", lasting: bool = False, by: str | None = None
 ) -> Entrypoint:
-    """Return the way in to a role's pods by a port of their Service.
+    """Return the address at which clients reach a role's pods, for a port of the pods' Service.
 
     Args:
         api: The cluster.
@@ -191,8 +214,8 @@ def find_entrypoint(
         by: The name of the Deployment, where the role has several; None means any.
 
     Raises:
-        UsageError: No Service selects the role's pods.
-        MeasuringError: The cluster does not show what it should.
+        UsageError: No Service selects the role's pods, or a headless Service has no address that stays.
+        MeasuringError: The Service, its node port or a ready pod is missing on the cluster.
 
     """
     workload, service, service_port = _find_service(objects, role, port, by)
@@ -237,9 +260,20 @@ def find_entrypoint(
 def list_pod_addresses(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", by: str | None = None
 ) -> list[tuple[str, int]]:
-    """Return the address and port of every ready pod that `find_entrypoint` may lead to, to connect without the Service.
+    """Return the IP address and port of every ready pod of a role, to connect to the pods without their Service.
 
-    The arguments and the UsageError are those of `find_entrypoint`.
+    These are the pods to which the address of `find_entrypoint` may lead.
+
+    Args:
+        api: The cluster.
+        objects: The variant's objects, in which the Service is looked up.
+        role: The role of the pods.
+        port: The name of the Service's port; without a port of that name the first one is used.
+        by: The name of the Deployment, where the role has several; None means any.
+
+    Raises:
+        UsageError: No Service selects the role's pods.
+
     """
     workload, _, service_port = _find_service(objects, role, port, by)
     number = _find_container_port(workload, service_port)
@@ -247,10 +281,19 @@ def list_pod_addresses(
 
 
 def _find_service(objects: Sequence[Object], role: Role, port: str, by: str | None) -> tuple[Object, Object, Object]:
-    """Return the object whose pods have the role, their Service, and the Service's port.
+    """Return the object that makes a role's pods, the Service that selects these pods, and a port of the Service.
 
-    Of several objects the one with the name `by` is taken. A Service that clients outside can reach comes before one
-    that they cannot. The port is the one with that name, or the first.
+    Among several Services, one that clients outside the cluster can reach is preferred.
+
+    Args:
+        objects: The variant's objects.
+        role: The role of the pods.
+        port: The name of the Service's port; without a port of that name the first one is returned.
+        by: The name of the object that makes the pods; None means the first with the role.
+
+    Raises:
+        UsageError: No object makes such pods, or no Service selects them.
+
     """
     workloads = [obj for obj in objects if role_of(obj) == role and by in (None, obj["metadata"]["name"])]
     if not workloads:
@@ -277,7 +320,12 @@ def _list_ports(spec: Object) -> list[Object]:
 
 
 def _find_container_port(workload: Object, service_port: Object) -> int:
-    """Return the number behind a Service's targetPort, which may be a name."""
+    """Return the container's port number to which a Service's port leads; its targetPort may be a name.
+
+    Raises:
+        UsageError: No container has a port of that name.
+
+    """
     target = service_port.get("targetPort", service_port["port"])
     numbers = {item.get("name"): item["containerPort"] for item in reversed(_list_ports(pod_spec(workload)))}
     number = numbers.get(target, target)
@@ -289,14 +337,19 @@ def _find_container_port(workload: Object, service_port: Object) -> int:
 
 
 def _list_ready_pods(api: Api, workload: Object, role: Role, by: str | None) -> list[Object]:
-    """Return the ready pods of a workload: all those of the role, or, with `by`, those with its labels."""
+    """Return the ready pods of a role; if `by` names a Deployment, only those with the workload's labels."""
     labels = {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
     selector = ",".join(f"{name}={value}" for name, value in labels.items())
     return [pod for pod in api.list("v1", "Pod", workload["metadata"]["namespace"], selector) if ready(pod)]
 
 
 def _first_pod(api: Api, workload: Object, role: Role, by: str | None) -> Object:
-    """Return the first ready pod by name, always the same of several; MeasuringError without any."""
+    """Return the ready pod of a role whose name sorts first, so that every call returns the same pod.
+
+    Raises:
+        MeasuringError: No pod is ready.
+
+    """
     pods = _list_ready_pods(api, workload, role, by)
     if not pods:
         fault = f"no pod is ready in {workload['metadata']['namespace']}"

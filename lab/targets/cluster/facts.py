@@ -40,7 +40,7 @@ NETWORKS: Mapping[str, str] = {
 
 
 def collect_facts(api: Api, images: Images) -> dict[str, str]:
-    """Return a cluster's versions, nodes and modes, and every image by its short name."""
+    """Return facts of a cluster by name: its versions, nodes and modes, and the reference of every image."""
     nodes = api.list("v1", "Node")
     # `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`.
     providers = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes}
@@ -56,13 +56,16 @@ def collect_facts(api: Api, images: Images) -> dict[str, str]:
 
 
 def describe_nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Describe nodes in sorted order, with equal ones counted together; names and ages are left out."""
+    """Describe the nodes of a cluster in sorted order, such as `2 × 4 CPUs, 15.6 GiB, …`.
+
+    Equal nodes are counted together. Names and ages are left out.
+    """
     kinds = Counter(map(_describe_node, nodes))
     return "; ".join(f"{count} × {description}" for description, count in sorted(kinds.items()))
 
 
 class ImageRecord(BaseModel):
-    """A container's image: the requested reference, and the ID of the image that runs."""
+    """The record of a container's image: the requested reference, and the ID of the running image (None: unknown)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,7 +88,7 @@ class PodRecord(BaseModel):
 
 
 def build_pod_records(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a `PodRecord` per pod, as plain data."""
+    """Return the record (`PodRecord`) of each pod as plain data, from the pods as the API server describes them."""
     records: list[dict[str, Any]] = []
     for pod in pods:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})

@@ -40,11 +40,11 @@ _REFERENCE = re.compile(r"/.+|[a-z0-9][a-zA-Z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The reference of every image by its short name.
+    """The references of all container images that the lab uses, by short names such as `nginx`.
 
     Attributes:
-        pinned: All images, as `images.yaml` pins them.
-        chosen: The references that replace pinned ones.
+        pinned: Short name → reference, as `images.yaml` pins it; for all images.
+        chosen: Short name → reference that replaces the pinned one; for some images.
 
     """
 
@@ -52,18 +52,24 @@ class Images:
     chosen: Mapping[str, str]
 
     def named(self, short: str) -> str:
-        """Return the reference to use for a short name."""
+        """Return the reference to use for an image's short name: the chosen one, or else the pinned one."""
         return self.chosen.get(short, self.pinned[short])
 
     def resolve(self, reference: str) -> str:
-        """Return the reference to use instead of one in rendered manifests; images that are not the lab's stay."""
+        """Return the image reference to use instead of a reference in rendered manifests.
+
+        A reference that `images.yaml` pins is replaced by the chosen reference of the same image, if there is one. Any other
+        reference returns unchanged.
+        """
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
 
 def load_images() -> Images:
     """Return the pinned and chosen images, with the tag of the generators' image as this checkout builds it.
 
-    UsageError as from `read_images`.
+    Raises:
+        UsageError: The file that LAB_IMAGES names is wrong, as in `read_images`.
+
     """
     images = read_images()
     chosen = dict(images.chosen)
@@ -74,9 +80,9 @@ def load_images() -> Images:
 
 
 def read_images() -> Images:
-    """Return the pinned images and what LAB_IMAGES chooses instead.
+    """Return the pinned images, and those that the file named by LAB_IMAGES chooses for some of them.
 
-    It chooses references; for the target apiserver also a folder or an archive (`/…`).
+    The file has image references; for the target apiserver also the path of a folder or an archive (`/…`).
 
     Raises:
         UsageError: The file cannot be read, a short name is unknown, or a value is no image reference.
@@ -101,7 +107,7 @@ def read_images() -> Images:
 
 @cache
 def read_pinned() -> Mapping[str, str]:
-    """Return the pinned reference of every image by its short name."""
+    """Return the reference of every image, by short name, as manifests/images/images.yaml pins it."""
     tags = [document["imageTag"] for document in _read_documents()]
     return {
         tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
@@ -117,9 +123,10 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def list_variant_images() -> dict[str, str | None]:
-    """Return the images that variants run, by short name, with the variants that alone need each.
+    """Return for each image that variants run, by short name, which variants need it.
 
-    A value is the text of the image's annotation; None means that every cluster must have the image.
+    A value is the text of the image's annotation `lab/only-for`, which names these variants. None means that every
+    cluster must have the image.
     """
     annotations = {
         document["imageTag"]["name"]: document["metadata"].get("annotations", {}).get(ONLY_FOR)
@@ -134,10 +141,13 @@ def _read_documents() -> list[dict[str, Any]]:
 
 @cache
 def loadgen_tag(base: str) -> str:
-    """Return the tag of the generators' image: twelve digits of the hash of everything that it is built from.
+    """Return the tag of the image with the load generators: a hash of everything from which the image is built.
 
     Args:
-        base: The reference of the Debian image that it is built on.
+        base: The reference of the Debian image on which it is built; a nix build does not use it.
+
+    Returns:
+        Twelve hexadecimal digits.
 
     """
     parts = (ROOT / "flake.lock", ROOT / "flake.nix") if _in_nix() else (DOCKERFILE, *_find_programs().values())
@@ -149,9 +159,15 @@ def loadgen_tag(base: str) -> str:
 
 
 def build_loadgen(reference: str, base: str) -> None:
-    """Build the generators' image, so that the local Docker engine holds it under this name.
+    """Build the image with the load generators, so that the local Docker engine holds it under a name.
 
-    UsageError with the builder's last line when the build fails.
+    Args:
+        reference: The name of the image.
+        base: The reference of the Debian image on which it is built; a nix build does not use it.
+
+    Raises:
+        UsageError: The build fails; the error has the builder's last line.
+
     """
     if not _in_nix():
         build_target("loadgen", reference, base)
@@ -165,9 +181,11 @@ def build_loadgen(reference: str, base: str) -> None:
 
 
 def build_target(target: str, reference: str, base: str) -> None:
-    """Build one target of the generators' Dockerfile on the image `base`, and tag it `reference`.
+    """Build one target of the generators' Dockerfile on the image `base`, and tag the result `reference`.
 
-    UsageError without k6, which the image must have.
+    Raises:
+        UsageError: There is no k6, which the image must have, or the build fails.
+
     """
     programs = _find_programs()
     if "k6" not in programs:
@@ -176,14 +194,31 @@ def build_target(target: str, reference: str, base: str) -> None:
 
 
 def build_program(short: str, program: Path, reference: str, base: str) -> None:
-    """Build an image of one program on the image `base`, and tag it `reference`."""
+    """Build an image with one program on the image `base`, and tag the result `reference`.
+
+    Args:
+        short: The short name of the image, for messages.
+        program: The path of the program.
+        reference: The reference of the new image.
+        base: The reference of the image on which it is built.
+
+    """
     _build_image(short, reference, base, (PROGRAM_DOCKERFILE, program), ["--build-arg", f"PROGRAM={program.name}"])
 
 
 def _build_image(short: str, reference: str, base: str, context: Sequence[Path], options: Sequence[str]) -> None:
-    """Build an image from `context`: its first file is the Dockerfile, the others are copied into the same folder.
+    """Build an image by Docker from a Dockerfile and the files that it copies.
 
-    UsageError with the builder's last line when the build fails.
+    Args:
+        short: The short name of the image, for messages.
+        reference: The reference of the new image.
+        base: The reference of the image on which it is built.
+        context: The Dockerfile, then the files that are put into the same folder.
+        options: Further options of `docker build`.
+
+    Raises:
+        UsageError: The build fails; the error has the builder's last line.
+
     """
     dockerfile = context[0]
     with TemporaryDirectory(prefix="lab-image-") as name:
@@ -201,7 +236,7 @@ def _in_nix() -> bool:
 
 
 def _find_programs() -> dict[str, Path]:
-    """Return the generators that scripts/shell has built; the k6 may be another static one on PATH."""
+    """Return the path of each load generator that scripts/shell has built, by name; k6 may also come from PATH."""
     # What Debian does not have; only k6 is required.
     programs = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}
     if "k6" not in programs and (k6 := shutil.which("k6")):

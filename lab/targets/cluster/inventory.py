@@ -72,13 +72,18 @@ WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
-    """Delete workloads, request the end of their pods, and return the namespaces in which to `await_pods`.
+    """Delete workloads (such as Deployments) and request the end of their pods, without waiting for most of the pods.
 
-    Pods are orphaned first. The garbage collector would grant each pod its own grace period, and a kubelet that has
-    begun to wait for 300 s does not hurry for a second delete with 1 s [tried, 1.34].
+    A workload is deleted without its pods, and each pod is then deleted with a grace period of 1 s. The garbage
+    collector would use the pod's longer grace period, and a kubelet that has begun to wait for 300 s does not hurry for
+    a second delete with 1 s [tried, 1.34].
 
-    Node-tuning pods are waited for: what they restore must not collide with what the next ones set. Controllers that
-    make workloads end before all others and are waited for, because they would make the workloads again.
+    Node-tuning pods are waited for: the settings that they restore must not collide with those that the next ones make.
+    Controllers that make workloads end before all others and are waited for, because they would make the workloads
+    again.
+
+    Returns:
+        The namespaces of the workloads, in which `await_pods` can wait for the end of the pods.
 
     Raises:
         MeasuringError: Something has not ended at the deadline.
@@ -103,7 +108,15 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
 
 
 def _delete_workloads(api: Api, workloads: Collection[Reference], namespaces: Collection[str], labels: str) -> None:
-    """Delete workloads, and orphan what they have made and labelled with `labels`."""
+    """Delete workloads but not their pods, and delete the ReplicaSets and ControllerRevisions that they have made.
+
+    Args:
+        api: The cluster.
+        workloads: The workloads to delete; one that is itself a Pod is deleted, too.
+        namespaces: The namespaces in which ReplicaSets and ControllerRevisions are deleted.
+        labels: The label selector of these ReplicaSets and ControllerRevisions.
+
+    """
     for ref in sorted(workloads, key=str):
         grace_s = GRACE_S if ref.kind == "Pod" else None
         api.delete(ref.api_version, ref.kind, ref.name, ref.namespace, grace_s, orphan=ref.kind in ORPHANING)
@@ -113,11 +126,14 @@ def _delete_workloads(api: Api, workloads: Collection[Reference], namespaces: Co
 
 
 def await_pods(api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL) -> None:
-    """Wait until the lab's pods in these namespaces are gone, except the generator's; request their end.
+    """Request the end of the lab's pods in these namespaces, and wait until they are gone.
+
+    The generator's pod stays.
 
     Args:
+        api: The cluster.
         namespaces: The namespaces to look in.
-        spared_stamp: The stamp of pods that may stay; empty means none.
+        spared_stamp: The stamp (the annotation `lab/brought-up`) of a bring-up whose pods stay; empty means none.
         labels: The label selector of the pods.
 
     Raises:
@@ -137,7 +153,10 @@ def await_pods(api: Api, namespaces: Collection[str], spared_stamp: str = "", la
 def _end_pods(
     api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL
 ) -> list[Mapping[str, Any]]:
-    """Request the end of pods, and return the metadata of those that still exist."""
+    """Request the end of pods without waiting, and return the `metadata` of those that still exist.
+
+    The arguments are those of `await_pods`.
+    """
     selector = f"{labels},{ROLE_LABEL}!=generator"
     listed = [pod["metadata"] for namespace in namespaces for pod in api.list("v1", "Pod", namespace, selector)]
     pods = [pod for pod in listed if not spared_stamp or (pod.get("annotations") or {}).get(BROUGHT_UP) != spared_stamp]
@@ -153,12 +172,14 @@ def _reverts_node(pod: Mapping[str, Any]) -> bool:
 
 
 def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
-    """Call `act` for every reference by several threads, one rank after the other, the needed ones first.
+    """Call a function for every reference, in the order of kinds in which objects are applied to a cluster.
+
+    Several threads work at references of the same rank at once. A rank begins when the one before has ended.
 
     Args:
-        refs: The references.
-        act: What to call for each.
-        last_first: Whether to go through the ranks in reverse order.
+        refs: The references to the objects.
+        act: The function.
+        last_first: Whether to go through the ranks in reverse order, as for a removal.
 
     """
     ranks: dict[int, list[Reference]] = {}
@@ -170,9 +191,11 @@ def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], l
 
 
 def delete_objects(api: Api, refs: Iterable[Reference]) -> None:
-    """Delete objects and wait until they are gone, the last kinds in `objects.ORDER` first.
+    """Delete objects and wait until they are gone; kinds that are applied last are deleted first.
 
-    MeasuringError at the deadline.
+    Raises:
+        MeasuringError: An object is still there after GONE_S seconds.
+
     """
 
     def end(ref: Reference) -> None:
@@ -216,10 +239,11 @@ def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class Inventory:
-    """The list of one run and one side on a cluster; the caller must hold the lease.
+    """The list of the objects that one run has on a cluster, which the cluster itself keeps (in a ConfigMap).
 
-    Every method raises LostError where the list is another run's: another lab has begun there. Each side of a pair has
-    a separate list, so that bringing up one side prunes nothing of the other.
+    The caller must hold the lease, which keeps other labs away. Methods that read the list raise LostError where the
+    list is that of another run, because another lab has begun there; only `take_over` does not. Each side of a pair has
+    a separate list, so that bringing up one side removes nothing of the other.
     """
 
     def __init__(self, api: Api, run: str, side: Side = "left") -> None:
@@ -229,9 +253,10 @@ class Inventory:
         """The namespaces with pods whose end has been requested."""
 
     def apply(self, objs: Iterable[Object]) -> None:
-        """Apply these objects and remove all other listed ones, earlier workloads in any case.
+        """Apply these objects, and delete every listed object that is not among them.
 
-        The old ones are deleted first, so that no new pod sees them; `await_pods` waits for the old workloads' pods.
+        Listed workloads (such as Deployments) are deleted in any case. All of this is deleted first, so that no new pod
+        sees the old objects. `await_pods` waits for the end of the old workloads' pods.
 
         Raises:
             UsageError: A namespace or a cluster-scoped object belongs to somebody else; nothing is written then.
@@ -263,10 +288,13 @@ class Inventory:
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
-        """List objects that are about to be applied in addition to the listed ones.
+        """Add objects to the list of all objects that the run has on the cluster, before these objects are applied.
+
+        Args:
+            refs: The references (kind, namespace and name) of the objects.
 
         Raises:
-            UsageError: A kind has no namespace, or the namespace is none of the variant's.
+            UsageError: An object has no namespace, or its namespace is not among those of the measured variant.
 
         """
         listed = self._read()
@@ -277,9 +305,9 @@ class Inventory:
         self._write(listed | set(refs))
 
     def end_workloads(self) -> None:
-        """Delete the listed workloads without waiting for all their pods: see `await_pods`.
+        """Delete the listed workloads (such as Deployments) without waiting for all their pods.
 
-        Pods take seconds to end, in which the next variant can come up.
+        Pods take seconds to end, in which the next variant can come up. `await_pods` waits for their end.
         """
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
@@ -288,18 +316,28 @@ class Inventory:
             self._write(listed - workloads)
 
     def await_pods(self, spared_stamp: str = "") -> None:
-        """Wait until the pods whose end was requested are gone, except those with the given stamp.
+        """End all pods of the lab in the namespaces where `end_workloads` ended workloads, and wait for their end.
 
-        MeasuringError when they do not end.
+        Pods that have come up since then are ended, too, unless they have the given stamp. If no workload was ended, no
+        pod is ended.
+
+        Args:
+            spared_stamp: The stamp (the annotation `lab/brought-up`) of a bring-up whose pods stay; empty means none.
+
+        Raises:
+            MeasuringError: The pods do not end.
+
         """
         if self._ending:
             await_pods(self._api, self._ending, spared_stamp)
             self._ending = []
 
     def remove(self) -> None:
-        """Remove everything that is listed, namespaces last, then the list.
+        """Delete all listed objects, namespaces last, then the list itself.
 
-        MeasuringError when something does not end.
+        Raises:
+            MeasuringError: An object or a pod does not end.
+
         """
         self.end_workloads()
         self.await_pods()
@@ -308,21 +346,21 @@ class Inventory:
             self._api.delete("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
 
     def take_over(self) -> None:
-        """Remove what an interrupted run has left; only right after the lease was acquired."""
+        """Delete all objects on the list of an interrupted run; call it only right after the lease was acquired."""
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
             self._write(self._read(any_run=True))
             self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
-        """Apply one object; delete it first where it cannot be changed into the new one.
+        """Apply one object; delete the existing one first where the server cannot change it into the new one.
 
-        A Service that was headless stays headless without an error, although the new object does not request it: the
-        API server fills in what was there (k8s.io/kubernetes, pkg/registry/core/service: patchAllocatedValues).
+        A headless Service is deleted first, too: the API server would keep it headless without an error, although the
+        new object does not request that (k8s.io/kubernetes, pkg/registry/core/service: patchAllocatedValues).
 
         Args:
             ref: The object's reference.
             obj: The object.
-            again: Whether it may exist from the last variant, with fields that cannot be changed.
+            again: Whether the object may exist from the last variant, with fields that cannot be changed.
 
         """
         try:
@@ -336,9 +374,10 @@ class Inventory:
             self._api.apply(obj)
 
     def _select_ours(self, refs: Iterable[Reference]) -> set[Reference]:
-        """Return those of the references that are the lab's.
+        """Return those of the references that belong to the lab: the object's namespace has the lab's label.
 
-        Somebody else may have made the others in the lab's absence: they, or their namespaces, lack the label.
+        A cluster-scoped object must have the label itself. A listed name can meanwhile belong to an object that somebody
+        else has made; such an object lacks the label.
         """
         holders = {ref: _namespace_ref(ref.namespace) if ref.namespace else ref for ref in refs}
         ours = {
@@ -349,7 +388,7 @@ class Inventory:
         return {ref for ref, holder in holders.items() if holder in ours}
 
     def _delete(self, refs: Iterable[Reference]) -> None:
-        """Delete the lab's objects among these; what is in a deleted namespace goes with it."""
+        """Delete those of the objects that belong to the lab; the contents of a deleted namespace go with it."""
         ours = self._select_ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
         delete_objects(self._api, [ref for ref in ours if ref.namespace not in doomed])
@@ -373,9 +412,13 @@ class Inventory:
 
 
 def remove_all(api: Api) -> list[str]:
-    """Remove everything on the cluster that carries RUN_LABEL, of any run, and return what was removed, in words.
+    """Remove everything on the cluster that has the lab's label (RUN_LABEL), of any run, and wait until it is gone.
 
-    It waits until everything is gone. Nodes and volumes are never touched.
+    A CustomResourceDefinition stays if objects of others would be deleted with it, or with another definition of its
+    group. Objects without a namespace stay if the user may not list them. Nodes and volumes are never touched.
+
+    Returns:
+        A line for each removed object, then remarks about what stays.
 
     Raises:
         MeasuringError: Something does not end.
@@ -416,7 +459,14 @@ def remove_all(api: Api) -> list[str]:
 
 
 def _find_foreign_use(api: Api, definition: Reference, namespaces: Sequence[str]) -> str:
-    """Return why a kind that the lab added must stay for the sake of foreign objects; empty if it need not."""
+    """Return why a kind that the lab added must stay, because others have objects of it; empty if it may go.
+
+    Args:
+        api: The cluster.
+        definition: The CustomResourceDefinition of the kind.
+        namespaces: The lab's namespaces; objects in them are not foreign.
+
+    """
     spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
     if spec is None:
         return ""
@@ -473,7 +523,7 @@ def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = Non
 
 
 def refuse_foreign(api: Api, obj: Object) -> None:
-    """Raise UsageError unless an object carries the lab's label; the message names its likely owner."""
+    """Raise UsageError unless an object has the lab's label; the message names the object's likely owner."""
     if is_labs(obj):
         return
     metadata = obj["metadata"]
@@ -486,10 +536,10 @@ def refuse_foreign(api: Api, obj: Object) -> None:
 
 
 def ensure_kinds(api: Api, run: str) -> list[str]:
-    """Add the kinds that variants need and Kubernetes does not have, and return those that were missing.
+    """Add the kinds (such as Route) that variants need and the cluster lacks, and return the names of the added.
 
-    Added definitions carry the lab's label. A cluster's own definition stays unchanged. A definition that the lab added
-    before is updated: an older one may not know a field that a disruption sets.
+    Added definitions get the lab's label, with the given run. A definition without that label stays unchanged. One that
+    the lab added before is updated: an older definition may lack a field that a disruption sets.
     """
     added: list[str] = []
     for definition in flatten(read_yaml(file, str(file)) for file in KINDS):

@@ -39,24 +39,24 @@ RECREATE_REMEDY = "`just down kind` removes it; then `just up kind`"
 
 
 def cluster_name() -> str:
-    """Return the name of the cluster: LAB_KIND_NAME, or else the name in the configuration file."""
+    """Return the name of the lab's kind cluster: LAB_KIND_NAME, or else the name in the configuration file."""
     return os.environ.get("LAB_KIND_NAME") or str(_read_config()["name"])
 
 
 def kubeconfig() -> Path:
-    """Return the path of the kubeconfig of this cluster alone; the file exists after `just up kind`."""
+    """Return the path of the kubeconfig for the lab's kind cluster alone; the file exists after `just up kind`."""
     return CACHE / f"{cluster_name()}.kubeconfig"
 
 
 def list_nodes() -> dict[str, str]:
-    """Return the state (`running`, `exited` …) of each of this cluster's nodes, by its container's name."""
+    """Return the state (`running`, `exited` …) of each node of the kind cluster, by its container's name."""
     return dict(
         line.split(maxsplit=1) for line in sorted(_list_containers("--all", "--format", "{{.Names}} {{.State}}"))
     )
 
 
 def container_ids() -> list[str]:
-    """Return the full ids of the containers of this cluster's running nodes."""
+    """Return the full ids of the containers in which the kind cluster's nodes run."""
     return _list_containers("--no-trunc", "--quiet")
 
 
@@ -66,10 +66,16 @@ def _list_containers(*options: str) -> list[str]:
 
 
 def build_config(images: Images, workers: int) -> dict[str, Any]:
-    """Return kind's configuration with its images resolved, the cluster's name, and this number of workers.
+    """Return the configuration of the kind cluster: its nodes with their images and roles, and its name.
 
-    The first worker is the generator's alone. The next are marked for `ROLES`, and the control plane for what is left
-    of these: two workers give every role a separate node, one leaves proxy and backend on the control plane.
+    The first worker node is for the load generator alone. With one worker, proxy and backend stay on the control-plane
+    node. With two workers, the second is marked for the proxy, and the control-plane node for the backend. With three,
+    the third is marked for the backend.
+
+    Args:
+        images: The images, for the nodes' own image.
+        workers: The number of worker nodes in addition to the control-plane node.
+
     """
     cluster = _read_config()
     (control,) = cluster["nodes"]
@@ -94,12 +100,12 @@ def build_config(images: Images, workers: int) -> dict[str, Any]:
 
 
 def connect() -> Api:
-    """Return the cluster's API server, by the context that kind writes."""
+    """Return the API server of the lab's kind cluster, by the kubeconfig that kind has written."""
     return Api(f"kind-{cluster_name()}", kubeconfig())
 
 
 def create(config: Mapping[str, Any]) -> None:
-    """Create the cluster and wait until its control plane is ready.
+    """Create the kind cluster from a configuration, and wait until its control plane is ready.
 
     Raises:
         UsageError: The creation failed. The message is kind's, and nothing of the cluster stays.
@@ -127,7 +133,12 @@ def create(config: Mapping[str, Any]) -> None:
 
 
 def delete() -> None:
-    """Delete the cluster, its kubeconfig, and Docker's network `kind` once no container is on it."""
+    """Delete the kind cluster, its kubeconfig, and Docker's network `kind` if no container uses the network.
+
+    Raises:
+        UsageError: The cluster was not removed.
+
+    """
     done = _run_kind("delete", "cluster", limit_s=120.0)
     left = list_nodes()
     if done.returncode or left:
@@ -143,9 +154,13 @@ def delete() -> None:
 
 
 def up(workers: int, console: Console) -> None:
-    """Create the cluster, or check the existing one, and bring the variants' images and kinds to it.
+    """Create the kind cluster, or check the existing one, and bring the variants' images and kinds to the cluster.
 
     A cluster that was created and does not become ready is deleted again.
+
+    Args:
+        workers: The number of worker nodes in addition to the control-plane node.
+        console: The console for progress.
 
     Raises:
         UsageError: A prerequisite is missing, or a cluster of this name was made from another configuration.
@@ -179,7 +194,7 @@ def up(workers: int, console: Console) -> None:
 
 
 def down(console: Console) -> None:
-    """Delete the cluster if there is one, and what an interrupted lab left of it."""
+    """Delete the kind cluster if there is one, or else what an interrupted lab has left of one."""
     docker.find_engine()
     if not list_nodes():
         delete()  # an interrupted lab may have left a kubeconfig and a network
@@ -204,7 +219,15 @@ def _run_kind(verb: str, noun: str, *options: str, limit_s: float, stdin: str = 
 
 
 def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
-    """Check all prerequisites before anything is started, and return the existing nodes."""
+    """Check Docker, disk space, kind and kubectl, and return the state of each existing node, by name.
+
+    Args:
+        remarks: A list for the progress line, to which the versions are appended.
+
+    Raises:
+        UsageError: A prerequisite is missing, or a node of the existing cluster does not run.
+
+    """
     engine = docker.find_engine()
     remarks.append(f"engine {engine.version}")
     for tool in prerequisites.TOOLS:
@@ -226,7 +249,15 @@ def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
 
 
 def _connect_existing(digest: str) -> Api:
-    """Return the API server of the existing cluster, if it answers and was made from this configuration."""
+    """Return the API server of the existing kind cluster.
+
+    Args:
+        digest: The hash of the configuration from which the cluster must have been made.
+
+    Raises:
+        UsageError: The cluster does not answer, or was made from another configuration.
+
+    """
     place = f"kind cluster {cluster_name()}"
     exported = _run_kind("export", "kubeconfig", limit_s=60.0)
     if exported.returncode:
@@ -246,9 +277,15 @@ def _connect_existing(digest: str) -> Api:
 
 
 def _await_ready(api: Api, remedy: str) -> None:
-    """Wait until the nodes and the pods of kube-system are ready.
+    """Wait until the cluster's nodes and the pods of kube-system are ready.
 
-    UsageError when time is over, with what is not ready, its state and its events.
+    Args:
+        api: The cluster.
+        remedy: The beginning of the error's remedy.
+
+    Raises:
+        UsageError: Something is not ready after 120 s; the error has its state and its events.
+
     """
     deadline = time.monotonic() + 120.0
     while unready := [
@@ -269,7 +306,10 @@ def _await_ready(api: Api, remedy: str) -> None:
 
 
 def _bring_images(chosen: Images, console: Console) -> None:
-    """Bring every image that a variant may need to every node; one that few variants need may be missing."""
+    """Bring every image that a variant may need to every node.
+
+    An image that only some variants need may be missing: a line on the console reports it.
+    """
     needs, node_names = images.list_variant_images(), list(list_nodes())
     for short in (*(short for short, only_for in needs.items() if only_for is None), "loadgen"):
         _bring_image(chosen, short, node_names, console)
@@ -287,9 +327,9 @@ def _bring_images(chosen: Images, console: Console) -> None:
 
 
 def _bring_image(chosen: Images, short: str, node_names: Sequence[str], console: Console) -> None:
-    """Bring one image to every node.
+    """Bring one image, given by its short name, to every node.
 
-    The generators' image, which no registry has, is built first if its tag is that of this checkout.
+    No registry has the generators' image. It is built first if Docker lacks it and its tag is that of this checkout.
     """
     reference, base = chosen.named(short), chosen.named("debian")
     with step(console, f"image {short}") as remarks:

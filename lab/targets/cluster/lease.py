@@ -39,7 +39,10 @@ def format_holder(run: str) -> str:
 
 
 class Lease:
-    """The lease on a cluster; its holder is user@machine and the run, so two labs never have the same."""
+    """The lease on a cluster, which lets only one lab at a time measure there.
+
+    The holder's name has user, machine and run, so two labs never have the same name.
+    """
 
     def __init__(self, api: Api, holder: str) -> None:
         self._api, self._holder = api, holder
@@ -49,10 +52,12 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """Take the lease and start to renew it. CLIENT_NAMESPACE must exist.
+        """Take the lease, and start a thread that renews it.
+
+        CLIENT_NAMESPACE must exist.
 
         Raises:
-            UsageError: Another lab holds the lease; the message has its holder and when it expires.
+            UsageError: Another lab holds the lease; the message has the holder and the time when the lease expires.
 
         """
         watched_version = ""
@@ -86,9 +91,9 @@ class Lease:
             raise LostError(f"{self._api.place}: lease {LEASE}", f"lost: {self._lost}", remedy)
 
     def release(self) -> None:
-        """Give the lease back if it is still ours. Idempotent.
+        """Give the lease back if this lab still holds it; further calls do nothing.
 
-        It raises no error, because the lease expires after DURATION_S seconds anyway.
+        A failure raises no error, because the lease expires after DURATION_S seconds anyway.
         """
         if self._thread is None:
             return
@@ -102,9 +107,9 @@ class Lease:
                 self._api.replace(lease | {"spec": spec})
 
     def _keep(self) -> None:
-        """Renew the lease in the thread until it is lost, and store the reason.
+        """Renew the lease regularly until it is lost or given back; store why it was lost, for `check`.
 
-        It raises nothing, because a traceback of a thread would reach the user.
+        This runs in a thread and raises no error, because the user would see a thread's traceback.
         """
         while not self._lost and not self._ended.wait(RENEWED_S if self._age_s() < RENEWED_S else RETRIED_S):
             try:
@@ -128,9 +133,14 @@ class Lease:
         return self._api.get("coordination.k8s.io/v1", "Lease", LEASE, CLIENT_NAMESPACE)
 
     def _write(self, lease: Object | None) -> None:
-        """Create or renew the lease; it counts as ours from the moment at which this call began.
+        """Create or renew the lease; its age counts from the moment at which this call began.
 
-        ConflictError when the lease has changed since it was read.
+        Args:
+            lease: The lease as it was read; None if it does not exist.
+
+        Raises:
+            ConflictError: The lease has changed since it was read.
+
         """
         start_s, now = _read_clock(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": self._holder, "leaseDurationSeconds": DURATION_S, "renewTime": now}
@@ -144,9 +154,9 @@ class Lease:
 
 
 def _read_clock() -> float:
-    """Return the seconds of a clock that also counts while the machine sleeps, where there is one.
+    """Return the seconds of a clock that also counts while this machine sleeps, if the machine has such a clock.
 
-    Another lab may begin while this machine sleeps.
+    It is needed because another lab may begin while this machine sleeps.
     """
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -51,7 +51,12 @@ DOMAIN = "lab.test"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The identity of one object on the cluster; `namespace` is empty where the kind has none."""
+    """The identity of one Kubernetes object on the cluster: apiVersion, kind, namespace and name.
+
+    Attributes:
+        namespace: The namespace; empty for kinds without namespaces.
+
+    """
 
     api_version: str
     kind: str
@@ -60,13 +65,13 @@ class Reference:
 
     @staticmethod
     def of(obj: Mapping[str, Any]) -> Reference:
-        """Return the reference to an object."""
+        """Return the identity (a `Reference`) of a Kubernetes object that is given as a dict."""
         metadata = obj["metadata"]
         return Reference(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
     @property
     def rank(self) -> int:
-        """The position of the kind in the order: a smaller rank is applied earlier and removed later."""
+        """The rank of the object's kind: objects of a smaller rank are applied earlier and removed later."""
         if self.kind in WORKLOADS:
             return len(ORDER) + 1
         return ORDER.index(self.kind) if self.kind in ORDER else len(ORDER)
@@ -77,9 +82,13 @@ class Reference:
 
 
 def lay_over_for_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the manifests as a cluster gets them: with the components laid over them that their annotations name.
+    """Return the manifests for a cluster: changed by the kustomize components that their annotations name.
 
-    UsageError with kustomize's message when a component does not fit.
+    The annotation is `lab/on-clusters`, and the components are in manifests/clusters.
+
+    Raises:
+        UsageError: A component does not fit; the error has kustomize's message.
+
     """
     annotated = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flatten(manifests)}
     for name, obj in annotated.items():
@@ -100,7 +109,7 @@ def rename_for_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[
 
 
 def rename_word(value: Any, old: str, new: str) -> Any:
-    """Return a copy of an object in which one word is replaced by another, in all its strings but the keys."""
+    """Return a copy of an object in which one word is replaced by another in every string value, but in no key."""
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
@@ -113,7 +122,7 @@ def rename_word(value: Any, old: str, new: str) -> Any:
 
 
 def flatten(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects; instead of a List, the objects inside it."""
+    """Yield all objects of the manifests; an object of the kind List is replaced by the objects inside it."""
     for obj in manifests:
         if obj["kind"] == "List":
             yield from flatten(obj.get("items") or ())
@@ -128,10 +137,18 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
     - Every pod template gets the stamp: another stamp makes other pods.
     - Images are resolved.
     - Secrets that request a certificate are filled.
-    - Services of type LoadBalancer are kept from any cloud's balancer.
-    - Proxies and backends keep away from the generator.
+    - Services of type LoadBalancer get a class that no cloud knows, so that no cloud makes a balancer for them.
+    - Proxies and backends prefer nodes without the load generator.
 
-    UsageError for a certificate that cannot be made.
+    Args:
+        manifests: The rendered manifests.
+        images: The images to use.
+        run: The name of the run.
+        stamp: A text that identifies this bring-up.
+
+    Raises:
+        UsageError: A certificate cannot be made.
+
     """
     prepared = sort_for_apply(manifests)
     for obj in prepared:
@@ -158,7 +175,9 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
 def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
     """Return copies of all objects in the order in which they are applied, with requested certificates filled in.
 
-    UsageError for a certificate that cannot be made.
+    Raises:
+        UsageError: A certificate cannot be made.
+
     """
     objects = sorted((copy.deepcopy(dict(obj)) for obj in flatten(manifests)), key=lambda obj: Reference.of(obj).rank)
     for obj in objects:
@@ -168,7 +187,7 @@ def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError for a kind that the cluster does not know."""
+    """Raise UsageError if the cluster does not know the kind of one of the objects."""
     for obj in flatten(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
@@ -178,7 +197,7 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
     """Return the part of an object that has the pods' `metadata` and `spec`; None for a kind that makes no pods.
 
-    Where a controller makes a Deployment of the object, it is the patch of that Deployment's template.
+    For an object from which a controller makes a Deployment, the part is the patch of that Deployment's pod template.
     """
     match obj["kind"]:
         case "Pod":
@@ -194,9 +213,9 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
 
 
 def find_workload(obj: Mapping[str, Any]) -> Reference | None:
-    """Return the workload that makes an object's pods; None where the object leads to no pods.
+    """Return the identity of the workload (such as a Deployment) that makes an object's pods; None without pods.
 
-    The workload is the object itself, or the Deployment that a controller makes of it.
+    The workload is the object itself, or the Deployment that a controller makes from the object.
     """
     ref = Reference.of(obj)
     name = get_path(obj, f"{WORKLOAD_PATHS[ref.kind]}.name") if ref.kind in WORKLOAD_PATHS else None
@@ -206,21 +225,21 @@ def find_workload(obj: Mapping[str, Any]) -> Reference | None:
 
 
 def pod_spec(obj: Mapping[str, Any]) -> Object:
-    """Return the `spec` of the pods that an object with a role makes, or is."""
+    """Return the `spec` of the pods that an object makes, or of the object itself if it is a pod."""
     template = pod_template(obj)
     assert template is not None
     return template["spec"]
 
 
 def is_headless(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object is a Service without an address: clients get the addresses of its pods."""
+    """Return whether an object is a headless Service, which has no address: clients get its pods' addresses."""
     return obj["kind"] == "Service" and obj["spec"].get("clusterIP") == "None"
 
 
 def find_role(obj: Mapping[str, Any]) -> str | None:
-    """Return the role of the pods that an object makes, or is; None where they have no role.
+    """Return the role (such as `proxy`) of an object's pods, from their role label; None where they have no role.
 
-    This is the only rule for roles.
+    No other rule decides about roles on a cluster.
     """
     return pod_labels(obj).get(ROLE_LABEL)
 
@@ -259,7 +278,7 @@ def _label(holder: Object, run: str) -> None:
 
 
 def _set_affinity(spec: Object, role: str) -> None:
-    """Prefer nodes that are marked for the role, without the generator and without the other role's pods."""
+    """Make a pod's spec prefer nodes marked for its role, without the generator and without the other role's pods."""
 
     def near(role: str, **options: Any) -> Object:
         return {

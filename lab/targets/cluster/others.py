@@ -40,11 +40,12 @@ Pod = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class OtherUsage:
-    """The CPU that others used on the lab's nodes during a sample.
+    """The CPU that programs other than the lab's and the cluster's used on the lab's nodes during a sample.
 
     Attributes:
-        cores: The CPU seconds per second; None means not visible.
-        counters: The number of pods, and how old and complete the figures are.
+        cores: The used CPU seconds per second; None means that the use is not visible.
+        counters: The counters `others/…` for the sample's record: the number of pods, the number of those without a new
+            figure, and the length of the time that the figures cover.
 
     """
 
@@ -53,15 +54,18 @@ class OtherUsage:
 
 
 OtherUsageSource = Callable[[Sequence[str]], Callable[[], OtherUsage]]
-"""A source of what others use: call it with the nodes' names when a sample begins, and its result when it ends."""
+"""A source of the CPU that others use.
+
+Call it with the nodes' names when a sample begins. Call the function that it returns when the sample ends.
+"""
 
 
 def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
-    """Return the sum of several sources, each of which sees other processes.
+    """Return a source that adds up the CPU use of several sources, each of which sees different processes.
 
-    The sum is not visible (None) where one source cannot see: unknown is not zero. Then the remaining sum is a lower
-    bound, and counts where it alone is too much for a sample. On kind this machine's own processes can be too much,
-    though you may not query the kubelets.
+    Where one source cannot see its processes, the sum of the others is only a lower bound. It is returned if it is
+    already too much for a sample (`MAX_OTHERS_CORES`); else the sum is not visible (None). On kind, for example, this
+    machine's processes can be too much although the user may not query the kubelets.
     """
 
     def begin(nodes: Sequence[str]) -> Callable[[], OtherUsage]:
@@ -81,14 +85,25 @@ def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
 
 @dataclass(frozen=True, slots=True)
 class PodCpuFigure:
-    """The CPU seconds of a pod since it began, at a moment of its node's clock."""
+    """The CPU use of a pod as its kubelet last measured it.
+
+    Attributes:
+        at_s: The time of the measurement by the node's clock, in seconds since the epoch.
+        cpu_s: The CPU seconds that the pod had used since it began.
+
+    """
 
     at_s: float
     cpu_s: float
 
 
 def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
-    """Parse the pods' figures in a kubelet's /metrics/resource; ValueError for a line of another form."""
+    """Return the CPU figure of each pod in the text of a kubelet's /metrics/resource.
+
+    Raises:
+        ValueError: A line has another form than expected.
+
+    """
     by_pod: dict[Pod, PodCpuFigure] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in (sample for sample in family.samples if sample.name == "pod_cpu_usage_seconds_total"):
@@ -101,9 +116,9 @@ def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
 
 
 class Kubelets:
-    """The source of what other people's pods use, for `ClusterWatch`.
+    """The source of the CPU that other people's pods use, from the kubelets' figures.
 
-    It remembers the last figures, so one object must serve all samples on a cluster.
+    An object of this class remembers the last figures, so one object must serve all samples on a cluster.
     """
 
     def __init__(self, api: Api) -> None:
@@ -113,10 +128,14 @@ class Kubelets:
         self._latest: dict[Pod, PodCpuFigure] = {}
 
     def __call__(self, nodes: Sequence[str]) -> Callable[[], OtherUsage]:
-        """Read the figures of these nodes, and return the function that reads them again at the sample's end.
+        """Read the figures of these nodes at a sample's beginning, and return the function for the sample's end.
 
-        The result is not visible (None) where you may not query the kubelets, or where one does not answer or answers
-        in an unknown form. LostError when the API server itself does not answer.
+        That function reads the figures again and returns the use in between. The use is not visible (None) where the
+        user may not query the kubelets, or where a kubelet does not answer or answers in an unknown form.
+
+        Raises:
+            LostError: The API server does not answer.
+
         """
         before = self._read(nodes)
 
@@ -127,7 +146,7 @@ class Kubelets:
         return end
 
     def _read(self, nodes: Sequence[str]) -> Mapping[Pod, PodCpuFigure] | None:
-        """Return the figures of foreign pods on these nodes, and remember them; None = not visible."""
+        """Read, remember and return the CPU figures of other people's pods on these nodes; None = not visible."""
         by_pod: dict[Pod, PodCpuFigure] = {}
         try:
             for node in nodes:
@@ -151,7 +170,10 @@ class Kubelets:
         return by_pod
 
     def _sum_use(self, before: Mapping[Pod, PodCpuFigure], after: Mapping[Pod, PodCpuFigure]) -> OtherUsage:
-        """Return the sum of all pods' rates between two readings."""
+        """Return the CPU use of all pods between two readings of their figures.
+
+        For a pod without a newer figure in the second reading, the latest rate that is known counts.
+        """
         cores, window_s, stale = 0.0, 0.0, 0
         for pod, end in after.items():
             start = before.get(pod)
@@ -168,19 +190,19 @@ class Kubelets:
 
 
 def watch_host(containers: Sequence[str]) -> OtherUsageSource:
-    """Return the source of what other processes of this machine use, where the cluster's nodes are containers on it.
+    """Return the source of the CPU that other processes of this machine use, for a cluster in containers here.
 
     Every process counts, except the lab (this process and its descendants), the nodes' containers, the container engine
-    and kernel threads. `Kubelets` covers what runs inside the nodes. The result is not visible (None) where no process
-    of the nodes can be seen: an engine in a virtual machine or on another host.
+    and kernel threads. `Kubelets` covers what runs inside the nodes. The use is not visible (None) where no process of
+    the nodes can be seen, because the container engine is in a virtual machine or on another host.
 
     Args:
-        containers: The nodes' containers, by their full ids.
+        containers: The full ids of the containers that are the cluster's nodes.
 
     """
 
     def read_foreign_s() -> float | None:
-        """Return the CPU seconds so far of all foreign processes and their ended children; None = not visible."""
+        """Return the CPU seconds of all other processes so far, and of their ended children; None = not visible."""
         proc, own_pid = find_host_proc()
         processes = host_processes(proc)
         foreign_s, visible = 0.0, False

@@ -29,7 +29,7 @@ def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def ready(obj: Mapping[str, Any]) -> bool:
-    """Return whether the object is ready and is not being deleted."""
+    """Return whether a pod or node is ready and is not being deleted."""
     return "deletionTimestamp" not in obj["metadata"] and conditions(obj).get("Ready", {}).get("status") == "True"
 
 
@@ -73,14 +73,21 @@ def join_reason(reason: str | None, message: str | None) -> str:
 
 
 def describe_exit(terminated: Mapping[str, Any]) -> str:
-    """Return how a container ended: `exited with 1 (Error)`, `exited with 137 (OOMKilled): message`."""
+    """Return how a container ended, in words such as `exited with 137 (OOMKilled): message`.
+
+    Args:
+        terminated: The `terminated` state of the container, as the API server reports it.
+
+    """
     reason, message = terminated.get("reason"), terminated.get("message")
     text = f"exited with {terminated.get('exitCode', '?')}" + (f" ({reason})" if reason else "")
     return _shorten(f"{text}: {message}" if message else text)
 
 
 def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
-    """Return an object's latest events, the newest last, and the log of each of its containers that is not ready.
+    """Return lines that explain a pod's or node's state: its latest events and the logs of unready containers.
+
+    The newest event is the last. A container that has ended with status 0 has no log here.
 
     An event looks like `event FailedScheduling (3×): 0/1 nodes …`. Where events or a log cannot be read, a line gives
     the reason.
@@ -124,9 +131,10 @@ def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
 
 
 def lines_or_reason(title: str, ask: Callable[[], list[str]]) -> list[str]:
-    """Return the lines that `ask` returns, or one line with the reason why they cannot be had.
+    """Return the lines that `ask` returns, or, if it raises an error, one line with the title and that error.
 
-    They only explain another fault, so an error of their own must not hide it; only LostError comes out.
+    The lines only explain another fault, so an error while getting them must not hide that fault. Only a LostError is
+    raised.
     """
     try:
         return ask()

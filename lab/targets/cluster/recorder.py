@@ -51,7 +51,7 @@ DELETED), and the object.
 
 
 class StreamThread(ABC):
-    """A thread that reads a stream until `end`; `fault` is why it ended before."""
+    """A thread that reads a stream of the API server until `end` is called; `fault` is why it has ended earlier."""
 
     def __init__(self, name: str) -> None:
         self.fault = ""
@@ -60,7 +60,7 @@ class StreamThread(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def end(self) -> None:
-        """End the thread without a last look; a thread that was never started, too."""
+        """End the thread at once, even if the stream has more to read; a thread that never started is no error."""
         self._stopped.set()
         if self._stream is not None:
             self._stream.close()
@@ -71,7 +71,7 @@ class StreamThread(ABC):
     def _follow(self) -> None: ...
 
     def _run(self) -> None:
-        """Follow the stream in the thread and store a fault for `stop`: a thread's traceback would reach the user."""
+        """Follow the stream, and store an error as `fault`, because the user would see a thread's traceback."""
         try:
             self._follow()
         except LabError as error:
@@ -81,7 +81,7 @@ class StreamThread(ABC):
 
 
 class KindWatch(StreamThread):
-    """The watch of one kind of objects in a namespace, from `start` to `stop`."""
+    """The thread that watches one kind of objects in a namespace, and calls a function for every change."""
 
     def __init__(self, api: Api, api_version: str, kind: str, namespace: str, callback: ChangeCallback) -> None:
         super().__init__(f"watch-{kind}")
@@ -90,9 +90,11 @@ class KindWatch(StreamThread):
         self._since = ""
 
     def start(self) -> None:
-        """Pass on the existing objects as LISTED, in the caller's thread, and start to watch.
+        """Call the function for every existing object (as LISTED), and start the thread that watches for changes.
 
-        LabError when they may not be listed.
+        Raises:
+            LabError: The objects cannot be listed.
+
         """
         items, self._since = self._api.listed(*self._resource)
         for item in items:
@@ -100,7 +102,7 @@ class KindWatch(StreamThread):
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until the watch has passed on what a last listing shows, and end it.
+        """List the objects a last time, wait until the watch has reported all that the list shows, and end the watch.
 
         Raises:
             MeasuringError: The watch may have missed something.
@@ -112,7 +114,7 @@ class KindWatch(StreamThread):
             latest = {item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"]) for item in items}
 
             def list_missing() -> list[str]:
-                """Return the objects that the last listing shows and the watch has not passed on."""
+                """Return the uids of objects whose change or end is in the last list, but not yet in the watch."""
                 passed, up_to = dict(self._versions), int(self._since)
                 unseen = [uid for uid, listed in latest.items() if passed.get(uid, up_to) < listed]
                 return unseen + [uid for uid, has in passed.items() if uid not in latest and has <= int(version)]
@@ -160,7 +162,7 @@ class KindWatch(StreamThread):
 
 
 class FollowedLog(StreamThread):
-    """A container's log, read until `stop` or the container's end."""
+    """The thread that reads a proxy container's log, until `stop` or the container's end, and keeps its events."""
 
     def __init__(
         self, api: Api, namespace: str, pod: str, container: str, container_id: str, node: str, from_start: bool
@@ -178,10 +180,13 @@ class FollowedLog(StreamThread):
         self._thread.start()
 
     def stop(self, ended: bool) -> None:
-        """Wait until the last line was read, and end the thread; MeasuringError when lines may be missing.
+        """Wait until the log's last line was read, and end the thread.
 
         Args:
-            ended: Whether the container is known to have ended; then no line can be awaited, and no error is raised.
+            ended: Whether the container is known to have ended; then nothing is waited for, and no error is raised.
+
+        Raises:
+            MeasuringError: Lines of the log may be missing.
 
         """
         try:
@@ -228,7 +233,7 @@ class FollowedLog(StreamThread):
 
 
 class ClusterRecorder:
-    """The recorder of one namespace; it can be entered and left once."""
+    """The recorder of what happens to a variant's pods in one namespace; it can be entered and left once."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
@@ -278,14 +283,25 @@ class ClusterRecorder:
                 self._record(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:
-        """Record what the API server answered the lab itself."""
+        """Record an event that no watch reports, from the API server's answer to a request of the lab.
+
+        Args:
+            kind: The kind of the event, such as `EvictionRefused`.
+            name: The name of the pod.
+            detail: The server's message.
+
+        """
         self._record(time.time(), "api", name, kind, detail)
 
     def events(self) -> Sequence[Event]:
-        """Return the events in the order of time, each with the role of its pod; only after the recorder was left.
+        """Return the recorded events in the order of time; call it only after the recorder was left.
 
-        An event may come before its pod, so roles are known only afterwards. The first fault of a watch or log is
-        raised.
+        Each event has the role of its pod, or an empty one. An event may arrive before its pod, so roles are known only
+        afterwards.
+
+        Raises:
+            LabError: A watch or log may have missed something; it is the first such error.
+
         """
         if self._fault is not None:
             raise self._fault
@@ -293,7 +309,7 @@ class ClusterRecorder:
         return sorted(events, key=lambda event: event.at_s)
 
     def notes(self) -> Sequence[str]:
-        """Return what a reader of the events must know; only after the recorder was left."""
+        """Return the limits of the record that a reader of the events must know, as phrases."""
         return (
             "what the API server reports of pods and endpoints comes later than it was, never earlier",
             "single probes cannot be seen, only those that the kubelet reports as failed",
@@ -307,7 +323,15 @@ class ClusterRecorder:
         return any((kind, container) == ("Exited", container_id) for _, kind, container in list(self._known))
 
     def pod(self, at_s: float, change: str, obj: Object) -> None:
-        """Record what a change of a pod shows, and follow the log of a proxy's new container."""
+        """Record what a change of a pod shows, and follow the log of a proxy's new container.
+
+        Args:
+            at_s: The time of the change's arrival, in seconds since the epoch.
+            change: The kind of change: ADDED, MODIFIED or DELETED; LISTED for the state at the beginning, which is no
+                event.
+            obj: The pod.
+
+        """
         metadata = obj["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         role = (metadata.get("labels") or {}).get(ROLE_LABEL, "")
@@ -336,7 +360,10 @@ class ClusterRecorder:
             del self._pods[name]
 
     def slice(self, at_s: float, change: str, obj: Object) -> None:
-        """Record what a change of an EndpointSlice shows: pods' readiness, and a Service's number of endpoints."""
+        """Record what a change of an EndpointSlice shows: pods' readiness, and a Service's number of ready endpoints.
+
+        The arguments are those of `pod`.
+        """
         uid, service = obj["metadata"]["uid"], _find_service(obj)
         self._slices[uid] = obj
         if change == "DELETED":
@@ -357,7 +384,11 @@ class ClusterRecorder:
         self._endpoints[service] = ready
 
     def event(self, at_s: float, change: str, obj: Object) -> None:
-        """Record one of Kubernetes' own Events about a pod; its count grows when it happens again."""
+        """Record an Event object of Kubernetes about a pod: its container is being killed, or a probe has failed.
+
+        Kubernetes counts repetitions in the same Event, and each repetition is recorded. The arguments are those of
+        `pod`.
+        """
         involved, series = obj.get("involvedObject") or {}, obj.get("series") or {}
         reason, uid = obj.get("reason"), obj["metadata"]["uid"]
         count = int(series.get("count") or obj.get("count") or 1)
@@ -374,7 +405,13 @@ class ClusterRecorder:
             self._record(at_s, "kubelet", name, reason, message)
 
     def _update_readiness(self, at_s: float, silent: bool) -> None:
-        """Record the pods whose readiness changed, by the endpoints of all their Services together."""
+        """Record each pod whose readiness has changed; a pod is ready if it is a ready endpoint of any Service.
+
+        Args:
+            at_s: The time of the change, in seconds since the epoch.
+            silent: Whether to note the state without recording it.
+
+        """
         readiness: dict[str, bool] = {}
         ending: set[str] = set()
         for endpoint in (
@@ -394,10 +431,10 @@ class ClusterRecorder:
 
 
 def _list_facts(pod: Object) -> Iterator[tuple[str, str, str]]:
-    """Yield what has happened to a pod and its first container, which is the lab's.
+    """Yield what has happened to a pod and its first container (the lab's), as the pod's state shows it.
 
     Yields:
-        (kind, ID of the container or an empty string, detail).
+        The kind (Created, Exited, Started or Deleted), the ID of the container or an empty string, and the detail.
 
     """
     metadata, status = pod["metadata"], pods.container_status(pod)
@@ -422,5 +459,5 @@ def _is_ready(endpoint: Mapping[str, Any]) -> bool:
 
 
 def _append_time(text: str, stamp: str | None) -> str:
-    """Return `text; by the API's clock 2026-11-21T21:53:10Z`."""
+    """Return a text with the API's time after it, such as `restart 1; by the API's clock 2026-11-21T21:53:10Z`."""
     return "; ".join(filter(None, (text, f"by the API's clock {stamp}" if stamp else "")))

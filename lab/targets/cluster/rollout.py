@@ -2,7 +2,7 @@
 
 The reason comes from pods, their containers' states, their events and the end of their logs. A fault that waiting does
 not mend (an image that does not exist) ends the wait at once. A fault that may pass (no room on the nodes yet, a Route
-that is not admitted yet) ends it after PATIENCE_S seconds.
+that a router refuses) ends it after PATIENCE_S seconds. What is only not done yet is waited for until the deadline.
 """
 
 from __future__ import annotations
@@ -48,9 +48,19 @@ GONE = ("is gone", "who removed it?")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The reason why something is not ready.
+    """The reason why an object on a cluster, such as a pod or Deployment, is not ready.
 
-    `final`: waiting longer does not help, once the fault has lasted for `patience_s` seconds.
+    Attributes:
+        place: The name of the object.
+        words: What is wrong, in words.
+        remedy: How to correct it; may be empty.
+        final: Whether waiting longer does not help, once the fault has lasted for `patience_s` seconds.
+        patience_s: See `final`.
+        refused: Whether a program refuses its configuration: it ends whenever it is started, or does not make what it
+            is configured to make.
+        about: The object in its last state; None where it does not exist, and for a Route.
+        image: The image of the container whose fault it is; empty for other faults.
+
     """
 
     place: str
@@ -59,17 +69,14 @@ class Fault:
     final: bool = False
     patience_s: float = 0.0
     refused: bool = False
-    """The refusal of a program: it ends whenever it is started, or does not make what it is configured to make."""
     about: Mapping[str, Any] | None = None
-    """The object in its last state; None where it does not exist."""
     image: str = ""
-    """The image of the container."""
 
 
 def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
     """Wait until every Deployment, DaemonSet, StatefulSet and Pod is ready and every Route admitted.
 
-    Workloads that a controller makes of one of the objects count, too.
+    Workloads (such as Deployments) that a controller makes from one of the objects count, too.
 
     Args:
         api: The cluster.
@@ -89,7 +96,13 @@ def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: f
 
 
 def _wait_without_faults(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Fault]]) -> None:
-    """Call `look` until it returns no faults; raise the error of a final one, or of the main one at the deadline."""
+    """Call `look` every `poll_s` seconds until it returns no faults.
+
+    Raises:
+        MeasuringError: A fault is final (waiting does not help), or the deadline has passed; then the main fault is in
+            the error.
+
+    """
     since: dict[tuple[str, str], float] = {}
     while faults := look():
         now = time.monotonic()
@@ -105,10 +118,17 @@ def _wait_without_faults(api: Api, deadline: float, poll_s: float, look: Callabl
 
 
 def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
-    """Return the error for a fault, with events and log.
+    """Return the error for a fault, with the events and the log of the faulty object.
 
-    It is an ImageError for an image that cannot be had, a StartError for a program that refuses its configuration, and
-    a NodeRefusesError where the node itself refuses a setting.
+    Args:
+        api: The cluster.
+        fault: The fault.
+        prefix: The beginning of the error's message.
+
+    Returns:
+        An ImageError for an image that cannot be had, a StartError for a program that refuses its configuration, a
+        NodeRefusesError where the node itself refuses a setting, else a MeasuringError.
+
     """
     explanation = explain(api, fault.about) if fault.about else []
     log = [line for line in explanation if line.startswith(LOG)]
@@ -124,7 +144,9 @@ def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
 
 
 def _find_workload_faults(api: Api, refs: Sequence[Reference], expected: Collection[Reference]) -> list[Fault]:
-    """Return the faults of the workloads, then those of the pods in the namespaces of workloads that are not ready.
+    """Return the faults of workloads (such as Deployments) that are not ready, then those of the pods near them.
+
+    All pods of the lab in the same namespaces are looked at.
 
     Args:
         api: The cluster.
@@ -149,7 +171,9 @@ def _format_place(ref: Reference) -> str:
 
 
 def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
-    """Return the fault of a workload that its controller has not made, with the failing conditions of its Gateways.
+    """Return the fault of a workload (such as a Deployment) that its controller has not made.
+
+    The fault has the failing conditions of the Gateways in the workload's namespace.
 
     Args:
         api: The cluster.
@@ -171,7 +195,10 @@ def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
 
 
 def _find_route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
-    """Return the first Route's fault in a list, with the number of Routes that have one; empty without any."""
+    """Return a list with the fault of the first Route that is not admitted; empty if all Routes are admitted.
+
+    If the fault may pass and several Routes have one, the fault's text has their number.
+    """
     routes = [ref for ref in refs if ref.kind == "Route"]
     sources = sorted({(ref.api_version, ref.namespace) for ref in routes})
     listed = [obj for version, namespace in sources for obj in api.list(version, "Route", namespace, RUN_LABEL)]
@@ -196,7 +223,13 @@ def _find_route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
 
 
 def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
-    """Return why a workload (None: it does not exist) is not ready; None when it is ready."""
+    """Return the fault of a workload (such as a Deployment) that is not ready; None if it is ready.
+
+    Args:
+        ref: The identity of the workload.
+        obj: The workload in its present state; None if it does not exist.
+
+    """
     if obj is None:
         return Fault(_format_place(ref), *GONE, final=True)
     if ref.kind == "Pod":
@@ -224,7 +257,7 @@ def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
 
 
 def find_pod_fault(pod: Object) -> Fault | None:
-    """Return why a pod is not ready; None for one that is ready, is being deleted, or has completed its work."""
+    """Return the fault of a pod that is not ready; None for a pod that is ready, being deleted or has succeeded."""
     metadata, status = pod["metadata"], pod.get("status", {})
     if "deletionTimestamp" in metadata or ready(pod) or status.get("phase") == "Succeeded":
         return None
@@ -249,7 +282,14 @@ def find_pod_fault(pod: Object) -> Fault | None:
 
 
 def _find_container_fault(blank: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
-    """Return why a container is not ready, as a copy of its pod's `blank` fault; None when it is ready or done."""
+    """Return the fault of a container that is not ready; None if it is ready, or an init container that succeeded.
+
+    Args:
+        blank: A fault with the container's pod, which is copied and filled in.
+        noun: `container` or `init container`.
+        container: The status of the container, as the API server reports it.
+
+    """
     state, last = container.get("state") or {}, container.get("lastState") or {}
     waiting, ended, before = state.get("waiting"), state.get("terminated"), ""
     if container.get("ready") or (noun == "init container" and ended is not None and ended.get("exitCode") == 0):

@@ -6,7 +6,7 @@
 
 Where the cluster knows TestRuns, its k6-operator makes the runners and starts them. Elsewhere the lab does both, by the
 same manifest and ten seconds faster. What a generator did raises nothing: one that cannot be started, fails or hangs is
-a `Ran` like any other. LostError when the API server is gone.
+a `GeneratorsOutput` like any other. LostError when the API server is gone.
 
 Facts of k6-operator that this file respects (source of 1.6.0; a trial of 1.6 with k6 2.2):
 
@@ -90,9 +90,9 @@ POLL_S = 0.5
 NOT_STARTED = 127
 """The exit status of a generator that was not started, as a shell reports it."""
 PAUSED, ENDED = 4, 9
-"""The values of k6's ExecutionStatus (its lib/execution.go) for a runner that waits to start, and for one that is done.
+"""The values of k6's ExecutionStatus (its lib/execution.go) for a runner that waits to start, and one that is done.
 
-At PAUSED everything is set up; at ENDED nothing more comes.
+At PAUSED everything is set up; at ENDED the load is over.
 """
 _GO = json.dumps({"data": {"attributes": {"paused": False}, "id": "default", "type": "status"}})
 
@@ -115,8 +115,8 @@ def build_testrun(
         load: The load to make.
         files: The files of the script, by name.
         hosts: The address of each host, for k6 instead of DNS.
-        marked: Whether nodes are marked for generators; then runners get no other node. In the arm without a proxy the
-            proxy's node is as free as theirs, and a scheduler would let the same load come from there.
+        marked: Whether the cluster has nodes that are marked for generators; then runners get no other node. Without
+            that rule a scheduler could put runners on the proxy's node in the arm without a proxy, where it is free.
 
     """
     labels = {RUN_LABEL: run}
@@ -169,7 +169,7 @@ def build_testrun(
 
 
 def build_segments(number: int, total: int) -> list[str]:
-    """Return k6's arguments for one of `total` parts of a load, as the operator spells them.
+    """Return the arguments with which k6 makes one of `total` equal parts of a load, as k6-operator spells them.
 
     The parts are numbered 1, 2, …, and together they are the complete load.
     """
@@ -179,9 +179,14 @@ def build_segments(number: int, total: int) -> list[str]:
 
 
 def build_runner(testrun: Object, number: int) -> Object:
-    """Return the pod of one of a TestRun's runners (1, 2, …), as the operator makes it, but without a Job.
+    """Return the pod of one runner (k6 process) of a TestRun, as k6-operator makes it, but without a Job.
 
-    The host name has the runner's number; it also has it in a pod that the operator has made.
+    The pod's host name ends with the runner's number, as in a pod that the operator has made.
+
+    Args:
+        testrun: The TestRun.
+        number: The number of the runner: 1, 2, …
+
     """
     metadata, spec, template = testrun["metadata"], testrun["spec"], testrun["spec"]["runner"]
     name, script = f"{metadata['name']}-{number}", spec["script"]["configMap"]
@@ -214,12 +219,12 @@ def build_runner(testrun: Object, number: int) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class RunnerLoad:
-    """The means to run a load of many generators.
+    """The means to run a load of many k6 generators on a cluster, each in a pod (a runner).
 
     Attributes:
         api: The cluster.
-        client: The generator's pod, from which k6's own API is queried.
-        shell: Makes the shell into a container, from the cluster, namespace, pod and container.
+        client: The shell into the generator's pod, from which k6's own API is queried.
+        shell: The function that makes the shell into a container, from the cluster, namespace, pod and container.
 
     """
 
@@ -295,9 +300,12 @@ class RunnerLoad:
         return self.api.resource(API_VERSION, KIND) is not None
 
     def _await_runners(self, name: str, load: GeneratorLoad) -> list[Object] | GeneratorsOutput:
-        """Return the runners once all of them can begin; the result of the load where that fails.
+        """Wait until all runners of a TestRun can begin, and return their pods.
 
-        It fails where one has ended, the operator refuses the load, or START_S seconds have passed.
+        Returns:
+            The pods. Where a runner has ended, the operator refuses the load, or START_S seconds have passed, the
+            output of the failed load instead.
+
         """
         deadline = time.monotonic() + START_S
         while True:
@@ -321,15 +329,21 @@ class RunnerLoad:
             time.sleep(POLL_S)
 
     def _let_go(self, runners: Sequence[Object]) -> list[str]:
-        """Start all runners at once; return the addresses of those that did not take the request."""
+        """Start all paused runners at once, and return the URLs of those that did not take the request."""
         options = f"-X PATCH -H 'Content-Type: application/json' -d {shlex.quote(_GO)} -o /dev/null"
         lines = [f"{{ curl -sf -m 10 {options} {url} || echo {url}; }} &" for url in map(_build_url, runners)]
         return self.client.script("\n".join([*lines, "wait"])).stdout.split()
 
     def _await_end(self, name: str, load: GeneratorLoad, operated: bool) -> bool:
-        """Wait from the runners' start to their end; return False if one continues beyond its time.
+        """Wait until all runners have made their load, and return whether they ended in time.
 
-        Nobody is queried before their time is over, because every query is work in addition to what is measured.
+        No runner is queried before the load's time is over, because every query is work in addition to the measured.
+
+        Args:
+            name: The name of the TestRun.
+            load: The load.
+            operated: Whether k6-operator starts the runners, which takes it some time.
+
         """
         time.sleep(load.duration_s)
 
@@ -340,7 +354,7 @@ class RunnerLoad:
         return poll_until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
 
     def _read_statuses(self, runners: Sequence[Object]) -> list[int]:
-        """Return each runner's status as k6 reports it; -1 where it reports nothing."""
+        """Return the number of each runner's state (k6's ExecutionStatus); -1 where k6 reports none."""
         lines = [f"curl -s -m 5 {_build_url(pod)}; echo" if pod["status"].get("podIP") else "echo" for pod in runners]
         answers = self.client.script("\n".join(lines) or "true").stdout.splitlines()
         statuses: list[int] = []
@@ -354,7 +368,10 @@ class RunnerLoad:
     def _collect(self, runners: Sequence[Object], hung: bool) -> GeneratorsOutput:
         """Return the runners' output and the worst of their exit statuses.
 
-        A runner that has not ended counts as failed. `hung`: some had not done their part in time.
+        Args:
+            runners: The runners' pods; one that has not ended counts as failed.
+            hung: Whether a runner had not done its part in time.
+
         """
         outputs = [
             f"--- runner {number} of {len(runners)}: {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}\n"
@@ -366,9 +383,11 @@ class RunnerLoad:
         return GeneratorsOutput("".join(outputs), "\n".join(map(_describe_state, failed)), worst, hung)
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Remove TestRuns and end their pods at once; return when the pods are gone.
+        """Remove TestRuns, given by their names, and end their pods at once; return when the pods are gone.
 
-        MeasuringError when they are still there after GONE_S seconds.
+        Raises:
+            MeasuringError: Pods are still there after GONE_S seconds.
+
         """
         for name in names:
             if self._has_operator:
@@ -385,7 +404,7 @@ class RunnerLoad:
         return self.api.list("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}")
 
     def _list_runners(self, name: str) -> list[Object]:
-        """Return the runners' pods in the order of their numbers."""
+        """Return the pods of a TestRun's runners in the order of the runners' numbers."""
         runners = [pod for pod in self._list_pods(name) if pod["metadata"]["labels"].get("runner")]
         # The pod with the host name `load-…-12` is the twelfth.
         return sorted(runners, key=lambda pod: int(pod["spec"]["hostname"].rpartition("-")[2]))
@@ -400,9 +419,9 @@ def _build_url(pod: Object) -> str:
 
 
 def _find_exit_status(pod: Object) -> int | None:
-    """Return the exit status of a pod's k6, though a sidecar may run on; None while k6 runs.
+    """Return the exit status of the k6 process in a pod, even if a sidecar still runs; None while k6 runs.
 
-    It is 1 where nothing is known of it (an evicted pod).
+    The status is 1 for a pod that has ended without a known status of k6, such as an evicted pod.
     """
     states = [status["state"] for status in pod["status"].get("containerStatuses", []) if status["name"] == CONTAINER]
     if states and "terminated" in states[0]:

@@ -74,37 +74,45 @@ MACHINE_STRIDE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class WatchedContainer:
-    """A container to look into."""
+    """A container on the cluster whose CPU, memory and counters are read during a sample.
+
+    Attributes:
+        role: The container's `Role`, such as `proxy`, or CONTROL.
+        namespace: The namespace of the container's pod.
+        pod: The name of the pod.
+        node: The name of the pod's node.
+        shell: The shell into the container.
+        container_id: The ID that distinguishes a restarted container from the one before.
+
+    """
 
     role: str
-    """The container's `Role`, or CONTROL."""
     namespace: str
     pod: str
     node: str
     shell: Shell
     container_id: str = ""
-    """The ID that distinguishes a restarted container from the one before."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity of the container: its pod and its ID."""
+        """The identity of a watched container: the name of its pod and the container's ID."""
         return self.pod, self.container_id
 
 
 @dataclass(slots=True)
 class ContainerSampler:
-    """The snapshots of one container during a sample.
+    """The sampler of one container: it takes snapshots of processes and counters during a sample, and keeps them.
 
     Attributes:
         place: The container.
-        offset: The number that is added to its process numbers.
-        container: The properties of the container.
-        tells_cpus: Whether it reads the machine's CPUs, for all containers on the machine.
-        tells_network: Whether it reads the network's counters, for all containers in the network.
-        since_s: The time of the first look, for a container that came during the sample: all that it used until then
-            belongs to this sample. None = it existed before.
+        offset: The number that is added to the container's process numbers, to distinguish those of several pods.
+        container: The properties of the container that do not change.
+        tells_cpus: Whether this sampler reads the machine's CPUs, for all containers on the machine.
+        tells_network: Whether this sampler reads the network's counters, for all containers in the network namespace.
+        since_s: The time of the first snapshot, in seconds since the sample began, for a container that came during the
+            sample: all that the container used until then belongs to the sample. None = it existed before.
         snapshots: The snapshots so far.
-        lost: The error that ended the looks.
+        lost: The error after which no more snapshots are taken; None without one.
         ended: Whether `end` was called.
 
     """
@@ -123,13 +131,16 @@ class ContainerSampler:
     """The number of snapshots that are surely of this container, because it still existed afterwards."""
 
     def look(self, when: Moment) -> None:
-        """Take a snapshot, unless the container is lost or ended.
+        """Take a snapshot of the container, unless it is lost or ended.
 
-        Between the ends a container with many processes is looked at every other second. A generator's threads are
-        always read.
+        Between the two ends of a sample, every second call takes no snapshot if the container has many processes. A
+        generator's threads are always read.
+
+        Args:
+            when: `opening` or `closing` at an end of the sample, `meanwhile` in between.
 
         Raises:
-            LabError: Only at the opening; later the error is stored as `lost`, and ends the looks.
+            LabError: The opening snapshot fails. Later the error is stored as `lost`, and no more snapshots are taken.
 
         """
         if when == "meanwhile":
@@ -157,21 +168,29 @@ class ContainerSampler:
             self.lost = error
 
     def end(self) -> None:
-        """Take the last snapshot, because the container may end before the sample does."""
+        """Take the container's last snapshot now, because the container may end before the sample does."""
         self.look("closing")
         self.ended = True
 
     def there(self) -> None:
-        """Record that the container still exists by its ID, so that all snapshots so far are of it."""
+        """Note that the container still exists under its ID, so all snapshots so far are surely of this container."""
         self._confirmed = len(self.snapshots)
 
     def restarted(self, error: LabError) -> None:
-        """Record that another container runs now, and drop the snapshots that may be of that one."""
+        """Note that the pod's container was restarted, and drop the snapshots that may be of the new container.
+
+        Args:
+            error: The error to store as `lost`, unless there is one already.
+
+        """
         del self.snapshots[self._confirmed :]
         self.lost = self.lost or error
 
     def used_s(self) -> float:
-        """Return the container's CPU seconds between the ends; of a lost one, those of the processes that were seen."""
+        """Return the CPU seconds that the container used during the sample.
+
+        For a lost container, only the use that the snapshots of its processes show is known.
+        """
         late = self.since_s is not None
         if self.lost is None:
             path, version = self.container.usage_file, self.container.groups["cpuacct"].version
@@ -182,9 +201,9 @@ class ContainerSampler:
         return sum(max(0.0, cpu_s - began.get(pid, 0.0)) for pid, cpu_s in ended.items())
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a usage table.
+        """Yield the container's rows of the usage table (USAGE_SCHEMA): one per process or thread, and snapshot.
 
-        Their times come from the machine's own clock, so that a slow answer does not matter.
+        The times of the rows come from the container's machine, so that a slow answer does not matter.
         """
         role, offset = self.place.role, self.offset
         for snap in self.snapshots:
@@ -196,9 +215,10 @@ class ContainerSampler:
             yield from ((t_s, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
 
     def counts(self, snap: Snapshot) -> dict[str, int]:
-        """Return the counts at a snapshot, by `<role>/<count>`.
+        """Return the kernel's counters in a snapshot of the container, by `<role>/<counter>`.
 
-        They are the counts of the limits that the container has, and of its network if it reads those.
+        These are the counters of the container's CPU and memory limits, if it has such limits, and those of its
+        network, if this sampler reads them (`tells_network`).
         """
         counts: dict[str, int] = {}
         for controller in CONTROLLERS:
@@ -219,10 +239,18 @@ def make_sampler(
     existing: Sequence[ContainerSampler],
     since_s: float | None = None,
 ) -> ContainerSampler:
-    """Return the sampler of a container in addition to existing ones.
+    """Return the sampler of a container, which reads what the existing samplers do not read yet.
 
-    One container of each machine reads the CPUs. One of the proxy's, and one of the backend's, containers in each
-    network reads its counters.
+    On each machine one sampler reads the machine's CPUs. In each network namespace one sampler of a proxy's container,
+    and one of a backend's, read the network's counters.
+
+    Args:
+        place: The container.
+        container: The properties of the container that do not change.
+        existing: The samplers of the other containers.
+        since_s: The seconds since the sample began, for a container that came during the sample; None = it existed
+            before.
+
     """
     of_role = [sampler.container for sampler in existing if sampler.place.role == place.role]
     shared = container.network and (container.boot_id, container.network) in {
@@ -239,9 +267,15 @@ def make_sampler(
 
 
 def make_samplers(places: Sequence[WatchedContainer], containers: Sequence[ContainerInfo]) -> list[ContainerSampler]:
-    """Return the samplers of containers, proxies first.
+    """Return a sampler for each container, those of proxies first.
 
-    On a machine with the generator its container reads the CPUs, because its loss ends the sample anyway.
+    On the generator's machine the sampler of the generator's container reads the machine's CPUs, because the loss of
+    that container ends the sample anyway.
+
+    Args:
+        places: The containers.
+        containers: The properties of each of these containers, in the same order.
+
     """
     created: list[ContainerSampler] = []
     pairs = zip(places, containers, strict=True)
@@ -252,11 +286,11 @@ def make_samplers(places: Sequence[WatchedContainer], containers: Sequence[Conta
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine under the nodes.
+    """A machine (one kernel) that runs nodes of the cluster, with its CPU times over a sample.
 
     Attributes:
-        spans: The times of each of its CPUs between the ends, by number.
-        samplers: The lab's containers on it.
+        spans: The times (busy, stolen, total) of each of the machine's CPUs during the sample, by the CPU's number.
+        samplers: The samplers of the lab's containers on the machine.
 
     """
 
@@ -265,19 +299,28 @@ class Machine:
 
     @property
     def unclaimed_s(self) -> float:
-        """The CPU seconds that no container of the lab used; clock ticks may count a little less than cgroups do."""
+        """The CPU seconds of the machine during a sample that no container of the lab used.
+
+        The value can be slightly below 0, because the machine's clock ticks may count a little less than the
+        containers' cgroups do.
+        """
         return sum(span.busy_s for span in self.spans.values()) - sum(sampler.used_s() for sampler in self.samplers)
 
     @property
     def steal(self) -> float:
-        """The fraction of the time that the hypervisor took from the CPUs."""
+        """The fraction of the machine's CPU time during a sample that the hypervisor took (steal)."""
         total_s = sum(span.total_s for span in self.spans.values())
         return sum(span.steal_s for span in self.spans.values()) / total_s if total_s else 0.0
 
     def share(self, target: ContainerSampler, elapsed_s: float) -> float:
-        """Return how full the CPUs were that a container may use, as a fraction.
+        """Return how busy the CPUs were that a container may use, as a fraction from 0 to 1.
 
-        The cgroups' count of the lab's own containers is the lower bound.
+        Every process on these CPUs counts. The CPU time of the lab's containers (by their cgroups) is a lower bound.
+
+        Args:
+            target: The sampler of the container.
+            elapsed_s: The length of the sample in seconds.
+
         """
         usable = [span for cpu, span in self.spans.items() if cpu in target.container.cpus] or list(self.spans.values())
         ticked = sum(span.busy_s for span in usable) / (sum(span.total_s for span in usable) or 1.0)
@@ -297,7 +340,10 @@ def group_machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
 
 
 def busy(machines: Sequence[Machine]) -> dict[int, float]:
-    """Return the busy fraction of each CPU of all machines, numbered with `MACHINE_STRIDE`."""
+    """Return the busy fraction of each CPU of all machines, by a number that is unique among them.
+
+    The CPU numbers of the first machine stay. `MACHINE_STRIDE` is added to those of each further machine.
+    """
     return {
         MACHINE_STRIDE * number + cpu: span.busy_s / span.total_s if span.total_s else 0.0
         for number, machine in enumerate(machines)
@@ -306,10 +352,17 @@ def busy(machines: Sequence[Machine]) -> dict[int, float]:
 
 
 def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
-    """Return how full the proxy (its least full pod) and the generator's fullest node were, as fractions by role.
+    """Return how busy the CPUs of the proxy and of the generator were, as fractions by role.
 
-    A proxy is as full as its node, if half of that work is its own, or as its workers (the least busy of the threads that
-    work at all), whichever is more. A worker that fills one CPU of many is the proxy's limit.
+    The least busy pod counts for the proxy, and the busiest one for the generator. A proxy's pod is as busy as its
+    CPUs, if at least half of their work is the pod's; otherwise only the pod's work counts. If its least busy worker
+    was busier than that, the worker counts, because a worker that fills one CPU of many is the proxy's limit. (A worker
+    is a thread that used at least `WORKING` of a CPU.)
+
+    Args:
+        machines: The machines.
+        elapsed_s: The length of the sample in seconds.
+
     """
     proxies: list[float] = []
     generators: list[float] = []
@@ -328,9 +381,9 @@ def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
 
 
 def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
-    """Return the share of one CPU that the generator's busiest thread had while it ran; None without any.
+    """Return the share of one CPU that the generator's busiest thread used while the thread ran; None without any.
 
-    It is known to have run between its first and its last snapshot.
+    A thread is known to have run between the first and the last snapshot that show it.
     """
     return max(
         _compute_thread_shares([sampler for sampler in samplers if sampler.place.role == "generator"]), default=None
@@ -338,7 +391,10 @@ def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
 
 
 def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
-    """Return the share of one CPU of every thread that is in two snapshots."""
+    """Return the share of one CPU that each thread used, for the threads that are in at least two snapshots.
+
+    A process with a single thread counts as a thread.
+    """
     shares: list[float] = []
     for sampler in samplers:
         by_thread: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
@@ -353,9 +409,9 @@ def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
 
 
 def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> float:
-    """Return by how many seconds the generator's wall clock was set during the sample.
+    """Return by how many seconds the wall clock of the generator's machine was changed during the sample.
 
-    Its latencies may come from that clock.
+    The generator's latencies may come from that clock.
 
     Args:
         samplers: The samplers of all containers.
@@ -374,7 +430,7 @@ def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> flo
 
 
 class ClusterWatch:
-    """The watch of a cluster's containers during a sample; see `lab.targets.base.Watch`."""
+    """The watch of a cluster's containers during a sample, as a context manager; see `lab.targets.base.Watch`."""
 
     def __init__(
         self,
@@ -386,20 +442,20 @@ class ClusterWatch:
         spared: Callable[[str], bool] = lambda role: False,
         generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Prepare the watch; it begins when it is entered.
+        """Prepare the watch, which begins when it is entered and ends when it is left.
 
         Args:
             places: The containers to look into.
-            counters: The target's own counters; called outside of the ends.
-            other_usage: The source of what others use; called outside of the ends.
+            counters: Returns the target's own counters; called before the watch's beginning and after its end.
+            other_usage: The source of the CPU that others use; called before the beginning and after the end.
             interval_s: The seconds between two looks.
-            places_now: The containers that exist now, where pods may come and go; called every second. None = those at
-                the beginning stay. The CPU seconds of those that came count from their start; of those that ended, as
-                far as they were seen.
-            spared: Whether a role's containers are not looked into between the ends now, because they have little CPU
-                and a look takes a millisecond of it.
-            generator_s: The CPU seconds of the system's own generators, called at the end: another system's may run in
-                the same container. None: the container's figure counts.
+            places_now: Returns the containers that exist now, where pods may come and go; called every second. None =
+                those at the beginning stay. The CPU seconds of a container that came count from its start; those of a
+                container that ended count as far as they were seen.
+            spared: Returns whether a role's containers are not looked into now, because they have little CPU and a look
+                takes a millisecond of it. They are always looked into at the beginning and at the end.
+            generator_s: Returns the CPU seconds of this system's load generators, at the end: the generators of another
+                system may run in the same container. None: the container's figure counts.
 
         """
         self._places, self._places_now, self._spared = places, places_now, spared
@@ -436,9 +492,13 @@ class ClusterWatch:
 
     @contextmanager
     def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
-        """Begin again, with further containers, which may end when the block does.
+        """Begin the watch of a sample again, with further containers that are watched until the block ends.
 
-        Only what is seen from now on counts.
+        All that was seen before is dropped. The further containers may end after the block.
+
+        Args:
+            places: The further containers.
+
         """
         with self._look_lock:
             self._begin([*self._places, *places])
@@ -468,7 +528,10 @@ class ClusterWatch:
         self._generator_used_s = self._generator_s()
 
     def _look_repeatedly(self) -> None:
-        """Look at all containers every interval, in the thread; an error is raised where the watch is left."""
+        """Take snapshots of all containers every interval until the watch is left.
+
+        This runs in a thread of the pool. Its error is raised when the watch is left.
+        """
         start_s = time.monotonic()
         while not self._done.wait(self._interval_s - (time.monotonic() - start_s) % self._interval_s):
             with self._look_lock:
@@ -476,14 +539,14 @@ class ClusterWatch:
                 self._look_at_all("meanwhile")
 
     def _find_new_containers(self, last: bool = False) -> None:
-        """Start to look at containers that have come, before any other look.
+        """Start to watch containers that have come since the last look; call this before the next look.
 
-        A shell also reaches a restarted container, so its snapshot could be taken for the old one's. The first question
-        to a container waits for a connection, so a thread of the pool asks it. A container that cannot be looked into
-        yet is tried again a second later.
+        Otherwise a snapshot of a restarted container could be taken for one of the old container, because the same
+        shell reaches both. The first question to a container waits for a connection, so a thread of the pool asks it. A
+        container that cannot be looked into yet is tried again a second later.
 
         Args:
-            last: Whether to wait now for those that have not answered yet.
+            last: Whether to wait now for the containers that have not answered yet.
 
         """
         if self._places_now is None:
@@ -513,7 +576,7 @@ class ClusterWatch:
         list(self._pool.map(lambda sampler: sampler.look(when), targets))
 
     def observation(self) -> Observation:
-        """Return what was seen between both ends; only after the watch was left."""
+        """Return what the watch saw from its beginning to its end; call it only after the watch was left."""
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
         rows = sorted((row for sampler in self._samplers for row in sampler.rows()), key=lambda row: row[0])
@@ -548,7 +611,7 @@ class ClusterWatch:
         )
 
     def _compute_increase(self) -> dict[str, int]:
-        """Return by how much all counters grew, and how many pods of each role were lost."""
+        """Return by how much each counter grew during the sample, and how many containers of each role were lost."""
         increase, lost = Counter(_subtract_counts(*self._counted)), Counter[str]()
         for sampler in self._samplers:
             if sampler.lost is None:
@@ -561,5 +624,5 @@ class ClusterWatch:
 
 
 def _subtract_counts(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """Return the increase of each counter that existed at the opening; the start of the others is unknown."""
+    """Return the increase of each counter that is in both mappings; that of the others is unknown."""
     return {name: count - was[name] for name, count in now.items() if name in was}

@@ -82,20 +82,26 @@ done 2>/dev/null
 
 @dataclass(slots=True)
 class HeldProcess:
-    """A process whose connection is made, or is being made, and which starts when `go` is called.
+    """A process in a container that waits, connected or being connected, and starts when `go` is called.
 
-    As a context manager it ends the process at exit, if `go` was not called.
+    The object is also a context manager: at exit it ends the process, if `go` was not called.
+
+    Attributes:
+        process: The local kubectl, which stands for the process in the container.
+        said: The bytes on stdin for which the process in the container waits.
+        gone: Whether `go` was called.
+
     """
 
     process: subprocess.Popen[bytes]
     said: bytes
-    """The bytes on stdin that the process waits for."""
     gone: bool = False
 
     def go(self) -> subprocess.Popen[bytes]:
-        """Start the remote process and return the local one.
+        """Start the remote process, and return the local process that stands for it.
 
-        Its stdin stays open as long as the process object lives, because the end of stdin ends the remote process.
+        The stdin of the local process stays open as long as the returned object lives. The end of stdin ends the remote
+        process.
         """
 
         def send() -> None:
@@ -120,11 +126,11 @@ class HeldProcess:
 
 
 class Shell:
-    """An open `sh` in a container, which answers the questions of several threads one after the other.
+    """An open `sh` in a container, which runs the commands of several threads one after the other.
 
-    It connects with the first question. Every method raises LostError when the pod is gone, MeasuringError when its
-    container does not answer, and UsageError without a kubectl. A broken connection is made again once, and the open
-    question is repeated.
+    The connection is made with the first command. If it breaks, it is made again once, and the command is repeated.
+    Every method raises LostError when the pod is gone, MeasuringError when its container does not answer, and
+    UsageError without a kubectl.
     """
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
@@ -136,12 +142,12 @@ class Shell:
 
     @property
     def place(self) -> str:
-        """The pod's name for messages."""
+        """The name of the shell's pod for messages, such as `pod ingress-lab/proxy-5f`."""
         return f"pod {self._namespace}/{self._pod}"
 
     @property
     def pid(self) -> int:
-        """The process number of the `sh`, as the container counts processes."""
+        """The process number of the remote `sh`, as its container counts processes."""
         return self._retry_broken(lambda connection: connection.pid)
 
     def run(self, argv: Sequence[str], timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
@@ -153,7 +159,7 @@ class Shell:
         return self._ask(list(argv), f"exec {shlex.join(argv)}", timeout_s)
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """Run a script in a subshell of the `sh`, which starts no program unless the script does.
+        """Run a script in a subshell of the container's `sh`, without starting a program unless the script does.
 
         The result and the timeout are those of `run`.
         """
@@ -172,8 +178,8 @@ class Shell:
         Args:
             argv: The command.
             files: The files, by name, in a fresh folder where the process starts; None means the folder of the `sh`.
-            stdout: The destination of its output.
-            stderr: The destination of its error output.
+            stdout: The destination of the process's output.
+            stderr: The destination of the process's error output.
             used: A file in the container's TMPDIR that gets the output of the shell's `times` at the end; empty = none.
 
         """
@@ -183,7 +189,7 @@ class Shell:
         return HeldProcess(process, b"\n" + archive)
 
     def close(self) -> None:
-        """End the remote `sh`; idempotent, and the next question opens a new one."""
+        """End the remote `sh`; the next question opens a new one."""
         with self._lock:
             self._disconnect()
 
@@ -200,7 +206,13 @@ class Shell:
         return self._retry_broken(answer)
 
     def _retry_broken(self, ask: Callable[[_Connection], T]) -> T:
-        """Return the result of `ask`; try it once more when the connection breaks while the pod still runs."""
+        """Call `ask` with the open connection and return its result; if the connection breaks, try a second one.
+
+        Raises:
+            LostError: The connection broke and the pod no longer runs.
+            MeasuringError: The connection broke twice while the pod runs.
+
+        """
         fault = ""
         with self._lock:
             for _ in range(2):
@@ -213,7 +225,7 @@ class Shell:
         raise MeasuringError(self.place, fault, "`kubectl describe` that pod shows its state")
 
     def _connect(self) -> _Connection:
-        """Return the open connection, made if there is none."""
+        """Return the open connection to the container's `sh`; make one if there is none."""
         if self._connection is None:
             try:
                 self._connection = _Connection(self._kubectl_exec)
@@ -234,11 +246,11 @@ class Shell:
 
 
 class _BrokenError(Exception):
-    """The end of the connection, with kubectl's message."""
+    """The error of a connection that has ended or does not answer, with kubectl's message."""
 
 
 class _Connection:
-    """A `kubectl exec -i … sh` and its output so far for the open question."""
+    """A running `kubectl exec -i … sh`, with the output that has arrived for the question being asked."""
 
     def __init__(self, command: list[str]) -> None:
         pipe = subprocess.PIPE
@@ -259,9 +271,17 @@ class _Connection:
         self.pid = 0
 
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
-        """Ask a question and return the number after the mark, stdout and stderr.
+        """Send a question (shell code) to the remote `sh`, and return the answer.
 
-        None means that the answer is late; then the connection takes no further question.
+        Args:
+            form: The text to send, with placeholders for `question` and for the `mark` that ends the answer.
+            question: The shell code.
+            timeout_s: The seconds to wait for the answer.
+
+        Returns:
+            The number that the `sh` prints after the mark (such as an exit status), the stdout and the stderr. None if
+            the answer is late; then the connection takes no further question.
+
         """
         mark = secrets.token_hex(16)
         self._mark, self._ends, self._received = mark.encode(), [-1, -1], (bytearray(), bytearray())
@@ -291,12 +311,12 @@ class _Connection:
         return number, *self.so_far()
 
     def so_far(self) -> tuple[str, str]:
-        """Return the stdout and stderr that have arrived."""
+        """Return the stdout and stderr that have arrived for the last question."""
         stdout, stderr = (part.decode("utf-8", "replace") for part in self._received)
         return stdout, stderr
 
     def close(self) -> None:
-        """End the connection and its kubectl; without waiting for it while a question is open."""
+        """End the connection and its kubectl; kubectl is killed at once if a question was not answered."""
         with suppress(OSError):  # it has ended already
             self._stdin.close()
         try:
@@ -308,7 +328,7 @@ class _Connection:
             resource.close()
 
     def _receive(self, number: int) -> None:
-        """Read what has arrived on stdout (0) or stderr (1), and look for the mark in it."""
+        """Read what has arrived on stdout (0) or stderr (1), and look for the mark that ends the answer."""
         output = self._received[number]
         chunk = os.read(self._streams[number].fileno(), 1 << 20)
         if not chunk:

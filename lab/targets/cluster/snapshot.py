@@ -88,11 +88,11 @@ class ContainerInfo:
     """The properties of a container that do not change while it runs.
 
     Attributes:
-        boot_id: The identity of the machine: two nodes of kind are one machine.
-        cpus: The CPUs that it may use.
-        page_bytes: The size of a memory page.
-        network: Its network namespace, which pods on the host's network share; "" where it is unknown.
-        groups: The folder with its cgroup files, by controller (and `cpuacct`).
+        boot_id: The kernel's boot ID as the identity of the machine: two nodes of kind are one machine.
+        cpus: The numbers of the CPUs that the container may use.
+        page_bytes: The size of a memory page in bytes.
+        network: The network namespace, which pods on the host's network share; "" where it is unknown.
+        groups: The folder with the container's cgroup files, by cgroup controller (and `cpuacct`).
 
     """
 
@@ -104,26 +104,33 @@ class ContainerInfo:
 
     @property
     def usage_file(self) -> str:
-        """The path of the file with the container's CPU time."""
+        """The path of the cgroup file with the CPU time that the container has used."""
         place = self.groups["cpuacct"]
         return f"{place.folder}/{cgroup.USAGE_FILES[place.version]}"
 
     def files(
         self, controller: CgroupController, names: Mapping[tuple[int, CgroupController], tuple[str, ...]]
     ) -> list[str]:
-        """Return the paths of a controller's files; `names` is `cgroup.LIMIT_FILES` or `COUNT_FILES`."""
+        """Return the paths of the files that a cgroup controller has for the container.
+
+        Args:
+            controller: The cgroup controller, such as `memory`.
+            names: The names of the files by cgroup version and controller: `cgroup.LIMIT_FILES` or `COUNT_FILES`.
+
+        """
         place = self.groups[controller]
         return [f"{place.folder}/{name}" for name in names[place.version, controller]]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a container at one moment.
+    """The state of a container at one moment: its processes, threads and some files.
 
     Attributes:
-        uptime_s: The machine's own clock.
-        processes: The processes by number.
-        threads: The threads by (process, thread), of processes that have several.
+        uptime_s: The moment, as the seconds since the machine's boot.
+        processes: The times and memory of each process, by process number.
+        threads: The times and memory of each thread, by (process number, thread number); only of processes that have
+            several threads.
         files: The lines of the files that were read, by path.
 
     """
@@ -160,7 +167,14 @@ def read_container_info(shell: Shell) -> ContainerInfo:
 
 
 def take_snapshot(shell: Shell, container: ContainerInfo, script: str) -> Snapshot:
-    """Run a script made by `build_script` and return its snapshot; MeasuringError when no answer comes in time."""
+    """Run a script made by `build_script` in a container, and return the snapshot that its output shows.
+
+    The shell and its child processes are left out of the snapshot.
+
+    Raises:
+        MeasuringError: No answer comes in time, or the answer has no clock.
+
+    """
     files = _run_script(shell, script)
     stats = {pid: (parent, times) for pid, parent, times in _parse_stats(files.get("processes", ()), container)}
 
@@ -189,11 +203,11 @@ def build_script(
     network: bool = False,
     clock: bool = False,
 ) -> str:
-    """Return the script of one snapshot.
+    """Return the shell script that reads one snapshot of a container.
 
-    At an end of a sample it also reads CPU use, cgroup counts and limits, and on request CPUs, network and clock. The
-    interval that the CPU readings enclose is as short as possible: that reading comes last at the opening, and first at
-    the closing.
+    At both ends of a sample the script also reads the container's CPU use, its cgroup counts and limits, and on request
+    CPUs, network and clock. The time between the two readings of the CPU use is as short as possible: the reading comes
+    last at the opening, and first at the closing.
 
     Args:
         when: The opening or closing end of a sample, or a moment between them.
@@ -219,9 +233,13 @@ def build_script(
 
 
 def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
-    """Run a script and return the lines that it printed, by the name before them.
+    """Run a script in a container and return its output as sections: the name after `@` → the lines below that name.
 
-    Files that do not exist are expected, so the shell's error messages are dropped.
+    Some files are expected to be missing, so the shell's error messages are dropped.
+
+    Raises:
+        MeasuringError: No answer comes in time.
+
     """
     done = shell.script(f"{{\n{script}}} 2>/dev/null\ntrue\n", TIMEOUT_S)
     if done.returncode:
@@ -239,10 +257,15 @@ def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
 
 
 def _parse_stats(lines: Iterable[str], container: ContainerInfo) -> Iterator[tuple[int, int, ProcessTimes]]:
-    """Yield (process or thread, its parent, times) of every /proc/PID/stat; those that ended meanwhile are skipped.
+    """Yield the numbers and times of the processes or threads in lines of /proc/PID/stat.
 
-    CPU time is in clock ticks: the scheduler's own count would be a file per thread. The container's use comes from its
-    cgroup.
+    A process that ended while it was read has no complete line and is skipped. The CPU times come from clock ticks,
+    because the scheduler's more exact count would take one more file per thread. The container's total use comes from
+    its cgroup instead.
+
+    Yields:
+        The number of the process or thread, the number of its parent process, and its times.
+
     """
     for stat in map(str.encode, lines):
         with suppress(IndexError, ValueError):

@@ -15,12 +15,13 @@ from rich.markup import escape
 
 @contextmanager
 def step(console: Console, title: str) -> Iterator[list[str]]:
-    """Show a step while it runs, and print its title, remarks and duration when it has succeeded.
+    """Show the title of a step of `up` or `down` while the block runs, and print a line when the block has succeeded.
 
-    A step that fails prints nothing, because its error explains it.
+    The line has the title, the remarks and the duration. A step that fails prints nothing, because its error explains
+    it.
 
     Yields:
-        A list for remarks: the line shows what is appended to it in brackets after the title.
+        A list for remarks, which the line shows in brackets after the title.
 
     """
     start_s = time.monotonic()

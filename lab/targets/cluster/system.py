@@ -87,7 +87,7 @@ def list_processes(shell: Shell) -> Mapping[int, renewing.Running]:
 
 
 def _number_processes(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
-    """Return the processes of several containers with distinct numbers; each container counts them from 1."""
+    """Return the processes of several containers by numbers that are made distinct: each container counts from 1."""
     return {
         (number << 32) + pid: renewing.Running((number << 32) + process.parent, process.name)
         for number, shell in enumerate(shells)
@@ -110,7 +110,7 @@ class ClusterSystem(Changes):
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
-        """Take the pods that came up as those of the system.
+        """Make the system of a variant whose pods have come up: the pods that are ready now are its pods.
 
         Args:
             api: The cluster.
@@ -119,10 +119,11 @@ class ClusterSystem(Changes):
             manifests: The variant's objects.
             namespace: The namespace of the variant's pods.
             run: The name of the run, for labels.
-            other_usage: The source of what others use on the nodes.
+            other_usage: The source of the CPU that others use on the nodes.
             check: Raises LostError when the lab may no longer measure there. It is called before load is made and at
                 both ends of a sample, so that no sample is kept that another lab may have disturbed.
-            inventory: The list for objects that are applied meanwhile; None where pods and routes may not change.
+            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones; None where pods and
+                routes may not change.
 
         """
         super().__init__(api, images, inventory, manifests, namespace, run)
@@ -144,16 +145,21 @@ class ClusterSystem(Changes):
         return self._build_endpoint((host,), tls)
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the endpoint of a point's load; UsageError when these routes cannot serve it."""
+        """Return the endpoint of a load point's load.
+
+        Raises:
+            UsageError: The variant's routes cannot serve the point.
+
+        """
         return self._build_endpoint(*hosts.choose_hosts(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
-        """Return the endpoint of the backend itself."""
+        """Return the endpoint of the backend itself, past the proxy."""
         way, host = self._find_entrypoint("backend"), next(iter(self._routed))
         return Endpoint(f"http://{way.host}:{way.port}", host, (host,))
 
     def addresses(self) -> Mapping[str, str]:
-        """Return the address of each host, for a client."""
+        """Return the IP address at which a client reaches each host of the routes, by host name."""
         routers = {host: self._routers.get(host) for host in self._routed}
         by_router = {by: self._find_entrypoint(self._way_in, by=by).host for by in set(routers.values())}
         return {host: by_router[by] for host, by in routers.items()}
@@ -163,7 +169,15 @@ class ClusterSystem(Changes):
         ways = {by: self._find_entrypoint(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
 
         def url(by: str | None, host: str) -> str:
-            """Return the URL of one way in; TLS needs the host's name, which resolves to its address."""
+            """Return the URL for a host at the proxy that serves the host.
+
+            With TLS the URL has the host's name, which TLS needs and which resolves to the proxy's address.
+
+            Args:
+                by: The name of the proxy's Deployment where several proxies share the routes; None = the only proxy.
+                host: The host.
+
+            """
             return f"http://{ways[by].host}:{ways[by].port}" if tls == "none" else f"https://{host}:{ways[by].port}"
 
         first, shards = self._routers.get(names[0]), hosts.shards_of(names, self._routers, url)
@@ -185,9 +199,18 @@ class ClusterSystem(Changes):
         headers: Mapping[str, str] | None = None,
         place: tuple[str, int] | None = None,
     ) -> Response:
-        """Send one request from the client's place, on a new connection, and return the response.
+        """Send one request from the generator's pod on a new connection, and return the response.
 
-        `place`: an address and port to use instead of the endpoint's. OSError when there is no answer.
+        Args:
+            endpoint: The address, the host and the TLS of the request.
+            path: The path of the request.
+            timeout_s: The seconds to wait.
+            headers: Further request headers; None = none.
+            place: An address and port to connect to instead of the endpoint's; None = the endpoint's.
+
+        Raises:
+            OSError: There is no answer.
+
         """
         connection = connect(self._api, place or fetching.split_address(endpoint), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
@@ -200,7 +223,16 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in its pod, in a fresh folder with these files, and return its local process."""
+        """Start a load generator in the generator's pod, and return the local process that stands for it.
+
+        Args:
+            argv: The command.
+            cwd: Not used here: the generator starts in a fresh folder in the pod.
+            stdout: The destination of the generator's output.
+            stderr: The destination of the generator's error output.
+            files: The files in the fresh folder, by name; None = none.
+
+        """
         with self.held(argv, cwd, stdout, stderr, files) as begin:
             return begin()
 
@@ -213,9 +245,14 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-        """Prepare a generator in the generator's pod, and yield the function that starts it; see `popen`.
+        """Connect to the generator's pod for a load generator, and yield the function that starts the generator.
 
-        It ends with the block if that function was not called.
+        The arguments are those of `popen`. If the function was not called in the block, the connection ends with the
+        block.
+
+        Yields:
+            A function that starts the generator and returns the local process that stands for it.
+
         """
         self._check()
         used = f"tmp.used-{secrets.token_hex(8)}"  # a name that the pod's next lab clears away
@@ -229,7 +266,15 @@ class ClusterSystem(Changes):
             yield begin
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
-        """Run a load of many generators within a `watch`, and return their output."""
+        """Run a load of many generators, each in a separate pod, and return their output.
+
+        It must be called within a `watch`, which begins again when the generators can begin.
+
+        Args:
+            load: The load to make.
+            files: The files of the generators' script, by name.
+
+        """
         self._check()
         assert self._watch is not None, "a sample begins when its generators can"
         runners, image = RunnerLoad(self._api, self._client), self._images.named("loadgen")
@@ -237,7 +282,10 @@ class ClusterSystem(Changes):
 
     @lost_without_right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper in the role's first pod and return its local process, which ends at the latest in `close`."""
+        """Start a helper program in the first pod of a role, and return the local process that stands for it.
+
+        The program runs in an ephemeral container of the pod. It ends with that process, at the latest in `close`.
+        """
         self._helpers.append(self._open_tools(self._first_pod(role)).held(argv).go())
         return self._helpers[-1]
 
@@ -259,14 +307,14 @@ class ClusterSystem(Changes):
         return self._watch
 
     def _read_generator_s(self) -> float | None:
-        """Return the CPU seconds of the generators since the last call."""
+        """Return the CPU seconds of the load generators that have ended since the last call; None = unknown."""
         files, self._used_files = self._used_files, []
         return self._client.used_s(files)
 
     def _list_places(self) -> list[WatchedContainer]:
-        """Return the first containers that run now, a controller's included.
+        """Return the containers to watch: the first one of each pod of proxy, backend and controller, if it runs.
 
-        Where nothing changes, they are those of the pods that came up.
+        Where pods may not change, they are the pods that came up.
         """
         pods = {role: self._list_pods(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
@@ -284,13 +332,14 @@ class ClusterSystem(Changes):
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """Return the proxies' own counts, added up; the watch has all other counters.
+        """Return the counters that the proxies themselves keep, added up over all their pods.
 
-        They are `proxy/requests` and `proxy/requests_h2`, where the image has what reads them, and `proxy/tls_…` where
-        the entry ends TLS. The result is empty where pods may change: counts of pods that come and go have no increase.
+        They are `proxy/requests` and `proxy/requests_h2`, where the image has a program that reads them, and
+        `proxy/tls_…` where the proxy ends TLS. The result is empty where pods may change, because counters of pods that
+        come and go have no increase. The `watch` has all other counters.
 
         Raises:
-            MeasuringError: The entry ends TLS and the proxy does not report its handshakes.
+            MeasuringError: The proxy ends TLS and does not report its handshakes.
 
         """
         self._check()
@@ -309,7 +358,7 @@ class ClusterSystem(Changes):
         return {f"proxy/{name}": count for name, count in counts.items() if handshakes or not name.startswith("tls_")}
 
     def nodes(self) -> Mapping[str, Collection[str]]:
-        """Return the nodes on which the pods came up, by role."""
+        """Return the names of the nodes on which the system's pods came up, by role."""
         return {role: {pod["spec"]["nodeName"] for pod in pods} for role, pods in self._came_up.items()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
@@ -330,11 +379,11 @@ class ClusterSystem(Changes):
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return the record of all pods of proxy and backend."""
+        """Return a record (node, images, restarts …) of each pod of proxy and backend."""
         return build_pod_records([pod for role in ROLES for pod in self._list_pods(role)])
 
     def processes(self, role: Role) -> list[int]:
-        """Return distinct numbers for the processes of a role, children included."""
+        """Return a number for each process of a role, children included; the numbers distinguish several pods."""
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
@@ -342,14 +391,17 @@ class ClusterSystem(Changes):
         return list(self._retry_lost(lambda: _number_processes(map(self._shell, self._list_present(role)))))
 
     def _list_present(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the pods that serve now; where nothing changes, those that came up."""
+        """Return the ready pods of a role; where pods may not change, the pods that came up."""
         return self.pods(role) if self._changing else self._came_up.get(role, ())
 
     @lost_without_right()
     def renew(self) -> Renewed:
-        """Make the proxy reload its existing configuration with new workers, and return them when only they serve.
+        """Reload the proxy's unchanged configuration, so that new worker processes replace the old ones.
 
-        The proxy's master gets the signal that its controller sends for a reload.
+        The proxy's master process gets the signal that the proxy's controller sends for a reload.
+
+        Returns:
+            The processes that began and ended, and the seconds until only the new workers served.
 
         Raises:
             MeasuringError: The master is missing or takes no signal, or the workers are not replaced.
@@ -393,8 +445,12 @@ class ClusterSystem(Changes):
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command in the first container of the role's first pod, and return the result.
 
-        For the role `node` it runs in the node-tuning pod on the proxy's node; LookupError where none is ready there.
-        Where the image lacks one of TOOLS, an ephemeral container of the pod runs it.
+        For the role `node` the command runs in the node-tuning pod on the proxy's node. If the command is one of TOOLS
+        and the image lacks it, an ephemeral container of the pod runs the command.
+
+        Raises:
+            LookupError: The role is `node` and no node-tuning pod is ready on that node.
+
         """
         if role == "node":  # by the node-tuning pod on the proxy's node, which sees the node's own /proc and network
             node = self._first_pod(self._way_in)["spec"]["nodeName"]
@@ -410,7 +466,12 @@ class ClusterSystem(Changes):
         return done
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """Return the answer of the role's first pod to a GET on its own loopback; OSError when curl fails."""
+        """Return the answer to a GET that the role's first pod sends to a port on its loopback.
+
+        Raises:
+            OSError: curl fails in the pod.
+
+        """
         argv = ["curl", "-sf", "-m", str(inside.TIMEOUT_S), f"http://{inside.HOST}:{port}{path}"]
         done = self.exec(role, argv)
         if done.returncode:
@@ -418,7 +479,7 @@ class ClusterSystem(Changes):
         return done.stdout
 
     def log_tail(self) -> str:
-        """Return the last lines of the logs of all pods of proxy and backend, under their names."""
+        """Return the last lines of the log of each pod of proxy and backend, under the pod's name."""
 
         def read_log(pod: Mapping[str, Any]) -> list[str]:
             place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
@@ -432,11 +493,14 @@ class ClusterSystem(Changes):
         return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the proxy's gauges: `proxy/config_bytes` and `proxy/workers`; empty without a proxy."""
+        """Return the proxy's gauges `proxy/config_bytes` and `proxy/workers`, if known; empty without a proxy."""
         return self._retry_lost(self._read_gauges) if self._way_in == "proxy" else {}
 
     def _read_gauges(self) -> Mapping[str, float]:
-        """Return the size of configuration and maps in the container, and the workers; unknown ones are left out."""
+        """Return the bytes of the proxy's configuration and maps, and the number of its workers, as gauges.
+
+        A gauge that is unknown or 0 is left out.
+        """
         size = self._shell(self._first_pod("proxy")).script(_SIZE).stdout.strip()
         listings = [self._shell(pod).script(workers.list_script()).stdout for pod in self.pods("proxy")]
         count = workers.count_running(process for text in listings for process in workers.parse_processes(text))
@@ -445,11 +509,14 @@ class ClusterSystem(Changes):
         return {name: value for name, value in gauges.items() if value}
 
     def leftovers(self) -> Leftovers:
-        """Return what earlier loads have left in the pods now."""
+        """Return what earlier loads have left in the pods now, such as sockets and old workers."""
         return self._retry_lost(self._read_leftovers)
 
     def _read_leftovers(self) -> Leftovers:
-        """Query every pod through its shell, all at once; pods on the host network show their node's sockets."""
+        """Query all pods of proxy and backend at once, each through its shell, for what earlier loads have left.
+
+        A pod on the host network shows the sockets of its node.
+        """
         present = {role: self._list_present(role) for role in ROLES}
         places = {
             role if number == 0 else f"{role}-{number + 1}": (role, self._shell(pod))
@@ -499,10 +566,15 @@ class ClusterSystem(Changes):
 
     @lost_without_right()
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop (SIGSTOP) or continue the processes of the role's first pod, except its PID 1.
+        """Stop (SIGSTOP) or continue all processes in the first pod of a role, except the container's PID 1.
 
         Nothing inside the container can stop PID 1; it is an init, a controller or a master, and no server. Where the
-        frozen container no longer exists, nothing is left to continue.
+        stopped container no longer exists, nothing is left to continue.
+
+        Args:
+            role: The role, such as `proxy`.
+            frozen: Whether to stop the processes; False continues them.
+
         """
         pod = self._frozen.get(role) or self._first_pod(role)
         if frozen:
@@ -519,7 +591,14 @@ class ClusterSystem(Changes):
     def _signal(self, pod: Mapping[str, Any], signal: str, participle: str) -> None:
         """Send a signal to all processes of a pod's first container but PID 1.
 
-        `participle`: what the signal does, for the message when no process took it.
+        Args:
+            pod: The pod.
+            signal: The name of the signal, such as `STOP`.
+            participle: What the signal does, such as `stopped`, for the error.
+
+        Raises:
+            MeasuringError: No process took the signal.
+
         """
         shell = self._shell(pod)
         pids = " ".join(str(pid) for pid in list_processes(shell) if pid != 1)
@@ -529,7 +608,7 @@ class ClusterSystem(Changes):
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
     def kill(self, pod: Mapping[str, Any]) -> None:
-        """Kill the processes of a pod from inside; a pod that has ended meanwhile is no error."""
+        """Kill all processes of a pod's first container but PID 1, from inside; a pod that has ended is no error."""
         try:
             self._signal(pod, "KILL", "killed")
         except LostError:
@@ -537,10 +616,11 @@ class ClusterSystem(Changes):
                 raise
 
     def wait(self, deadline: float, still_until: float) -> None:
-        """Wait until the system serves the probed page completely and the proxy's processes are settled.
+        """Wait until the system serves a page completely and the proxy's processes no longer change.
 
-        The entry and the last route must serve the page, and of several pods each one. A ready pod is not yet in every
-        node's rules, nor is its last configuration loaded. The pod that a Service picks says nothing about the others.
+        The first and the last route must serve the page. If there are several pods, each of them must serve it for the
+        first route, because the pod that a Service picks shows nothing about the others. A ready pod does not suffice:
+        the nodes' rules may not have the pod yet, and its last configuration may not be loaded.
 
         Args:
             deadline: The last moment, by time.monotonic().
@@ -569,7 +649,7 @@ class ClusterSystem(Changes):
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End the shells and helpers; idempotent."""
+        """End the shells into the system's containers, and its helper programs; further calls do nothing."""
         for helper in self._helpers:
             helper.kill()
             helper.wait()
@@ -578,17 +658,24 @@ class ClusterSystem(Changes):
         self._helpers, self._shells = [], {}
 
     def _try_connect(self, endpoint: Endpoint) -> str:
-        """Return that nobody takes a connection at an endpoint, in words; empty when somebody does.
+        """Try to connect to an endpoint, and return a message if no connection is accepted; empty if one is.
 
-        A program tries it and ends. The SOCKS server would keep a connection that is accepted after its client has
-        stopped waiting. No request ever comes on it, and workers may wait a minute for one before a reload ends them.
+        A program in the generator's pod tries and then ends. The SOCKS server is not used, because it would keep a
+        connection that is accepted only after its client has stopped waiting. No request would come over such a
+        connection, and workers may wait a minute for one before a reload ends them.
         """
         host, port = fetching.split_address(endpoint)
         done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
-        """Fetch the probed page and return what is wrong with the answer; empty when it is complete."""
+        """Fetch a page and return what is wrong with the answer; empty if the answer is complete.
+
+        Args:
+            endpoint: The endpoint that must serve the page.
+            place: An address and port to connect to instead of the endpoint's; None = the endpoint's.
+
+        """
         try:
             response = self.fetch(endpoint, f"/{PROBED_PAGE}", 2.0, place=place)
         except OSError as error:
@@ -598,16 +685,23 @@ class ClusterSystem(Changes):
         return "" if complete else f"{endpoint.host}{location}: status {response.status}, {len(response.body)} bytes"
 
     def _find_faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
-        """Yield the fault of every pod behind an endpoint, where there are several; empty for a pod without one."""
+        """Yield for each of several pods behind an endpoint what is wrong with its answer; empty if nothing is wrong.
+
+        A single pod yields nothing.
+        """
         port, by = "http" if endpoint.tls == "none" else "https", self._routers.get(endpoint.host)
         places = list_pod_addresses(self._api, self._manifests, self._way_in, port, by)
         if len(places) > 1:
             yield from (self._fault(endpoint, place) for place in places)
 
     def _retry_lost(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`; call it once more where a listed pod is gone and the system may change.
+        """Return the result of `ask`; call it a second time if a pod was lost and the system's pods may change.
 
-        In a system that changes, pods are meant to be deleted.
+        A disruption may have deleted a pod after `ask` had listed the pods.
+
+        Raises:
+            LostError: A pod was lost and pods may not change, or the second call loses a pod again.
+
         """
         try:
             return ask()
@@ -624,16 +718,19 @@ class ClusterSystem(Changes):
         return self.first(role) if self._changing else self._came_up[role][0]
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
-        """Return the shell into a pod's first container, which is the lab's.
+        """Return the shell into a pod's first container (the lab's), always the same for a pod.
 
-        A disruption, a watch and the engine request the same one at the same time.
+        A disruption, a watch and the engine may request it at the same time.
         """
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
         return self._shells.setdefault(place, Shell(self._api, *place))
 
     @cached_property
     def _controllers(self) -> list[Mapping[str, Any]]:
-        """The pods of controllers that have a shell; an official image may have none, and is not looked into."""
+        """The pods of the variant's controllers whose containers have a shell and can be watched.
+
+        An official image may have no shell; the use of such a controller is not measured.
+        """
         controllers: list[Mapping[str, Any]] = []
         for pod in self._api.list("v1", "Pod", self._namespace, "=".join(CONTROLLER_SCOPE)):
             try:
@@ -645,7 +742,7 @@ class ClusterSystem(Changes):
         return controllers
 
     def _open_tools(self, pod: Mapping[str, Any]) -> Shell:
-        """Return the shell into the ephemeral container with tools for a pod's first container."""
+        """Return the shell into the ephemeral container whose programs can look at a pod's first container."""
         place = (pod["metadata"]["name"], "tools")
         if place not in self._shells:
             started = open_tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])

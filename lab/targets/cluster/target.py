@@ -49,7 +49,18 @@ OPEN_FILES_CHECKS = {
 
 @dataclass
 class _Session:
-    """The connection, the lease and the pod that `check` took on the cluster."""
+    """The lab's place on a cluster: what `ClusterTarget.check` has connected to, taken or started there.
+
+    Attributes:
+        api: The cluster's API server.
+        images: The images to use.
+        lease: The lease, which keeps other labs away.
+        inventories: The list of the lab's objects on the cluster, for each side of a pair.
+        client: The generator's pod.
+        nodes: The cluster's nodes, as the API server describes them.
+        others: The source of the CPU that others use on the nodes.
+
+    """
 
     api: Api
     images: Images
@@ -79,7 +90,8 @@ class ClusterTarget:
             name: The name of the target.
             connect: Returns the API server, or raises a UsageError with the way to get a cluster.
             description: The target in words, for the facts.
-            machine: Returns the source of what else runs on the nodes' machine, where that is this machine; else None.
+            machine: Returns the source of the CPU that this machine's other processes use, where the nodes are
+                containers on this machine; None for other clusters.
 
         """
         self.name = name
@@ -90,20 +102,25 @@ class ClusterTarget:
         self._systems: dict[Side, ClusterSystem] = {}
 
     def at(self, context: str | None) -> ClusterTarget:
-        """Return this target; UsageError for a context, because the target's cluster is already determined."""
+        """Return this target, whose cluster is already determined.
+
+        Raises:
+            UsageError: A context is given.
+
+        """
         if context is not None:
             fault = f"belongs to --target remote; --target {self.name} has a cluster of its own"
             raise UsageError("--context", fault, "leave it out, or name --target remote")
         return self
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Return None: the run belongs in this process."""
+        """Return None, because a run on a cluster needs no namespaces here and continues in this process."""
         return None
 
     def check(self) -> None:
-        """Take the lab's place on the cluster: its lease, and the generator's pod.
+        """Take the cluster's lease, which keeps other labs away, and start the generator's pod.
 
-        What an interrupted run has left is removed. A later call only checks the lease.
+        Everything that an interrupted run has left is removed. A later call only checks the lease.
 
         Raises:
             UsageError: A prerequisite is missing, or another lab measures there.
@@ -133,11 +150,11 @@ class ClusterTarget:
         self._taken = _Session(api, chosen, lease, inventories, client, nodes, other_usage)
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a generator as the generator's pod has it; None if it has none."""
+        """Return a load generator as the generator's pod has it installed; None if the pod lacks it."""
         return self._session.client.installed(generator)
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return no facts, because the images are what runs."""
+        """Return no facts, because on a cluster all programs of a variant come from images."""
         return {}  # the images are what runs
 
     def facts(self) -> Mapping[str, str]:
@@ -148,15 +165,15 @@ class ClusterTarget:
         return {"target": self._description, **identity, **facts.collect_facts(session.api, session.images)}
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """Return an empty mapping: roles are not pinned to CPUs."""
+        """Return an empty mapping, because on a cluster no role is pinned to CPUs."""
         return {}
 
     def generator_cpus(self) -> int | None:
-        """Return the number of CPUs that a generator may run on; None = unknown."""
+        """Return the number of CPUs that a load generator may use in its pod; None = unknown."""
         return self._session.client.cpus
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Return where each point's load will go.
+        """Return where the load of each load point will go, by the point's name; start nothing.
 
         Raises:
             NotMeasurableError: This cluster cannot show the variant, or one of the points.
@@ -187,13 +204,13 @@ class ClusterTarget:
         return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
-        """Return whether a reload makes new workers of the variant's proxy; True where it has no proxy."""
+        """Return whether a reload starts new worker processes of the variant's proxy; True without a proxy."""
         return makes_new_workers(objects.lay_over_for_cluster(variant.manifests))
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why the variant and another cannot be up at once; empty where they can.
+        """Return why this variant cannot be up at the same time as another one (as a pair); empty if it can.
 
-        The reason is something that a node has only once: its kernel's settings or its ports.
+        The reason is that the variant uses what a node has only once: its kernel's settings or its ports.
         """
         for obj in objects.flatten(objects.lay_over_for_cluster(variant.manifests)):
             if objects.pod_template(obj) is None:
@@ -215,16 +232,20 @@ class ClusterTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[ClusterSystem]:
-        """Bring the variant up, yield its system when it answers, and end its workloads afterwards.
+        """Bring a variant up on the cluster, yield its system when it answers, and end its workloads afterwards.
 
-        While another side is up, the pods go to that side's nodes. So `meanwhile` is called early on a cluster of one
-        node, and on a larger one when this side's pods are up.
+        If the other side of a pair is up, the pods go to the same nodes as that side's pods.
 
         Args:
             variant: The variant.
-            changing: Whether pods and routes may change.
+            changing: Whether pods and routes may change while the variant is up.
             side: The side of a pair; a solo variant is on the left.
-            meanwhile: Called once during the bring-up; its error ends the bring-up.
+            meanwhile: A function that is called once during the bring-up, for example to bring up the other side. On a
+                cluster of one node it is called early; on a larger one when this side's pods are up, since the other
+                side's pods go to their nodes. An error in the function ends the bring-up.
+
+        Yields:
+            The system. The workloads (such as Deployments) end with the block.
 
         Raises:
             MeasuringError: The variant does not come up.
@@ -290,7 +311,9 @@ class ClusterTarget:
                     inventory.end_workloads()
 
     def close(self) -> None:
-        """Remove what the lab made, but the generator's pod, and release the lease. Idempotent.
+        """Remove everything that the lab made on the cluster, except the generator's pod, and release the lease.
+
+        Further calls do nothing.
 
         Raises:
             MeasuringError: Something was not removed.
@@ -318,15 +341,18 @@ class ClusterTarget:
 
 
 def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
-    """Raise NotMeasurableError for more workers or threads than CPUs, or more open files than a pod may have.
+    """Refuse a variant that sets more workers or threads than a node has CPUs, or too many open files.
 
-    The variant's read-backs show it before anything starts. They state what the running system must show, whatever
-    sets it (a ConfigMap's key, an environment variable).
+    The variant's read-backs (the checks that its settings took effect) show these numbers before anything starts. They
+    are the same whatever makes the setting: a ConfigMap's key or an environment variable.
 
     Args:
         variant: The variant.
-        cpus: The CPUs of the largest node.
-        open_files: The open files that a container may have; None = no limit.
+        cpus: The number of CPUs of the largest node.
+        open_files: The number of open files that a container may have; None = no limit.
+
+    Raises:
+        NotMeasurableError: The variant needs more CPUs or open files than the cluster has.
 
     """
     for check in variant.readback:
@@ -346,10 +372,10 @@ def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
 
 
 def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
-    """Return the objects as they are brought up on a side of a pair.
+    """Return a variant's objects, renamed so that both sides of a pair can be up on a cluster at once.
 
-    One list of addresses serves the clients of both sides. TLS needs names, so with TLS the right side's hosts have
-    another domain.
+    The left side's objects stay unchanged. With TLS the right side's hosts get another domain, too: TLS needs host
+    names, and the clients of both sides share one list of the hosts' addresses.
     """
     on_side = objects.rename_for_side(manifests, side)
     if side == "left" or set(hosts.find_hosts(on_side).values()) == {"none"}:
@@ -359,17 +385,17 @@ def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequ
 
 
 def makes_new_workers(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a reload makes new workers of the proxy; True where there is no proxy."""
+    """Return whether a reload starts new worker processes of the proxy in these manifests; True without a proxy."""
     proxies = [obj for obj in objects.flatten(manifests) if objects.find_role(obj) == "proxy"]
     repositories = (images.split_reference(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
     return all(system is not None and system.renew_in_cluster for system in map(find, repositories))
 
 
 def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return the CPUs of the largest node that proxies may run on.
+    """Return the number of CPUs of the largest node on which proxies may run.
 
-    A node that is marked for the generator counts only where there is no other. The node's capacity counts, not what is
-    left of it for pods, because a process there counts all CPUs.
+    A node that is marked for the generator counts only if the cluster has no other node. The node's capacity counts,
+    not the part that pods may use, because a process in a pod sees all CPUs of the node.
     """
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     unmarked = [node for node in nodes if node not in marked]

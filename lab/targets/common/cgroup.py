@@ -3,9 +3,10 @@
 The functions are pure: they take texts and return numbers. So the same rules serve the lab's own folders, a
 container on a cluster, and tests.
 
-    4:memory:/kubepods/x   in /proc/PID/cgroup, with the mount   → Place(version=1, folder="/sys/fs/cgroup/memory/kubepods/x")
-    20000 100000           in cpu.max                            → 1/5 of a CPU
-    31 22 8:1 /srv /var/log/lab rw shared:1 - ext4 /dev/sda1 rw,sync   in /proc/PID/mountinfo → a Mount
+    4:memory:/kubepods/x   in /proc/PID/cgroup, with the mount
+                           → CgroupPlace(version=1, …, folder="/sys/fs/cgroup/memory/kubepods/x")
+    20000 100000           in cpu.max → 1/5 of a CPU
+    31 22 8:1 /srv /var/log/lab rw shared:1 - ext4 /dev/sda1 rw,sync   in /proc/PID/mountinfo → a MountEntry
 
 The module never guesses: a group that no mount shows is a LookupError. The formats are documented in the kernel's
 Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst, the rounding in Kubernetes' pkg/kubelet/cm (MilliCPUToQuota).
@@ -51,7 +52,7 @@ COUNT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
     (1, "memory"): ("memory.failcnt", "memory.oom_control"),
     (2, "memory"): ("memory.events",),
 }
-"""The files that `counted` reads, by version and controller."""
+"""The files that `read_counts` reads, by version and controller."""
 
 LIMIT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
     (1, "cpu"): ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
@@ -59,12 +60,12 @@ LIMIT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
     (1, "memory"): ("memory.limit_in_bytes",),
     (2, "memory"): ("memory.max",),
 }
-"""The files whose joined contents `limit` parses, by version and controller, in this order."""
+"""The files whose joined contents `parse_actual_limit` parses, by version and controller, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlace:
-    """The group of a process in one cgroup hierarchy.
+    """The place of a process's cgroup in one mounted hierarchy of cgroups.
 
     Attributes:
         version: The cgroup version of the hierarchy.
@@ -80,7 +81,7 @@ class CgroupPlace:
 
 @dataclass(frozen=True, slots=True)
 class MountEntry:
-    """A line of a mount table.
+    """A mount: one line of a mount table (/proc/PID/mountinfo).
 
     Attributes:
         root: The folder of the filesystem that is visible at `point`.
@@ -116,16 +117,21 @@ def parse_mounts(mountinfo: str) -> Iterator[MountEntry]:
 
 
 def find_mount(table: Iterable[MountEntry], path: str) -> MountEntry | None:
-    """Return the mount that holds an absolute path: the deepest one over it, and the latest of several at one point.
+    """Return the mount that holds an absolute path: the one with the deepest mount point above the path.
 
-    None if no mount holds the path.
+    If several mounts have this mount point, the latest is returned; None if no mount holds the path.
     """
     candidates = [mount for mount in table if posixpath.commonpath([mount.point, path]) == mount.point]
     return max(reversed(candidates), key=lambda mount: len(mount.point), default=None)
 
 
 def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, mountinfo: str) -> CgroupPlace:
-    """Return the group of a process from the texts of its /proc/PID/cgroup and /proc/PID/mountinfo.
+    """Return the cgroup of a process in a controller's hierarchy.
+
+    Args:
+        controller: The name of the controller.
+        cgroup: The text of the process's /proc/PID/cgroup.
+        mountinfo: The text of the process's /proc/PID/mountinfo.
 
     Raises:
         LookupError: The hierarchy of the controller is not mounted where the process sees it.
@@ -149,7 +155,7 @@ def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, m
 
 
 def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
-    """Parse a limit from a manifest, rounded as the kernel will keep it.
+    """Parse a limit from a manifest into CPUs or bytes, rounded as the kernel will keep it.
 
     A CPU limit is rounded up to whole thousandths of a CPU, which are whole µs of a period, and is `MIN_QUOTA_US`
     per period at least. A memory limit is rounded up to whole bytes.
@@ -169,8 +175,9 @@ def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
 def list_limit_writes(version: int, controller: CgroupController, value: Fraction | None) -> list[tuple[str, str]]:
     """Return the files to write for a limit, as (file name, text) in the order of writing.
 
-    Memory is limited together with swap: what does not fit is not swapped out. On version 1 the limit on both is
-    higher by a page, since Linux (tried with 6.18) counts no hit if the limit on both is the one that is reached.
+    Memory is limited together with swap, so that nothing is swapped out instead. On version 1 the limit on memory
+    with swap is higher by a page than that on memory. Otherwise Linux (tried with 6.18) would reach the limit on
+    both first, and would then count no hit of the memory limit.
 
     Args:
         version: The cgroup version, 1 or 2.
@@ -213,9 +220,10 @@ def parse_actual_limit(controller: CgroupController, text: str) -> Fraction | No
 
 
 def is_same_limit(controller: CgroupController, expected: Fraction | None, actual: Fraction | None) -> bool:
-    """Return whether the actual limit is the expected one; None means no limit.
+    """Return whether the actual limit (in CPUs or bytes) is the expected limit; None means no limit.
 
-    The kernel keeps memory limits in whole pages of up to 64 KiB, so a slightly smaller one is accepted.
+    The kernel keeps memory limits in whole pages of up to 64 KiB. So an actual memory limit that is smaller by less
+    than such a page counts as the same.
     """
     if expected is None or actual is None:
         return expected is actual
@@ -225,7 +233,7 @@ def is_same_limit(controller: CgroupController, expected: Fraction | None, actua
 def format_limit(controller: CgroupController, value: Fraction | None) -> str:
     """Format a limit as Kubernetes writes it.
 
-    >>> spelled("cpu", Fraction(1, 5)), spelled("memory", Fraction(2**26)), spelled("cpu", None)
+    >>> format_limit("cpu", Fraction(1, 5)), format_limit("memory", Fraction(2**26)), format_limit("cpu", None)
     ('200m', '64Mi', 'unlimited')
     """
     if value is None:
@@ -239,7 +247,7 @@ def format_limit(controller: CgroupController, value: Fraction | None) -> str:
 
 
 def read_counts(version: int, controller: CgroupController, read: Callable[[str], str]) -> dict[str, int]:
-    """Read the cumulative counts of a group.
+    """Return the cumulative counts of a cgroup by name.
 
     Args:
         version: The cgroup version, 1 or 2.
@@ -269,7 +277,7 @@ def read_counts(version: int, controller: CgroupController, read: Callable[[str]
 def parse_usage_s(version: int, text: str) -> float:
     """Parse the CPU seconds that a group has used so far from the text of its file in `USAGE_FILES`.
 
-    >>> used_s(1, "250000000"), used_s(2, "usage_usec 1500000")
+    >>> parse_usage_s(1, "250000000"), parse_usage_s(2, "usage_usec 1500000")
     (0.25, 1.5)
 
     Raises:

@@ -22,14 +22,14 @@ from lab.base.files import read_text_if_readable
 from lab.systems.table import PASSING_PATTERN
 
 DETAIL_FROM = 100
-"""The number of TIME_WAIT sockets in a namespace from which on they are counted by destination.
+"""The number of TIME_WAIT sockets in a network namespace from which on they are counted by destination.
 
-Fewer are 0.4 % of the default port range and decide nothing.
+Fewer sockets are at most 0.4 % of the default port range and cannot matter.
 """
 ANYWHERE = "any"
-"""The destination of sockets that were not counted by destination.
+"""The word for all destinations together, for sockets that were not counted by destination.
 
-Their number is an upper bound: some may have a server's port.
+Their number is an upper bound for ephemeral local ports: some of the sockets may have a server's port.
 """
 RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 """The file with the range of ephemeral ports."""
@@ -44,13 +44,14 @@ _TIME_WAIT, _LISTEN = "06", "0A"
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The TCP sockets of one network namespace.
+    """The numbers of TCP sockets in one network namespace.
 
     Attributes:
-        time_wait: Destination (address:port) → TIME_WAIT sockets with an ephemeral local port (few: ANYWHERE).
+        time_wait: Destination (address:port) → number of TIME_WAIT sockets with an ephemeral local port. If there
+            are fewer than DETAIL_FROM, the only destination is ANYWHERE.
         ports: The number of local ports that connections from this namespace can use.
-        connections: The connections of servers and clients that are not closed yet.
-        queued: The connections that wait to be accepted, over all listeners.
+        connections: The number of connections of servers and clients that are not closed yet.
+        queued: The number of connections that wait to be accepted, over all listeners.
 
     """
 
@@ -64,7 +65,7 @@ def parse_counts(sockstat: str) -> tuple[int, int]:
     """Parse the text of /proc/net/sockstat, followed by that of sockstat6 if there is one.
 
     Returns:
-        The number of sockets that are not in TIME_WAIT, listeners included; and the number of those that are.
+        The number of TCP sockets in other states than TIME_WAIT, listeners included; and the number in TIME_WAIT.
 
     Raises:
         ValueError: The text has another form.
@@ -126,7 +127,7 @@ def _format_address(text: str) -> str:
 
 
 def read_sockets() -> Sockets:
-    """Return the sockets of the calling thread's network namespace.
+    """Return the numbers of TCP sockets in the calling thread's network namespace.
 
     Raises:
         OSError: The kernel does not show a file, or `ss` fails.
@@ -154,7 +155,7 @@ def _read_rows() -> list[str]:
 def list_accept_queues() -> list[int]:
     """Return how many connections wait at each listener of the calling thread's network namespace.
 
-    `ss` counts them, because it has the kernel go through listeners only.
+    The program `ss` counts them, because it makes the kernel go through listeners only.
 
     Raises:
         OSError: `ss` fails.
@@ -167,24 +168,24 @@ def list_accept_queues() -> list[int]:
 
 
 class OrdinaryProcessCount:
-    """The number of processes that a proxy runs in its ordinary state.
+    """The number of processes that a proxy runs in its ordinary state, that is, without old workers.
 
-    It is taken from the first count after a bring-up or a reload.
+    The number is taken from the first count after a bring-up (the start of the system) or a reload.
     """
 
     def __init__(self) -> None:
         self._count: int | None = None
 
     def forget(self) -> None:
-        """Take the next count as the ordinary one."""
+        """Forget the ordinary number of processes, so that the next count becomes the ordinary one."""
         self._count = None
 
     def beyond(self, count: int, ending: int) -> int:
-        """Return how many processes are old workers.
+        """Return how many of the proxy's processes are old workers, which outlived a reload.
 
         Args:
-            count: The proxy's processes now.
-            ending: The processes among them whose title shows that they are shutting down.
+            count: The number of the proxy's processes now.
+            ending: The number of those processes whose title shows that they are shutting down.
 
         """
         if self._count is None:
@@ -241,13 +242,13 @@ It starts one program, because a sysctl cannot be read byte by byte, and a secon
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The report of SCRIPT on one container.
+    """The sockets and processes of one container, as the shell script `SCRIPT` reports them.
 
     Attributes:
-        sockets: The sockets of its network namespace.
-        processes: The number of its processes.
+        sockets: The sockets of the container's network namespace.
+        processes: The number of processes in the container.
         ending: The number of processes whose title shows that they are shutting down.
-        memory_bytes: The resident memory of its processes, in bytes.
+        memory_bytes: The resident memory of the processes together, in bytes.
 
     """
 
@@ -258,7 +259,7 @@ class ContainerState:
 
 
 def parse_container(text: str) -> ContainerState:
-    """Parse the output of SCRIPT.
+    """Parse the report of the shell script `SCRIPT` on the sockets and processes of a container.
 
     Raises:
         ValueError: The text has another form.

@@ -28,11 +28,11 @@ POLL_S = 0.02
 NOT_STARTED = 127
 """The exit status of a generator that could not be started; a shell reports the same number."""
 OUTPUT_LIMIT_BYTES = 128 * 2**20
-"""The most bytes that a generator may write to stdout, and to stderr.
+"""The maximum number of bytes that a generator may write to stdout, and likewise to stderr.
 
-The longest honest outputs are hey's million latencies (10 MB) and oha's rows. A row is 75 bytes per request, so the
-limit allows 60 s at 28,000 requests per second, more than oha reaches on the machines that the lab is for. The
-local target holds the output in memory (tmpfs), hence no more.
+The longest proper outputs are hey's million latencies (10 MB) and oha's rows. A row is 75 bytes per request, so the
+limit allows 60 s at 28,000 requests per second. This is more than oha reaches on the machines that the lab is for.
+The limit is not higher, because the local target holds the output in memory (tmpfs).
 """
 CUT_OUTPUT_BYTES = 64 * 2**10
 """The bytes that are kept of an output beyond the limit: enough to see what it was."""
@@ -41,13 +41,13 @@ CUT_OUTPUT_BYTES = 64 * 2**10
 def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
     """Return the environment of every process that is started in a measurement.
 
-    It names the programs' folders, a home without anybody's settings, the folder for scratch files, and a neutral
-    locale and time zone. Nothing else of the user's environment gets in. A company's proxy (`http_proxy`), settings
-    of a runtime (`GOMAXPROCS`, `LD_PRELOAD`) or options of a generator (`K6_…`) would change the measurement
+    The environment has the programs' folders, a home without anybody's settings, the folder for scratch files, and a
+    neutral locale and time zone. Nothing else of the user's environment gets in. A company's proxy (`http_proxy`),
+    settings of a runtime (`GOMAXPROCS`, `LD_PRELOAD`) or options of a generator (`K6_…`) would change the measurement
     without being recorded. Containers have the environment of their manifests instead.
 
     Args:
-        home: The home folder.
+        home: The home folder of the process.
 
     """
     path = os.environ.get("PATH", os.defpath)
@@ -56,16 +56,16 @@ def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorOutcome:
-    """The outcome of a generator process that has ended or was killed.
+    """The outcome of a load generator's process that has ended or was killed, or that could not be started.
 
     Attributes:
-        stdout: Its output.
-        stderr: Its error output.
-        exit_status: Its exit status, negative for a signal.
+        stdout: The output of the process.
+        stderr: The error output of the process.
+        exit_status: The exit status, negative for a signal.
         cpu_s: The CPU seconds of the process on this machine and of its children. For a generator in a pod, and for
             several generators, a watch of the system measures the use instead.
-        rss_bytes: Its largest resident memory, in bytes.
-        hung: Whether it was killed because it did not end in time.
+        rss_bytes: The largest resident memory of the process, in bytes.
+        hung: Whether the process was killed because it did not end in time.
 
     """
 
@@ -79,11 +79,16 @@ class GeneratorOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorJob:
-    """A generator to run; see `run_generator` for the fields that are not described.
+    """A load generator that is to be run, with everything that its start needs.
 
     Attributes:
-        before: A command to put in front of the generator's command.
-        files: Files that this command needs, as name → text.
+        system: The system that the load goes to.
+        generator: The generator.
+        path: The path of the generator's program, used in the command instead of its name.
+        load: The load to generate.
+        scratch: A folder for the generator's files.
+        before: The beginning of a command line that runs the generator's command; empty = none.
+        files: Name → text of files that `before` needs.
 
     """
 
@@ -101,15 +106,15 @@ def run_generator(
 ) -> GeneratorOutcome:
     """Start a generator in the client's place, wait for its planned time and a grace period, and return its outcome.
 
-    A generator that cannot be started, crashes, hangs or writes too much is an `GeneratorOutcome` like any other. Only the
-    faults of the lab itself are raised.
+    A generator that cannot be started, crashes, hangs or writes too much yields a `GeneratorOutcome` like any other.
+    Only the faults of the lab itself are raised.
 
     Args:
         system: The system that the load goes to.
         generator: The generator.
-        path: The path of the generator's program, used in its command instead of its name.
-        load: The load.
-        scratch: A folder for its files.
+        path: The path of the generator's program, used in the command instead of its name.
+        load: The load to generate.
+        scratch: A folder for the generator's files.
 
     """
     (ended,) = run_generators([GeneratorJob(system, generator, path, load, scratch)])
@@ -133,11 +138,11 @@ def run_generators(
 def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Callable[..., list[GeneratorOutcome]]:
     """Prepare generators and return a function that starts them and waits for them, as `run_generators` does.
 
-    Everything that starting them needs and that can be done in advance is done now.
+    Everything that can be done in advance for the start is done now.
 
     Args:
         jobs: The generators.
-        lasting: The stack that ends the generators, at the latest when it is closed.
+        lasting: A stack of contexts; when the caller closes it, generators that still run are ended.
 
     """
     waiting = [_prepare(job, lasting) for job in jobs]
@@ -155,7 +160,11 @@ def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Call
 
 
 def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | GeneratorOutcome]:
-    """Prepare a generator and return the function that starts it."""
+    """Prepare a generator and return the function that starts it.
+
+    The function returns the running process, or at once an outcome if the generator cannot be started. For a load of
+    several generators it runs them all and returns their common outcome.
+    """
     load = job.load
     # If the system is disturbed, the last answers may be as late as the timeout allows.
     takes_s = load.duration_s + (load.timeout_s if load.logged else 0.0) + GRACE_S
@@ -198,7 +207,14 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 
 @dataclass(slots=True)
 class _Running:
-    """The process of a generator that was started."""
+    """The process of a load generator that was started.
+
+    Attributes:
+        process: The process.
+        streams: The open files with the process's output and error output.
+        deadline: The time (monotonic clock) after which the process is killed as hung.
+
+    """
 
     process: subprocess.Popen[bytes]
     streams: tuple[IO[bytes], IO[bytes]]
@@ -207,7 +223,7 @@ class _Running:
     _hung: bool = False
 
     def outcome(self) -> GeneratorOutcome | None:
-        """Return the outcome, or None while the process runs; kill the process after its deadline.
+        """Return the generator's outcome, or None while its process runs; kill the process after its deadline.
 
         This uses wait4 rather than Popen.poll, because only wait4 reports the resource use of this child.
         """
@@ -233,6 +249,10 @@ class _Running:
 def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
     """Read and remove the files that a generator left in its scratch folder.
 
+    Args:
+        folder: The scratch folder.
+        names: The names of the files that the generator may have left.
+
     Returns:
         File name → content of those files that exist; a file may be cut or empty.
 
@@ -247,9 +267,15 @@ def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def _read_output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
-    """Return (stdout, stderr, exit status).
+    """Read what a generator wrote, and return (output, error output, exit status).
 
-    If output was cut, only its beginning is returned, and the status is never 0.
+    If one of them was cut at the limit, only their beginnings are returned, and the status is never 0.
+
+    Args:
+        stdout: The open file with the output.
+        stderr: The open file with the error output.
+        status: The exit status of the generator.
+
     """
     descriptors = {"stdout": stdout.fileno(), "stderr": stderr.fileno()}
     cut = [name for name, file in descriptors.items() if os.fstat(file).st_size >= OUTPUT_LIMIT_BYTES]
@@ -272,9 +298,9 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_with_variant(target: Target, variant: Variant, argv: Sequence[str]) -> int:
-    """Bring a variant up, run a command of the user in the client's place, and return the command's exit status.
+    """Start a variant, run a command of the user in the client's place, and return the command's exit status.
 
-    The command finds the address and host of the system in LAB_URL and LAB_HOST.
+    The command finds the URL and the host name of the system in the environment variables LAB_URL and LAB_HOST.
     """
     target.check()
     target.check_variant(variant, [])

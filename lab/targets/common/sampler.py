@@ -3,13 +3,13 @@
 Threads of the proxy and the backend are recorded as well if a process has several, as `pidstat -t` does.
 
 Process times come from the scheduler's nanosecond clock, which includes what ended threads used. (A sum over living
-threads would fall with each thread that ends.) Thread times come from the thread's schedstat. If the kernel keeps
-neither, clock ticks are used.
+threads would fall with each thread that ends.) Thread times come from the thread's schedstat. Where the kernel does
+not keep these times, clock ticks are used.
 
 Processes that are not the lab's are read from the host's /proc, which the lab hands into its namespaces as an open
-folder (`find_host_proc`). Kernel threads are not counted among them, because they carry the packets of the load itself.
-A process that ends hands its CPU time to the parent that waits for it. So the sum over all processes and their
-ended children misses none that a parent waited for.
+folder (`find_host_proc`). Kernel threads do not count as such processes, because they carry the packets of the load.
+When a process ends, its CPU time is added to that of the parent that waits for it. So the sum over all processes and
+their ended children includes every ended process that a parent waited for.
 """
 
 from __future__ import annotations
@@ -69,7 +69,20 @@ Processes = Callable[[], Mapping[str, list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
-    """The resource use of one process at one moment: seconds and counts since it began, bytes now."""
+    """The resource use of one process (or thread) at one moment: seconds and counts since its begin, bytes now.
+
+    Attributes:
+        title: The command name.
+        threads: The number of threads.
+        user_s: The CPU seconds in user mode, by clock ticks.
+        system_s: The CPU seconds in the kernel, by clock ticks.
+        cpu_s: The CPU seconds in all, by the scheduler's clock or, without that, by clock ticks.
+        minflt: The number of page faults without disk access (minor).
+        majflt: The number of page faults with disk access (major).
+        vsz_bytes: The virtual memory.
+        rss_bytes: The resident memory.
+
+    """
 
     title: str
     threads: int
@@ -84,18 +97,30 @@ class ProcessTimes:
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """The seconds that one CPU has spent, in all and busy, since the machine booted or between two moments."""
+    """The seconds that one CPU has spent in each state, since the machine booted or between two moments."""
 
     busy_s: float
+    """The seconds of work: all states but idle, waiting for input or output, and steal."""
     steal_s: float
+    """The seconds that the hypervisor gave to another virtual machine."""
     total_s: float
+    """The seconds in all states."""
     interrupts_s: float = 0.0
-    """The part of busy_s spent in hard and soft interrupts, in whatever process they came."""
+    """The part of busy_s that was spent in hard and soft interrupts, whichever process they interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Clocks, CPU times and counters at one end of a sample."""
+    """Clocks, CPU times and counters at the beginning or end of a sample.
+
+    Attributes:
+        wall_s: The seconds since the epoch.
+        monotonic_s: The time of the monotonic clock, in seconds.
+        cpus: The times of each CPU since the machine booted.
+        others_s: The CPU seconds so far of the processes that are not the lab's; None if they are hidden.
+        counters: The cumulative counters by `role/name`.
+
+    """
 
     wall_s: float
     monotonic_s: float
@@ -108,7 +133,7 @@ class Sampler:
     """A context manager that samples resource use while its block runs.
 
     `observation()` returns the result afterwards. The CPU time of a role is the sum over all its processes, each
-    from its first to its last look. A process that appears later counts from zero.
+    from the first look at the process to the last. A process that appears later counts from zero.
     """
 
     def __init__(
@@ -119,7 +144,7 @@ class Sampler:
         Args:
             processes: Returns the process ids of each role; called again at every look.
             extra: Returns cumulative counts that the target has in addition to the kernel's, by `role/name`; called
-                at both ends.
+                when the block begins and when it ends.
             interval_s: The seconds between two looks.
 
         """
@@ -177,7 +202,7 @@ class Sampler:
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
-        """Return the resource use between both ends."""
+        """Return the resource use from the beginning to the end of the sampler's block."""
         start, end = self._ends
         elapsed_s = end.monotonic_s - start.monotonic_s
         usage = {}
@@ -215,7 +240,7 @@ def process_times(pid: int) -> ProcessTimes | None:
 def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
     """Return the resource use of each living thread of a process, by thread id; empty if the process is gone.
 
-    The memory is that of the process.
+    The memory in each entry is that of the whole process.
     """
     usage: dict[int, ProcessTimes] = {}
     for tid in thread_ids(pid):
@@ -245,7 +270,7 @@ def _read_times(folder: str, scheduled_s: float) -> ProcessTimes | None:
 
 
 def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BYTES) -> ProcessTimes:
-    """Parse the text of a /proc/PID/stat.
+    """Parse the text of a /proc/PID/stat into the resource use of the process.
 
     Args:
         stat: The text.
@@ -282,7 +307,7 @@ def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
 
 
 def cpu_times() -> Mapping[int, CpuTimes]:
-    """Return the times of each CPU of this machine since it booted."""
+    """Return how many seconds each CPU of this machine has spent in each state since the boot, by CPU number."""
     with open("/proc/stat") as handle:
         return parse_cpus(handle)
 
@@ -303,9 +328,14 @@ def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
 
 
 def subtract_cpu_times(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
-    """Return the times of each CPU between two moments.
+    """Return how many seconds each CPU spent in each state between two moments, by CPU number.
 
-    The total is at least the sum of its parts, although the kernel's iowait may fall (proc(5)).
+    The total of a CPU is at least its busy and steal time, although the kernel's iowait may fall (proc(5)).
+
+    Args:
+        start: The times at the first moment, by CPU number.
+        end: The times at the second moment, by CPU number.
+
     """
     elapsed: dict[int, CpuTimes] = {}
     for cpu, now in end.items():
@@ -318,10 +348,11 @@ def subtract_cpu_times(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes
 
 
 def other_processes_s() -> float | None:
-    """Return the CPU seconds so far of every process on the host that is neither the lab's nor a kernel thread.
+    """Return the CPU seconds that all foreign processes on the host have used so far, summed.
 
-    Ended children that a parent waited for are included. The lab's processes are the descendants of the process in
-    `LAB_OUTER_PID`. None means that the host's processes are hidden.
+    Foreign processes are those that are neither kernel threads nor the lab's. The lab's processes are the process in
+    `LAB_OUTER_PID` and its descendants. Ended children that a parent waited for are included. None means that the
+    host's processes are hidden.
     """
     proc, lab_pid = find_host_proc()
     processes = host_processes(proc)
@@ -333,10 +364,10 @@ def other_processes_s() -> float | None:
 
 
 def find_busiest(during_s: float = 0.5) -> dict[str, float]:
-    """Return how many CPUs the processes use that are not the lab's, by process name, the busiest first.
+    """Return how many CPUs are used by processes that are not the lab's, by process name, the busiest first.
 
-    The result is empty if the processes cannot be seen. A use above the capacity of all CPUs is left out: it comes
-    from a child that ended and was waited for, and whose time was used at any earlier moment.
+    The result is empty if the processes cannot be seen. A use above the capacity of all CPUs is left out. It appears
+    when a parent has waited for a child that ended, whose CPU time may have been used long before.
 
     Args:
         during_s: The seconds between the two looks at the processes.
@@ -357,13 +388,14 @@ def find_busiest(during_s: float = 0.5) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A process of the host.
+    """A process of the host, as seen in the host's /proc.
 
     Attributes:
-        parent: The process id of its parent.
-        start: Its start time, which distinguishes it from a later process with the same id.
-        title: Its command name.
-        cpu_s: The CPU seconds that it and its waited-for children have used.
+        parent: The process id of the parent.
+        start: The start time in clock ticks since the boot, which differs from that of a later process with the same
+            id.
+        title: The command name.
+        cpu_s: The CPU seconds that the process and its ended, waited-for children have used.
 
     """
 
@@ -385,16 +417,23 @@ def host_processes(proc: str) -> Mapping[int, HostProcess]:
 
 
 def is_descendant(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
-    """Return whether a process is one of the roots or descends from one."""
+    """Return whether a process is one of the processes `roots` or descends from one of them.
+
+    Args:
+        pid: The id of the process.
+        roots: The ids of the ancestors in question.
+        processes: All processes, by id.
+
+    """
     while pid in processes and pid not in roots:
         pid = processes[pid].parent
     return pid in roots
 
 
 def find_host_proc() -> tuple[str, int]:
-    """Return the path of the host's /proc, and the process id that the lab's outermost process has in it.
+    """Return the path of the host's /proc, and the process id that the lab's outermost process has there.
 
-    If the lab is not inside namespaces, they are /proc and this process.
+    If the lab is not inside namespaces, these are `/proc` and the id of this process.
     """
     handle = os.environ.get(HOST_PROC)
     return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())

@@ -45,7 +45,7 @@ def make_scratch_folder() -> Iterator[Path]:
 
 @cache
 def sweep(place: Path) -> None:
-    """Remove the scratch folders that dead labs of this user left in a place, once per process."""
+    """Remove the scratch folders that ended labs of this user left in a folder, once per process and folder."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # the folder disappeared in the meantime
             if path.lstat().st_uid == os.geteuid():
@@ -72,7 +72,11 @@ class LockedFolder:
 
 
 def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
-    """Make a new, empty, locked folder in a place.
+    """Make a new, empty, locked folder.
+
+    Args:
+        place: The folder in which to make it.
+        prefix: The beginning of the new folder's name.
 
     Raises:
         OSError: The folder cannot be made.

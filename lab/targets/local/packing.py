@@ -27,10 +27,10 @@ _DIGITS = 12
 
 
 def pack(base: str) -> dict[str, str]:
-    """Build the images that Docker does not hold yet, and return short name → reference of all of them.
+    """Build the images of pinned programs that Docker does not hold yet; return short name → reference of all.
 
     Args:
-        base: The base image.
+        base: The name of the base image, which gets one program.
 
     Raises:
         UsageError: An image cannot be built.
@@ -57,9 +57,10 @@ def _find_programs() -> Iterator[tuple[str, Program]]:
 
 
 def _find_used_images() -> set[str]:
-    """Return the images that variants on the target run.
+    """Return the images that variants run on the target `kind`.
 
-    Only root variants (those without a baseline) are read: knobs bring no other image.
+    Only root variants (those without a baseline) are read, because the changed settings of the others (knobs) bring
+    no other image.
     """
     roots = (name for name in variant_names() if load_overlay(name).baseline is None)
     variants = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))
@@ -73,7 +74,7 @@ def _find_used_images() -> set[str]:
 
 
 def _compute_digest(base: str, program: Path) -> str:
-    """Return the beginning of a digest over the base's name, the Dockerfile and the program."""
+    """Return the beginning of a hexadecimal digest over the base image's name, the Dockerfile and the program."""
     digest = hashlib.sha256(base.encode() + images.PROGRAM_DOCKERFILE.read_bytes())
     with program.open("rb") as content:
         digest.update(hashlib.file_digest(content, "sha256").digest())

@@ -49,16 +49,16 @@ from lab.targets.local.sandbox.network import Network
 PROBED_PAGE = "1kB.bin"
 """The page that is requested to see whether the system serves."""
 FIRST_ERROR_STATUS = 400
-"""The lowest status that a serving system does not give."""
+"""The lowest HTTP status that shows that a system does not serve."""
 
 NO_POD = "this variant has no such pod"
 """The fault of an error for a role without a pod."""
 CHANGES_NOTE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
-"""The note of a sample of a changing system."""
+"""The note in samples of a system whose pods may come and go (changing)."""
 
 
 class LocalSystem:
-    """A variant that is up and answering; see `lab.targets.base.System`."""
+    """A variant that is up and answering on the local target; it implements `lab.model.system.System`."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class LocalSystem:
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events of its containers and pods so far."""
+        """The events of the system's containers and pods so far."""
         return self._log.events
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return where the load of a point goes.
+        """Return the endpoint (URL and host) that the load of a point is sent to.
 
         Raises:
             UsageError: The system cannot serve the point.
@@ -116,7 +116,7 @@ class LocalSystem:
         return self._make_endpoint(*hosts.choose_hosts(self._routed, self._way_in != "backend", point))
 
     def backend_endpoint(self) -> Endpoint:
-        """Return the endpoint of the backend itself."""
+        """Return the endpoint (URL and host) of the backend itself, without the proxy."""
         return self._locate_service("backend")
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
@@ -210,7 +210,7 @@ class LocalSystem:
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a GET from the client's place over a new connection and return the response.
+        """Send a GET from the client's network namespace over a new connection and return the response.
 
         Raises:
             OSError: There is no answer in time, or it is not HTTP.
@@ -228,14 +228,14 @@ class LocalSystem:
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a generator in the client's place, on the generator's CPUs, in a new session.
+        """Start a load generator in the client's network namespace, on the generator's CPUs, in a new session.
 
         Args:
-            argv: The command.
-            cwd: Its working folder, which is also its home.
-            stdout: The file for its output.
-            stderr: The file for its error output.
-            files: Name → text of files to write into the folder first.
+            argv: The command of the generator.
+            cwd: The generator's working folder, which is also its home.
+            stdout: The file for the output.
+            stderr: The file for the error output.
+            files: Name → text of files to write into the working folder first.
 
         """
         write_texts(cwd, files or {})
@@ -255,7 +255,10 @@ class LocalSystem:
     def held(
         self, *arguments: Any, **options: Any
     ) -> contextlib.AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """Return a context of a function that calls `popen` with these arguments; nothing needs preparation here."""
+        """Return a context with a function that calls `popen` with these arguments, and so starts a generator.
+
+        On other targets, entering the context prepares the start; on this target nothing needs preparation.
+        """
         return contextlib.nullcontext(partial(self.popen, *arguments, **options))
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
@@ -268,7 +271,7 @@ class LocalSystem:
         return self.routing.configmap(namespace, name)
 
     def processes(self, role: Role) -> list[int]:
-        """Return the process ids of a role, without those of passing helpers that a system starts for a moment."""
+        """Return the process ids of a role, without short-lived helpers that a proxy system starts for a moment."""
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
@@ -298,7 +301,10 @@ class LocalSystem:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the current gauges of the proxy by `role/name`, among them the number of its workers."""
+        """Return the current gauges of the proxy by `role/name`, such as the number of the proxy's workers.
+
+        `lab.model.system.System.gauges` lists the gauges.
+        """
         pids = self.processes("proxy")
         titles = ((pid, read_text_if_readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
         count = workers.count_running((len(thread_ids(pid)), title) for pid, title in titles)
@@ -307,9 +313,9 @@ class LocalSystem:
         return gauges | {f"proxy/{name}": float(value) for name, value in values.items()}
 
     def leftovers(self) -> Leftovers:
-        """Return what earlier loads have left in the system.
+        """Return what earlier loads have left in the system: sockets, old workers of the proxy, and memory.
 
-        Each network namespace is looked at once, from a thread in it: pods on the host network share one.
+        Each network namespace is inspected once, from a thread in it, even if several pods share the namespace.
         """
         sockets: dict[str, leftovers.Sockets] = {}
         unseen: dict[str, str] = {}
@@ -340,7 +346,7 @@ class LocalSystem:
         )
 
     def recorder(self) -> Recorder:
-        """Return a recorder of the events of a changing system."""
+        """Return a recorder of the events of a system whose pods may come and go (changing)."""
         control = self._get_control("events")
 
         def check() -> None:
@@ -354,7 +360,7 @@ class LocalSystem:
         return ClockOffset(0.0, 1e-6)
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod; see `Control.end_pod`."""
+        """End the role's first pod; return False if an eviction is refused (see `ControlPlane.end_pod`)."""
         return self._get_control("pods").end_pod(role, how)
 
     def scale(self, role: Role, replicas: int) -> None:
@@ -362,11 +368,11 @@ class LocalSystem:
         self._get_control("replicas").scale(role, replicas)
 
     def roll(self, role: Role) -> None:
-        """Replace all pods of the role's Deployment by its strategy."""
+        """Replace all pods of the role's Deployment, in the way that the Deployment's strategy prescribes."""
         self._get_control("pods").roll(role)
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop all processes of the role's first pod, or let all processes of the role continue."""
+        """Stop all processes of the role's first pod (`frozen`), or let all processes of the role continue."""
         self._get_control("processes").freeze(role, frozen)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
@@ -374,12 +380,17 @@ class LocalSystem:
         self._get_control("limits").squeeze(role, cpu)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects of a changing system."""
+        """Create or change objects of a system that was brought up as changing."""
         self._get_control("objects")
         self.routing.apply(objects)
 
     def renew(self) -> Renewed:
-        """Reload the proxy so that it makes new workers, and return when only these serve."""
+        """Reload the proxy so that it makes new workers, and return when only the new workers serve.
+
+        Returns:
+            The processes that began and ended, and how long this took.
+
+        """
         renewed = renewing.wait_for_new_workers(
             self.routing.renew, self._find_serving_processes, self._is_answering, self.log_tail
         )
@@ -389,7 +400,7 @@ class LocalSystem:
         return renewed
 
     def _find_serving_processes(self) -> Mapping[int, renewing.Running]:
-        """Return the proxy's processes, without those of the control plane in its containers."""
+        """Return the proxy's processes by id, without the control plane's processes in the proxy's containers."""
         apart = set(self.routing.apart())
         return list_running(pid for pid in self.processes("proxy") if pid not in apart)
 
@@ -404,11 +415,11 @@ class LocalSystem:
         return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._list_runners()}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return the pods as they came up, for the record; empty if no API server has any."""
+        """Return the pods as the API server has them, for the run's record; empty on a target without API server."""
         return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
-        """Return the limits of the manifests that could not be applied."""
+        """Return the limits of the manifests that could not be applied, each as a text with the reason."""
         return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
@@ -421,7 +432,7 @@ class LocalSystem:
         return [runner for role in ("balancer", "proxy", "backend") for runner in self.kubelet.runners(role)]
 
     def wait(self, deadline: float) -> None:
-        """Wait until the entry serves the complete probed page, or redirects the request.
+        """Wait until the system, at the address that clients use, serves a complete page or redirects the request.
 
         Args:
             deadline: The end of the wait (monotonic clock).
@@ -446,12 +457,17 @@ class LocalSystem:
             time.sleep(0.01)
 
     def entry(self) -> Endpoint:
-        """Return where clients reach the system, by the first host that has a route."""
+        """Return the endpoint (URL and host) where clients reach the system, for the first host that has a route."""
         host, tls = next(iter(self._routed.items()))
         return self._make_endpoint((host,), tls)
 
     def _get_control(self, subject: str) -> ControlPlane:
-        """Return the control plane. Raises MeasuringError for a steady system, which has none."""
+        """Return the control plane. Raises MeasuringError for a steady system, which has none.
+
+        Args:
+            subject: What the caller wants to change, for the error: `pods`, `limits`.
+
+        """
         if self._changes is None:
             fault = f"{subject} of a steady system do not change"
             raise MeasuringError("local target", fault, "bring it up as `changing`")
@@ -469,10 +485,13 @@ class LocalSystem:
         return pods[0]
 
     def _make_endpoint(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
-        """Return the endpoint for some hosts; the first is the one of its URL."""
+        """Return the endpoint for requests to these hosts; its URL is that of the first host."""
 
         def url(by: str | None, host: str) -> str:
-            """Return the URL of one way in; TLS needs the host's name, which leads to its address."""
+            """Return the URL for a host at the Deployment `by` (None: the first) of the role that clients reach.
+
+            With TLS the URL has the host's name, because the handshake needs the name.
+            """
             port = "http" if tls == "none" else "https"
             address, number = services.address(self._objects, self.net, self._way_in, port, by)
             return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
@@ -484,9 +503,14 @@ class LocalSystem:
     def _ask_proxies(
         self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]
     ) -> Mapping[str, float]:
-        """Return the numbers that an interface of all proxies reports, summed.
+        """Return the numbers that the proxies report through an interface, by name, summed over all proxies.
 
         A proxy without the interface, or one that has just ended, adds nothing.
+
+        Args:
+            interface: Returns, for a proxy system, the function that asks a process for its numbers; None if the
+                system has no such interface.
+
         """
         totals: Counter[str] = Counter()
         for runner in self.kubelet.runners("proxy"):
@@ -506,10 +530,10 @@ class LocalSystem:
         return ask(self.net[self._find_first(role).name], port, path)
 
     def _locate_service(self, role: Role) -> Endpoint:
-        """Return the endpoint of the Service of a role's first pod, by its port called http, or else its first port.
+        """Return the endpoint of the Service of a role's first pod, at the port called http or else the first port.
 
-        Its `way` describes, for the proxy, the way in words and the settings that the proxy does not accept; for a
-        changing system also how changes arrive in a different way than in a cluster.
+        For the proxy, the endpoint's `way` describes in words the way to the proxy and the settings that the proxy
+        does not accept. For a changing system it also describes how changes arrive otherwise than in a cluster.
         """
         objects = self._objects
         if role == "backend" and (running := self._list_pods(role)):

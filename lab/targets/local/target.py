@@ -55,7 +55,7 @@ PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
 class LocalTarget:
     """The local target; it works inside the lab's namespaces, which `enter` makes.
 
-    It remembers the CPUs that the lab could use before the lab pinned itself to some of them.
+    The target remembers the CPUs that the lab could use before the lab pinned itself to some of them.
     """
 
     name = "local"
@@ -70,7 +70,7 @@ class LocalTarget:
     # -- methods that a target overrides if it brings up the same processes in another way --
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """Return the manifests that are brought up on a side."""
+        """Return the manifests to bring up for a variant on a side (of two systems that are up at once)."""
         return variant.manifests
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> objects.Objects:
@@ -83,7 +83,7 @@ class LocalTarget:
         return objects.read_objects(manifests)
 
     def realise(self, context: Context) -> Realisation:
-        """Return what to start instead of a container's image.
+        """Return what to start instead of a container's image: command, environment and files (realisation).
 
         Raises:
             UsageError: The image has another version than the program that stands for it here.
@@ -96,12 +96,12 @@ class LocalTarget:
         return [objects.pods]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether a proxy keeps the backends that it had at its start."""
+        """Return whether the proxy in a container keeps the backends that it had at its start."""
         system = table.find(container.repository)
         return system is None or system.control is None
 
     def renews(self, container: Container) -> bool:
-        """Return whether a reload of a proxy makes new workers."""
+        """Return whether a reload of the proxy in a container makes new worker processes."""
         system = table.find(container.repository)
         return system is not None and system.renew is not None
 
@@ -124,8 +124,8 @@ class LocalTarget:
         Args:
             manifests: The manifests that `objects` were read from.
             objects: The objects of the variant.
-            net: Its network.
-            kubelet: Its pods.
+            net: The network of the system.
+            kubelet: The kubelet with the system's pods.
             log: The log for events.
             changing: Whether pods and routes may change.
             side: The side of the system.
@@ -152,7 +152,7 @@ class LocalTarget:
         return None
 
     def at(self, context: str | None) -> Self:
-        """Return this target.
+        """Return this target; other targets return the one for a kubeconfig context.
 
         Raises:
             UsageError: A kubeconfig context is named, although the target has no cluster.
@@ -164,7 +164,7 @@ class LocalTarget:
         return self
 
     def check(self) -> None:
-        """Check the prerequisites, pin the lab to its CPUs, and remove what dead labs left.
+        """Check the prerequisites, pin the lab to its CPUs, and remove what ended lab processes left behind.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -197,7 +197,10 @@ class LocalTarget:
         }
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return the fact `proxies`: the programs of the variants that are not the machine's own, with versions."""
+        """Return the fact `proxies`: the programs, with versions, that the variants run and the machine lacks.
+
+        The result is empty if there are no such programs.
+        """
         programs = set[str]().union(
             *(bringup.list_programs(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
         )
@@ -253,7 +256,7 @@ class LocalTarget:
         return all(self.renews(pod.containers[0]) for pod in self.read(variant.manifests).role("proxy"))
 
     def unpaired(self, variant: Variant) -> str:
-        """Return an empty string: every variant supports pairing here."""
+        """Return why a variant cannot be measured in pairs (two at once): always empty, since here every one can."""
         return ""
 
     @contextmanager
@@ -264,14 +267,14 @@ class LocalTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[LocalSystem]:
-        """Bring a variant up, yield it once it serves, and remove it afterwards.
+        """Start a variant's processes, yield the system once it serves, and remove the system after the block.
 
         Args:
             variant: The variant.
             changing: Whether pods and routes may come and go.
-            side: Its side if two systems are up at once.
-            meanwhile: Called once, when the proxy has been started and before it is ready. An error of it ends the
-                bring-up.
+            side: The side of the system if two systems are up at once.
+            meanwhile: Called once, when the proxy has been started and before it is ready. An error of this function
+                ends the bring-up.
 
         Raises:
             MeasuringError: The variant does not come up.
@@ -331,10 +334,13 @@ class LocalTarget:
 
 @contextmanager
 def explained(routing: Routes) -> Iterator[None]:
-    """Add to a fault of a system what its controllers report about it.
+    """Add what a system's controllers report to a MeasuringError of the block, in which the system comes up.
+
+    Args:
+        routing: The component that passes routes to the proxies and knows what the controllers report.
 
     Raises:
-        MeasuringError: The extended fault.
+        MeasuringError: The error of the block, with these reports.
 
     """
     try:
@@ -344,16 +350,16 @@ def explained(routing: Routes) -> Iterator[None]:
 
 
 def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: Callable[[Container], bool]) -> None:
-    """Refuse points whose disruption cannot be made here.
+    """Refuse load points whose disruption cannot be made on this target.
 
     Args:
         objects: The objects of the variant.
-        points: The points.
+        points: The load points.
         fixed: Returns whether a proxy keeps the backends that it had at its start.
 
     Raises:
-        NotMeasurableError: CPU is taken away and no cgroup can be had, or backends change and the proxy would not
-            notice.
+        NotMeasurableError: A load balancer is in front of the proxy. Or the disruption limits CPU, and no cgroup for
+            CPU can be made here. Or it changes the backends, and the proxy would not notice.
 
     """
     containers = [container for pod in objects.role("proxy") for container in pod.containers]
@@ -397,8 +403,8 @@ def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
     """Return what a disruption needs of the target.
 
     Returns:
-        The role whose CPU is taken away, None if it takes none; and whether it changes which backend pods are
-        ready. (A pod that stands still misses its readiness probe, too.)
+        The role whose CPU the disruption limits, or None if it limits no CPU; and whether the disruption changes
+        which backend pods are ready. (A pod that is stopped misses its readiness probe, too.)
 
     """
     match disturbance:
@@ -415,15 +421,17 @@ def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
 
 
 def vet_generations(objects: objects.Objects, points: Sequence[LoadPoint], renews: Callable[[Container], bool]) -> None:
-    """Refuse points with several worker generations if no reload of the proxy makes new workers.
+    """Refuse load points with several generations of workers if no reload of the proxy makes new workers.
+
+    A generation is the worker processes between two reloads.
 
     Args:
         objects: The objects of the variant.
-        points: The points.
-        renews: Returns whether a reload of a proxy makes new workers.
+        points: The load points.
+        renews: Returns whether a reload of the proxy in a container makes new workers.
 
     Raises:
-        NotMeasurableError: There is such a point.
+        NotMeasurableError: There is such a point, and the proxy makes no new workers.
 
     """
     if any(point.generations > 1 for point in points):

@@ -18,10 +18,10 @@ from lab.base.quantities import whole_number_in
 
 
 class Provider(Protocol):
-    """A way to get a cluster and to remove it.
+    """A way to get a cluster and to remove it again, behind `just up NAME` and `just down NAME`.
 
-    `up` may be called again, and `down` when there is nothing. Both write progress to a console on stderr and raise
-    LabError.
+    `up` may be called for a cluster that exists, and `down` when there is none. Both write progress to a console on
+    stderr, and raise LabError when they fail.
     """
 
     ABOUT: str
@@ -55,16 +55,16 @@ class KindProvider:
         verb.add_argument("--workers", type=whole_number_in("--workers", 0, 8), default=0, help=help_text)
 
     def down_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add no arguments."""
+        """Add nothing, because `just down kind` has no options."""
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Make the cluster."""
+        """Make the kind cluster with the number of worker nodes in the options."""
         from lab.targets.cluster import kind
 
         kind.up(options.workers, talk)
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove the cluster."""
+        """Remove the kind cluster."""
         from lab.targets.cluster import kind
 
         kind.down(talk)
@@ -82,20 +82,23 @@ class RemoteProvider:
     down_arguments = up_arguments
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Prepare the cluster for the lab."""
+        """Prepare the existing cluster at the named context for the lab."""
         from lab.targets.provision import remote
 
         remote.up(options.context, talk)
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove what the lab put into the cluster."""
+        """Remove what the lab put into the cluster at the named context; the cluster itself stays."""
         from lab.targets.provision import remote
 
         remote.down(options.context, talk)
 
 
 class ScriptProvider:
-    """A way to get a cluster by a script in this folder, which replaces this process."""
+    """A way to get a cluster from a cloud by a bash script in this folder.
+
+    The methods `up` and `down` replace this process by the script, so they do not return.
+    """
 
     def __init__(self, name: str, description: str) -> None:
         """Describe the script.
@@ -115,11 +118,11 @@ class ScriptProvider:
     down_arguments = up_arguments
 
     def up(self, options: argparse.Namespace, talk: Console) -> NoReturn:
-        """Become the script that makes the cluster."""
+        """Replace this process by the script that makes the cluster."""
         self._become("up", options)
 
     def down(self, options: argparse.Namespace, talk: Console) -> NoReturn:
-        """Become the script that removes the cluster."""
+        """Replace this process by the script that removes the cluster."""
         self._become("down", options)
 
     def _become(self, verb: str, options: argparse.Namespace) -> NoReturn:

@@ -22,10 +22,12 @@ from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
 
 def up(context: str | None, talk: Console) -> None:
-    """Make the client's namespace, the generator's pod, and the kinds that Kubernetes lacks; repeatable.
+    """Prepare an existing cluster: make the load generator's namespace and pod, and the kinds that Kubernetes lacks.
+
+    It may be called again for a cluster that is already prepared.
 
     Args:
-        context: The context in the kubeconfig.
+        context: The context in the kubeconfig; None is refused.
         talk: The console for progress.
 
     Raises:
@@ -66,7 +68,7 @@ def down(context: str | None, talk: Console) -> None:
     """Remove everything in the cluster that carries the lab's label.
 
     Args:
-        context: The context in the kubeconfig.
+        context: The context in the kubeconfig; None is refused.
         talk: The console for progress.
 
     Raises:
@@ -86,16 +88,18 @@ def down(context: str | None, talk: Console) -> None:
 
 
 def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
-    """Hold the cluster's lease for this lab until the stack is closed."""
+    """Take the cluster's lease, which keeps other labs away, and release it when the stack `leaving` is closed."""
     lease = Lease(api, format_holder(run))
     lease.acquire()
     leaving.callback(lease.release)
 
 
 def _connect(context: str | None) -> Api:
-    """Return access to a cluster.
+    """Return the API server at a kubeconfig context.
 
-    Raises UsageError without a context, because the current context may be anybody's production.
+    Raises:
+        UsageError: The context is None: the current context is never used, because it may be anybody's production.
+
     """
     if context is None:
         names = ", ".join(list_contexts()) or "none: KUBECONFIG names no kubeconfig that has any"

@@ -1,9 +1,8 @@
 """The read-backs: each check of a variant is compared with the running system before a sample counts.
 
-They know no target: everything is read through `System`, mostly by commands inside the role's container. Each
-family of checks has a module. Kinds that only one proxy system has are in that system's package
-(`lab.systems.table.READBACKS`). A read-back never fails silently: a value that cannot be read is not ok, with the
-reason.
+The read-backs are the same on all targets: everything is read through `System`, mostly by commands inside the role's
+container. Each family of checks has a module. Kinds that only one proxy system has are in that system's package
+(`lab.systems.table.READBACKS`). A value that cannot be read makes a reading that is not ok, with the reason.
 """
 
 from __future__ import annotations
@@ -27,19 +26,23 @@ READERS: Mapping[str, Reader] = {
 
 
 def read_variant(system: System, variant: Variant, target: str) -> list[Reading]:
-    """Read back what a variant sets, and that the programs that stand for its images have the images' defaults.
+    """Read a variant's settings from the running system, and the defaults of the stand-ins for its images.
+
+    A stand-in is a program that runs where an image could not be had. It must have the image's defaults.
 
     Args:
         system: The running system.
         variant: The variant.
-        target: The name of the target, on which it depends which programs stand for images.
+        target: The name of the target; it decides which images have stand-ins.
 
     """
     return read_back(system, [*list_checks(variant.manifests, target), *variant.readback])
 
 
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
-    """Return one reading per check, in their order; a fault of the system is a reading that is not ok.
+    """Read the setting of each check from the running system, and return one reading per check, in the same order.
+
+    A fault of the system makes a reading that is not ok.
 
     Raises:
         StoreError: This machine lacks what a query takes (space, descriptors, memory), so the knob is not to blame.

@@ -128,7 +128,7 @@ def _read_sysctl(system: System, check: Check) -> Reading:
 
 
 def _read_backlog(system: System, check: Check) -> Reading:
-    """Compare the backlog of a port's listeners.
+    """Compare the check's value with the backlog of the sockets that listen on the check's port.
 
     `ss` prints state, receive queue, send queue (the backlog of a listening socket), local address, peer.
     """
@@ -156,9 +156,9 @@ def _read_rps(system: System, check: Check) -> Reading:
 
 
 def format_mask(mask: str) -> str:
-    """Turn a mask as the kernel prints it into a list of CPUs; `none` if it has no CPU.
+    """Turn a CPU mask as the kernel prints it (hexadecimal) into a list of CPUs; `none` if the mask has no CPU.
 
-    >>> listed("00000001,00000003")
+    >>> format_mask("00000001,00000003")
     '0,1,32'
     """
     bits = int(mask.replace(",", ""), 16)  # groups of eight digits
@@ -228,9 +228,10 @@ def _read_node(system: System, check: Check) -> Reading:
 
 
 def _count_routes(system: System, check: Check) -> Reading:
-    """Compare the number of hosts that are answered with status 200.
+    """Compare the check's value with the number of hosts for which a request is answered with status 200.
 
-    If a host without a route were answered too, the number would mean nothing: then the reading is not ok.
+    A host without a route is requested, too. If that request is answered with 200, the number means nothing, and the
+    reading is not ok.
     """
     entry = _find_entry(system)
     reading = compare_value(check, str(sum(_request(system, entry, host).status == 200 for host in entry.hosts)))
@@ -243,7 +244,7 @@ def _count_routes(system: System, check: Check) -> Reading:
 
 
 def _read_termination(system: System, check: Check) -> Reading:
-    """Compare where TLS ends, for every route; different results are all listed."""
+    """Compare the check's value with where TLS ends (such as `edge`) for every host; different results are listed."""
     entry = _find_entry(system)
     done = system.exec("backend", ["cat", CERTIFICATE])
     backend_subject = certificates.subject(done.stdout) if done.returncode == 0 else None
@@ -256,9 +257,13 @@ def _read_termination(system: System, check: Check) -> Reading:
 
 
 def _count_shards(system: System, check: Check) -> Reading:
-    """Compare the number of proxies that share the routes; 1 means that they are not shared.
+    """Compare the check's value with the number of proxies that share the routes; 1 means that one has all routes.
 
-    Each must answer for the first and last of its hosts, and for no host of another.
+    Each proxy must answer for its first and its last host, but not for the first and last host of another proxy.
+
+    Raises:
+        UnreadableError: A proxy answers for a host of another, or does not answer for its own.
+
     """
     entry = _find_entry(system)
     for shard in entry.shards:
@@ -271,9 +276,19 @@ def _count_shards(system: System, check: Check) -> Reading:
 
 
 def _classify_termination(host: str, answer: Response, backend_subject: str | None) -> str:
-    """Return where TLS ends for a host, by the table in this module's docstring.
+    """Return where TLS ends for a host, by the certificate that the client sees and the scheme at the backend.
 
-    `backend_subject` is the common name of the backend's certificate, None if the backend serves no TLS.
+    Args:
+        host: The host, for the error.
+        answer: The response to a request for the host; its header X-Lab-Scheme is the scheme at the backend.
+        backend_subject: The common name of the backend's certificate; None if the backend serves no TLS.
+
+    Returns:
+        `none`, `edge`, `reencrypt` or `passthrough`; a description in words for a combination that none of these has.
+
+    Raises:
+        UnreadableError: The status is not 200, or the scheme at the backend is unknown.
+
     """
     scheme = answer.headers.get("x-lab-scheme") or ("http" if backend_subject is None else None)
     if answer.status != 200 or scheme not in ("http", "https"):
@@ -286,7 +301,12 @@ def _classify_termination(host: str, answer: Response, backend_subject: str | No
 
 
 def _find_entry(system: System) -> Endpoint:
-    """Return the endpoint that covers all routes. Raises UnreadableError if routes differ in TLS."""
+    """Return the endpoint that covers all routes of a system.
+
+    Raises:
+        UnreadableError: The system has no such endpoint, for example because its routes differ in TLS.
+
+    """
     try:
         return system.endpoint(_ALL)
     except LabError as error:
@@ -294,12 +314,15 @@ def _find_entry(system: System) -> Endpoint:
 
 
 def _request(system: System, entry: Endpoint, host: str) -> Response:
-    """Request the page of a host over a new connection, by the host's way in."""
+    """Request PAGE for a host over a new connection, from the proxy that serves the host."""
     return system.fetch(entry.at(host), PAGE, TIMEOUT_S)
 
 
 def _read_tls(system: System, check: Check) -> Reading:
-    """Compare a result of the TLS handshake of every route: different ones are all listed, `absent` without TLS."""
+    """Compare the check's value with one fact of the TLS handshake, such as `version`, for every host.
+
+    The check's `name` selects the fact. Different results are all listed; a connection without TLS counts as `absent`.
+    """
     entry, name = _find_entry(system), require_key(check, "name")
     return compare_value(
         check, join_distinct([_request(system, entry, host).tls.get(name) or ABSENT for host in entry.hosts])
@@ -307,7 +330,10 @@ def _read_tls(system: System, check: Check) -> Reading:
 
 
 def _read_echo(system: System, check: Check) -> Reading:
-    """Compare a request header as the backend received it, with addresses replaced by names."""
+    """Compare the check's value with a request header as the backend received it.
+
+    The load balancer's IP address becomes `balancer`. Other addresses that the request did not send become `client`.
+    """
     path = f"/echo/{require_key(check, 'name').lower()}"
     headers = dict(line.split(": ", 1) for line in (check.context or "").splitlines())
     answer = system.fetch(system.entry(), path, TIMEOUT_S, {**FORWARDED, **headers})

@@ -49,7 +49,7 @@ from lab.targets.common.sampler import cpu_list
 UNLIMITED = cgroup.format_limit("cpu", None)
 """The value of a quota that is not limited."""
 OWN = "own"
-"""The value of an affinity with every process bound to one CPU, spread evenly over the CPUs that their pod has."""
+"""The value of an affinity with every process bound to one CPU, spread evenly over the CPUs that they use."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
 """The filesystem types that keep files in memory."""
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
@@ -65,7 +65,9 @@ def _read_pod_field(system: System, check: Check) -> Reading:
 
 
 def look_up(pod: Mapping[str, Any], path: str) -> str:
-    """Return the value at a path; `absent` if a step leads nowhere.
+    """Return the text of the value at a path in a pod's object; `absent` if a step of the path leads nowhere.
+
+    A list of strings is joined by blanks.
 
     >>> look_up({"spec": {"containers": [{"name": "proxy", "tty": True}]}}, "spec.containers[proxy].tty")
     'true'
@@ -96,7 +98,10 @@ def _count_pods(system: System, check: Check) -> Reading:
 
 
 def _read_budget(system: System, check: Check) -> Reading:
-    """Compare a field of the budgets over the role's pods, which must agree; `absent` without budget or field."""
+    """Compare the check's value with a field of the PodDisruptionBudgets over the role's pods.
+
+    All budgets must agree. The observed value is `absent` without a budget, or without the field.
+    """
     name = require_key(check, "name")
     values = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
     return compare_value(check, join_distinct(values) if values else ABSENT)
@@ -115,7 +120,11 @@ def _count_processes(system: System, check: Check) -> Reading:
 
 
 def _read_affinity(system: System, check: Check) -> Reading:
-    """Compare `Cpus_allowed_list: 0-1,3` of every process; two processes that share a CPU are listed twice."""
+    """Compare the check's value with the CPUs that each matching process may use, such as `0, 1, 0-1`.
+
+    Equal lists of several processes are repeated. The value `own` requires that every process has exactly one CPU, and
+    that the CPUs in use have equally many processes, give or take one.
+    """
     lists: list[str] = []
     for process in list_matching_processes(system, check):
         lines = run_in_container(system, check, ["cat", f"/proc/{process.pid}/status"]).splitlines()
@@ -132,7 +141,12 @@ def _read_affinity(system: System, check: Check) -> Reading:
 
 
 def _read_environment(system: System, check: Check) -> Reading:
-    """Compare a variable of the main process; unreadable if the program wrote its title over its environment."""
+    """Compare the check's value with an environment variable of the container's main process.
+
+    Raises:
+        UnreadableError: The program has overwritten its environment, as some do to show a title.
+
+    """
     items = [item for item in run_in_container(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
     if not items or not all("=" in item for item in items):
         raise UnreadableError("the container's main process has overwritten its environment")
@@ -141,14 +155,18 @@ def _read_environment(system: System, check: Check) -> Reading:
 
 
 def _read_arguments(system: System, check: Check) -> list[str]:
-    """Return the main process' command line."""
+    """Return the command line of the container's main process, without empty arguments."""
     return [
         argument for argument in run_in_container(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if argument
     ]
 
 
 def _read_argument(system: System, check: Check) -> Reading:
-    """Compare the value of `--name=value`, or of `--name value`; the last one if there are several."""
+    """Compare the check's value with that of an option (`--name=value` or `--name value`) of the main process.
+
+    If the option occurs several times, the last value counts. If both forms occur, those of the form `--name=value` are
+    ignored.
+    """
     name, arguments = require_key(check, "name"), _read_arguments(system, check)
     values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]
     values += [following for argument, following in pairwise(arguments) if argument == name]

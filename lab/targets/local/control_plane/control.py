@@ -1,8 +1,8 @@
 """The control plane's work while pods come and go: replicas of Deployments, endpoints, evictions, ports of a node.
 
-There is one lock, and one path for everything that happens. Whatever it is (`end_pod`, the result of a probe, a pod
-that is gone), it ends in `_settle`. That makes and deletes pods by the Deployment's rules (`replicas`), lets the
-Service's NAT follow the endpoints, and updates the proxies' configuration (`routing`). Only then does the kubelet
+There is one lock, and one path for everything that happens. A call of `end_pod`, the result of a probe, or a pod that
+is gone leads to a call of `_settle`. This method makes and deletes pods by the Deployment's rules (`replicas`), lets
+the Service's NAT follow the endpoints, and updates the proxies' configuration (`routing`). Only then does the kubelet
 end what must end, so no new connection goes to a pod that was ordered to end. Starting and ending a pod run in
 separate threads. A pod that could not be started is a fault that `check` raises.
 
@@ -67,18 +67,19 @@ class ControlPlane:
 
         Args:
             objects: The objects of the variant.
-            net: Its network.
-            kubelet: Its pods.
-            routing: Passes endpoints to the proxies.
+            net: The network of the system.
+            kubelet: The kubelet with the system's pods.
+            routing: The component that passes endpoints to the proxies.
             log: The log for events.
-            job: Prepares a new pod, whose place exists, and returns the function that makes its containers.
+            job: Prepares a new pod, whose network namespace exists, and returns the function that makes the
+                processes of the pod's containers.
 
         """
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
         self._log, self._job = log, job
         self._replicas = {deployment.name: deployment.replicas for deployment in objects.deployments}
         self._created = Counter(self._replicas)
-        """The number of pods that each Deployment has created so far, from which their names are made."""
+        """The number of pods that each Deployment has created so far; it becomes part of the next pod's name."""
         self._generations = Counter[str]()
         self._lives: list[RunningPod] = []
         self._nat_targets: tuple[Pod, ...] = ()
@@ -121,7 +122,7 @@ class ControlPlane:
         self._kubelet.stop()  # pods that one of these threads was just starting
 
     def check(self) -> None:
-        """Raise the first fault of a pod's start or end, or of the NAT.
+        """Raise the first fault that occurred when a pod started or ended, or when the node's NAT was changed.
 
         Raises:
             MeasuringError: There is such a fault.
@@ -137,7 +138,7 @@ class ControlPlane:
             return [life.pod for life in sorted(running, key=lambda life: life.terminating)]
 
     def look(self) -> None:
-        """Update everything after the state of a pod has changed."""
+        """Announce changed readiness of pods, then update replicas, endpoints and the proxies' configuration."""
         with self._lock:
             for life in self._lives:
                 if (ready := life.ready) != life.told_ready:
@@ -147,10 +148,10 @@ class ControlPlane:
             self._settle()
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod; see `lab.targets.base.System.end_pod`.
+        """End the role's first pod by deletion, eviction or crash, and return when the request was made.
 
         Returns:
-            False if an eviction is refused, because of a PodDisruptionBudget.
+            False if a PodDisruptionBudget refuses an eviction, True otherwise.
 
         Raises:
             MeasuringError: No pod of the role runs.
@@ -185,7 +186,7 @@ class ControlPlane:
             self._settle()
 
     def roll(self, role: Role) -> None:
-        """Replace all pods of the role's Deployment, as a changed template does.
+        """Replace all pods of the role's Deployment by its strategy, as a changed template would.
 
         Raises:
             MeasuringError: The role has no Deployment.
@@ -196,7 +197,7 @@ class ControlPlane:
             self._settle()
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop all processes of the role's first pod, or let all processes of the role continue.
+        """Stop all processes of the role's first pod (`frozen`), or let all processes of the role continue.
 
         Args:
             role: The role.
@@ -233,7 +234,10 @@ class ControlPlane:
     # -- the methods from here on expect that the lock is held, except those that run in separate threads --
 
     def _settle(self) -> None:
-        """Create and delete pods until the Deployments are content, then start and end what can be."""
+        """Create and delete pods until each Deployment has the pods it wants, and publish the endpoints.
+
+        Then begin to end the pods that were deleted, and to start the pods whose ports are free.
+        """
         if self._closing.is_set():
             return
         for deployment in self._objects.deployments:
@@ -283,7 +287,7 @@ class ControlPlane:
             self.look()
 
     def _connect(self, pod: Pod) -> None:
-        """Make a pod's place and the ways to it. Raises CalledProcessError, OSError."""
+        """Make a pod's network namespace and the links to it. Raises CalledProcessError, OSError."""
         with self._wiring:
             if pod.host_network:
                 self._net.borrow(pod.name, next(former.name for former in self.ever if former.role == pod.role))
@@ -326,10 +330,10 @@ class ControlPlane:
             self._routing.changed(ready, {pod.name: self._net[pod.name].address for pod in ready})
 
     def _list_nat_targets(self) -> tuple[Pod, ...]:
-        """Return the pods to which new connections to the proxy go.
+        """Return the pods to which the node's NAT sends new connections.
 
-        They are the ready pods that do not terminate; a Service without any has terminating pods that are still
-        ready. A hostPort leads to its pod as long as the pod has a network, ready or not.
+        A Service sends them to its ready pods that do not terminate; if it has no such pod, to terminating pods that
+        are still ready. A hostPort leads to its pod as long as the pod runs, ready or not.
         """
         targets: list[Pod] = []
         for service in services.list_balancers(self._objects):
@@ -343,7 +347,7 @@ class ControlPlane:
         return tuple(life.pod for life in self._lives if life.endpoint)
 
     def _find_refusal(self, life: RunningPod) -> str | None:
-        """Return the reason why a PodDisruptionBudget forbids an eviction; None if none does."""
+        """Return the reason why a PodDisruptionBudget forbids a pod's eviction; None if the eviction is allowed."""
         budget = find_budget(self._objects.budgets, life.pod.labels)
         if budget is None:
             return None
@@ -370,7 +374,10 @@ class ControlPlane:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Keep a fault of the block for `check`, unless everything is ending."""
+        """Keep an error of the block, so that the control plane's `check` raises it later.
+
+        The error is dropped if the control plane is being stopped.
+        """
         try:
             with as_measuring_error():
                 yield
@@ -385,7 +392,7 @@ class ControlPlane:
 
 
 class LocalRecorder:
-    """The events between two moments, in the terms of `lab.model.events`.
+    """The events that are logged while this context manager is open, in the terms of `lab.model.events`.
 
     Events of containers are left out: `ControlPlane` records what a container's readiness means for its pod. Everything
     runs in one process, so all times are by the lab's clock.
@@ -410,7 +417,7 @@ class LocalRecorder:
         self._ends.append(len(self._log.events))
 
     def events(self) -> Sequence[Event]:
-        """Return the events between both ends.
+        """Return the events that were logged while the context manager was open.
 
         Raises:
             MeasuringError: Something that should have happened did not.

@@ -1,4 +1,4 @@
-"""The routes and endpoints that the proxies know while these change: from objects to configurations and reloads.
+"""The routes and endpoints that the proxies know, while routes and endpoints change: configurations and reloads.
 
 This module stands for the API server and a controller's watch in a cluster. A change is accepted at once. Each proxy
 has a queue (`ProxyFollower`): all changes that wait become one reload, at the shortest interval that its system allows
@@ -30,7 +30,7 @@ LOOK_S, REST_S = 0.003, 0.02
 A recorded time may be late by so much.
 """
 ENDED_S = 0.5
-"""The seconds within which it is known that a container has ended."""
+"""The seconds after a container's end within which the lab knows of this end."""
 
 
 class Routes(Protocol):
@@ -44,12 +44,12 @@ class Routes(Protocol):
 
     @property
     def objects(self) -> Objects:
-        """The objects as they are now, with which a new pod is to be started."""
+        """The variant's objects as they are now; new pods are started with them."""
         ...
 
     @property
     def note(self) -> str:
-        """A note for samples on how changes reach the proxy here; empty if they do so as in a cluster."""
+        """A note for samples on how changes reach the proxy on this target; empty if they do so as in a cluster."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Routes(Protocol):
         return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """Return the error of a system that did not come up, with what is known about the reason here."""
+        """Return the error of a system that did not come up, with the reason as far as this component knows it."""
         return fault
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class Routes(Protocol):
         """
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """Return what to start a container with, extended by what it gets in addition to its image and manifest."""
+        """Return what to start a container with, extended by what a cluster adds to its image and manifest."""
         return started
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
@@ -89,29 +89,32 @@ class Routes(Protocol):
         """
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects; see `lab.model.system.Disturbable.apply`."""
+        """Create or change objects; see `lab.model.disturbance.Disturbable.apply`."""
 
     def renew(self) -> None:
-        """Request a reload that makes new workers from every proxy; return when it was requested.
+        """Request from every proxy a reload that makes new workers, and return without waiting for the reload.
 
         Raises:
-            MeasuringError: A proxy cannot be reloaded so.
+            MeasuringError: A proxy has no reload that makes new workers.
 
         """
 
     def gauges(self) -> Mapping[str, float]:
-        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
+        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+
+        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        """
         ...
 
     def apart(self) -> Sequence[int]:
-        """Return the process ids of the control plane, those in a proxy's container included.
+        """Return the process ids of the control plane, including those in the containers of proxies.
 
-        Their resource use does not count as the proxy's. The result is empty if there are none.
+        The resource use of these processes does not count as the proxy's.
         """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return the pods as they came up; see `lab.model.system.System.deployed`."""
+        """Return the pods as the API server has them; empty without one (see `lab.model.system.System.deployed`)."""
         return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -119,7 +122,7 @@ class Routes(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise the first fault that occurred while changes were passed on.
+        """Raise the first fault that occurred while changes were passed on to the proxies.
 
         Raises:
             MeasuringError: A change could not be passed to a proxy.
@@ -127,17 +130,17 @@ class Routes(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop passing changes on, before the processes are ended; it may be called again."""
+        """Stop passing changes on to the proxies, before the processes are ended; this may be called again."""
 
     def close(self) -> None:
-        """Clean up after the processes have ended; it may be called again."""
+        """Clean up after the processes have ended; this may be called again."""
 
 
 class FileRouting(Routes):
-    """The passing on of routes and endpoints to proxies that read them from files.
+    """The component that passes routes and endpoints to proxies that read them from files.
 
-    Proxies are followed from before their start (`follow`) until they are ordered to end (`leave`), all of them
-    until `stop`.
+    It follows each proxy from before the proxy's start (`follow`) until the proxy is ordered to end (`leave`); `stop`
+    ends this for all proxies.
     """
 
     def __init__(
@@ -173,18 +176,18 @@ class FileRouting(Routes):
 
     @property
     def objects(self) -> Objects:
-        """The objects as they are now."""
+        """The variant's objects as they are now, with the changes of routes and endpoints so far."""
         return self._objects
 
     @property
     def note(self) -> str:
-        """The notes of the proxies' systems on how changes reach them; empty for a steady system."""
+        """The note for samples on how changes reach the proxies; empty if routes and pods may not change."""
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         notes = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(notes - {""})) if self._changing else ""
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the ConfigMap that the proxies were configured by; this target has only one namespace."""
+        """Return the data of a ConfigMap by its name alone, as this target has only one namespace."""
         return self._objects.configmaps.get(name, {})
 
     def begin(self) -> None:
@@ -194,7 +197,10 @@ class FileRouting(Routes):
         """Do nothing: there is nothing to give back."""
 
     def apart(self) -> Sequence[int]:
-        """Return the processes that do not serve, in proxies whose system names the program that serves."""
+        """Return the ids of those processes in the proxies' containers that do not serve requests.
+
+        Only the containers of systems that name the serving program are searched.
+        """
         pids: list[int] = []
         for follower in self._list_active_followers():
             system = find(follower.process.container.repository)
@@ -232,7 +238,7 @@ class FileRouting(Routes):
                 follower.over.set()
 
     def stop(self) -> None:
-        """Stop following all proxies and wait for the threads; it may be called again."""
+        """Stop following all proxies and wait for the threads; this may be called again."""
         with self._following:
             self._over = True
         for follower in self._followers:
@@ -255,7 +261,7 @@ class FileRouting(Routes):
             self._accept(replace(self._objects, ready=tuple(ready)))
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects: all of them or, if one is refused, none.
+        """Create or change objects; if one object is refused, all stay as they were.
 
         Raises:
             MeasuringError: An object is not supported here, or a proxy reads no routes.
@@ -274,12 +280,15 @@ class FileRouting(Routes):
             self._accept(result)
 
     def renew(self) -> None:
-        """Reload every proxy that can be reloaded, in the way in which its system's controller does it."""
+        """Reload every proxy that has a reload with new workers, as the controller of its proxy system does."""
         for process, renew in self._renewable:
             renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        """Return `proxy/config_bytes` and `proxy/load_s`, the largest of all proxies, without unknown ones."""
+        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+
+        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        """
         followers = self._list_active_followers()
         gauges = {
             "proxy/config_bytes": [float(follower.control.config_bytes()) for follower in followers],
@@ -288,10 +297,10 @@ class FileRouting(Routes):
         return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
-        """Raise the first fault of a reload, or a change of backends that a fixed proxy does not notice.
+        """Raise the first fault of a reload, or an error if a proxy could not learn that the backends changed.
 
         Raises:
-            MeasuringError: There is such a fault.
+            MeasuringError: A reload failed, or backends changed and the configuration of a proxy is fixed.
 
         """
         for fault in [follower.fault for follower in self._followers if follower.fault is not None]:
@@ -349,9 +358,9 @@ class ProxyFollower(threading.Thread):
         self._last = float("-inf")
         self._served = False
         self.load_s: float | None = None
-        """The seconds from the last start or reload until it served.
+        """The seconds from the proxy's last start or reload until the proxy served.
 
-        None while it does not serve, or if its beginning was not seen.
+        None while the proxy does not serve, or if the beginning of its loading was not seen.
         """
         self.fault: LabError | None = None
 
@@ -368,7 +377,7 @@ class ProxyFollower(threading.Thread):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Keep the first fault."""
+        """Keep an error as the follower's fault, unless there is an earlier fault already."""
         if not isinstance(error, LabError):
             message = str(error) if isinstance(error, OSError) else repr(error)
             error = MeasuringError(self.process.container.place, f"its routes: {message}", "")
@@ -393,7 +402,7 @@ class ProxyFollower(threading.Thread):
         self._served = self._wait_until_serving(loading)
 
     def _reload(self) -> None:
-        """Wait for the interval since the last reload, then load all changes that came until now."""
+        """Wait until the required interval since the last reload is over, then load all changes that came so far."""
         waits_s = self._last + self.control.interval_s - time.monotonic()
         if self.control.looks_once_more:
             self.changed.clear()

@@ -63,10 +63,10 @@ _MARK = "0x4000"
 
 
 def add_node_nat(objects: Objects, changing: bool) -> Objects:
-    """Return the objects with a node's NAT in front of the proxy if the way needs one and no LoadBalancer brings it.
+    """Return the objects with a node's NAT in front of the proxy, where one is needed and none is there yet.
 
     A NAT is needed if pods may come and go, if there are several proxy pods, or if a proxy pod has a hostPort.
-    A proxy on the host network needs it only if pods may come and go.
+    A proxy on the host network needs a NAT only if pods may come and go. A LoadBalancer Service has its NAT already.
 
     Args:
         objects: The objects of the manifests.
@@ -88,9 +88,9 @@ def add_node_nat(objects: Objects, changing: bool) -> Objects:
 
 
 def list_balancers(objects: Objects) -> list[Service]:
-    """Return the LoadBalancer Services in front of the proxies.
+    """Return the Services in front of the proxies that a node's NAT implements (as type LoadBalancer).
 
-    There are several if the proxies share the routes, and none if the way is direct.
+    There are several Services if several proxies share the routes, and none if clients reach the proxy directly.
     """
     pods = objects.role("proxy")
     if not pods or objects.role("balancer") or pods[0].host_network or _find_balanced_service(objects, pods[0]) is None:
@@ -100,7 +100,7 @@ def list_balancers(objects: Objects) -> list[Service]:
 
 
 def address_of(objects: Objects, service: Service) -> str:
-    """Return the address of one of `list_balancers`."""
+    """Return the IP address at which clients reach a Service of `list_balancers`."""
     first, _, last = ADDRESS.rpartition(".")
     return f"{first}.{int(last) + [balancer.name for balancer in list_balancers(objects)].index(service.name)}"
 
@@ -117,8 +117,9 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
         objects: The objects.
         net: The network.
         role: The role.
-        port: The name of the Service's port; its first port is used if no port has this name.
-        by: The Deployment of the pods if proxies have several; None takes the first.
+        port: The name of the Service's port; if no port has this name, the first port is used.
+        by: The name of the Deployment, where proxies of several Deployments share the routes; None takes the first
+            pod of the role.
 
     Raises:
         UsageError: No Service selects the role's pods.
@@ -139,7 +140,7 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
 
 
 def describe_way(objects: Objects) -> str:
-    """Return the way into the proxy in words, for the notes of samples; empty if it is direct."""
+    """Return the way from clients to the proxy in words, for the notes of samples; empty for the direct way."""
     if objects.role("balancer"):
         return "through a load balancer's TCP proxy"
     services = list_balancers(objects)
@@ -152,13 +153,13 @@ def describe_way(objects: Objects) -> str:
 
 
 def install(net: Network, objects: Objects) -> None:
-    """Make the node forward and translate, and lead the routes of the client and the proxies through it.
+    """Make the node translate addresses (NAT), and route the packets between client and proxies through the node.
 
-    Nothing is done if the way is direct.
+    Nothing is done if clients reach the proxy directly.
 
     Raises:
         CalledProcessError: `nft` or `ip` fails.
-        OSError: A sysctl cannot be written, or a program not be started.
+        OSError: A sysctl cannot be written, or a program cannot be started.
 
     """
     services = list_balancers(objects)
@@ -176,7 +177,7 @@ def install(net: Network, objects: Objects) -> None:
 
 
 def join(net: Network, pod: Pod) -> None:
-    """Lead a proxy's way back to the client through the node.
+    """Route a proxy pod's packets to the client through the node.
 
     Raises:
         CalledProcessError: `ip` fails.
@@ -187,7 +188,9 @@ def join(net: Network, pod: Pod) -> None:
 
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
-    """Refuse connections to a Service that has no endpoint: its address becomes the node's, where nothing listens.
+    """Make the node refuse connections to a Service while that has no endpoint.
+
+    The Service's address becomes an address of the node, where nothing listens.
 
     Raises:
         CalledProcessError: `ip` fails.
@@ -198,7 +201,9 @@ def answer_without_endpoints(net: Network, objects: Objects) -> None:
 
 
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
-    """Send new connections to these pods from now on, by their Services; established connections stay.
+    """Make the node's NAT send new connections to these pods only; established connections stay with their pod.
+
+    The connections to a Service go to those of the pods that the Service selects.
 
     Raises:
         CalledProcessError: `nft` fails.
@@ -210,15 +215,15 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
 
 
 def client_links(net: Network, objects: Objects) -> list[tuple[End, End]]:
-    """Return (client's end, far end) of every pair between the client and the places that its requests enter."""
+    """Return (client's end, far end) of every veth pair over which the client's requests leave the client."""
     far = [NODE] if list_balancers(objects) else [pod.name for pod in objects.entry]
     return [((net[CLIENT], net.device(name)), (net[name], net.device(CLIENT))) for name in far]
 
 
 def counters(net: Network, objects: Objects) -> Mapping[str, int]:
-    """Return the counters of the node's network namespace, such as `node/conntrack_drop`, cumulative.
+    """Return the cumulative counters of the node's network namespace by name, such as `node/conntrack_drop`.
 
-    The result is empty without a node.
+    The result is empty if clients reach the proxy without a node in between.
     """
     if not list_balancers(objects):
         return {}
@@ -232,12 +237,12 @@ def conntrack_max() -> str:
 
 
 def rules(net: Network, objects: Objects) -> str:
-    """Return the node's ruleset, in the form that `nft -f` reads."""
+    """Return the rules of the node's NAT, in the form that `nft -f` reads."""
     return _RULES.format(dnat="\n".join(_make_dnat_rules(net, objects, objects.role("proxy"))), mark=_MARK)
 
 
 def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> list[str]:
-    """Return a rule for each port of each Service that has a pod."""
+    """Return a DNAT rule of nft for each port of each Service that selects one of these proxy pods."""
     lines: list[str] = []
     for service in list_balancers(objects):
         pods = [pod for pod in proxies if service.selects(pod)]
@@ -252,11 +257,11 @@ def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> 
 
 
 def nft(text: str, place: NetworkPlace | None = None) -> None:
-    """Load a ruleset.
+    """Load rules into the packet filter of a network namespace, with the program `nft`.
 
     Args:
-        text: The ruleset.
-        place: Where to load it. None means a fresh namespace that disappears at once.
+        text: The rules, as `nft -f` reads them.
+        place: The network namespace. None means a new one that disappears at once, as a test of the rules.
 
     Raises:
         CalledProcessError: The ruleset is refused.
@@ -270,10 +275,10 @@ def nft(text: str, place: NetworkPlace | None = None) -> None:
 
 @functools.cache
 def find_nft_fault() -> str | None:
-    """Try the NAT on this machine and return the reason why it does not work.
+    """Try the NAT of Services (nftables rules) on this machine, and return the reason why it does not work.
 
     Returns:
-        None if it works, MISSING if there is no nft.
+        The reason; None if the NAT works, MISSING if the program nft is missing.
 
     """
     if shutil.which("nft") is None:
@@ -290,11 +295,12 @@ def find_nft_fault() -> str | None:
 
 
 def check_way(objects: Objects) -> None:
-    """Check that the way into the proxy works on this machine; several proxies need a NAT.
+    """Check that the way from clients to the proxy works on this machine; several proxies need a NAT.
 
     Raises:
-        UsageError: Several proxies have no NAT in front, have ports of the node, or nft is missing.
-        NotMeasurableError: nft does not work here, or hostNetwork is set although there is no NAT to leave out.
+        UsageError: Several proxy pods have no NAT in front or have a hostPort, or the program nft is missing.
+        NotMeasurableError: nft does not work here; or hostNetwork is set, whose effect is to avoid the NAT, although
+            there is no NAT anyway.
 
     """
     direct = "no Service of type LoadBalancer is in front: the way is straight without hostNetwork, too"
@@ -326,7 +332,7 @@ def _find_balanced_service(objects: Objects, pod: Pod) -> Service | None:
 
 
 def _list_numbers(service: Service) -> list[int]:
-    """Return the ports of a Service by number; its mapping has names, too."""
+    """Return the port numbers of a Service, whose mapping `ports` has names as keys, too."""
     return [number for number in service.ports if isinstance(number, int)]
 
 

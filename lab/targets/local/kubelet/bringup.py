@@ -31,7 +31,9 @@ PODS = STATE / "pods"
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start instead of a container's image: its system's realisation, or the command of its manifest.
+    """Return what to start instead of a container's image: command, environment and files (realisation).
+
+    They come from the proxy system that the image belongs to, or else from the container's manifest.
 
     Raises:
         UsageError: The image has another version than the program that stands for it here.
@@ -47,7 +49,9 @@ def realise(context: Context) -> Realisation:
 
 
 def refuse_other_version(container: Container) -> None:
-    """Refuse a tag of an image that is not pinned: it changes nothing here, so its measured effect would be none.
+    """Refuse a container whose image has another tag than the pinned one, since the same program runs for every tag.
+
+    The measured effect of another tag would therefore be zero here.
 
     Raises:
         UsageError: The tag is not a pinned one.
@@ -64,11 +68,11 @@ def refuse_other_version(container: Container) -> None:
 
 
 def list_links(objects: Objects) -> list[tuple[str, str]]:
-    """Return the pairs of places that talk to each other.
+    """Return the pairs of places (network namespaces), by name, that talk to each other.
 
-    The client talks to every proxy, and to every backend for direct runs and canaries; every proxy talks to every
-    backend. Between the client and the proxies there is a load balancer if the objects have one, or a node if the
-    proxies' Service has one.
+    The client talks to every proxy, and to every backend for runs without a proxy and for canaries (checked
+    requests). Every proxy talks to every backend. Between the client and the proxies there is a load balancer's pod
+    if the objects have one, or else the node if the proxies are reached through a node's NAT.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
@@ -83,10 +87,10 @@ def list_links(objects: Objects) -> list[tuple[str, str]]:
 
 
 def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Check everything about the objects that can be checked without starting a container.
+    """Check everything about a variant's objects that can be checked without starting a container.
 
     Args:
-        objects: The objects.
+        objects: The objects of the variant.
         pinned: The CPUs of each role.
         realise: Returns what a container is started with.
 
@@ -151,7 +155,7 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
 
 
 def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
-    """Return the programs that the containers run and that are not the machine's, with versions.
+    """Return name and version of each program that a container runs and that this machine has not installed.
 
     Args:
         objects: The objects.
@@ -163,7 +167,7 @@ def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], reali
 
 
 def _read_texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """Return file → text of a volume from a ConfigMap or Secret; empty for any other volume."""
+    """Return file name → text of a volume from a ConfigMap or Secret; empty for any other volume."""
     if volume.source is None:
         return {}
     kind, source = volume.source
@@ -191,9 +195,9 @@ def prepare_pod(
         pinned: The CPUs of each role.
         disks: The volumes on disk.
         groups: The cgroups of the bring-up.
-        follow: Called with each container, except init containers, before it starts.
-        changing: Whether pods may come and go. Then containers have a cgroup for CPU, limited or not, so that their
-            CPU can be reduced, and they end as slowly as their images do.
+        follow: Called with each container, except init containers, before the container starts.
+        changing: Whether pods may come and go. Then every container has a cgroup for CPU, limited or not, so that
+            its CPU can be reduced. It also ends as slowly as the container of the image does.
         realise: Returns what a container is started with.
 
     """
@@ -236,8 +240,8 @@ def realise_now(
 
     Args:
         container: The container.
-        pod: Its pod.
-        place: Its pod's place.
+        pod: The container's pod.
+        place: The pod's network namespace.
         objects: The objects as they are now.
         addresses: Pod → IP address.
         pinned: The CPUs of each role.
@@ -278,7 +282,10 @@ def remove(pods: Iterable[Pod], net: Network) -> None:
 
 
 def _make_contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
-    """Yield a context for each container, with a placeholder for the addresses, which do not exist yet."""
+    """Yield, for each container, the context from which `realise` decides what to start.
+
+    Every IP address in the context is a placeholder, because the network does not exist yet.
+    """
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
         for container in pod.containers:
@@ -298,7 +305,7 @@ def _select_cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[i
 def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
     """Return the lines of a pod's /etc/hosts.
 
-    The names of a Service stand for its pods' addresses: there is no cluster IP, and so no NAT, in between.
+    The names of a Service lead to the addresses of its pods: there is no cluster IP, and so no NAT, in between.
     """
     lines = ["127.0.0.1 localhost"]
     for service in objects.services.values():
@@ -323,7 +330,7 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
 
 
 def _map_keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """Return key → file of a volume from a ConfigMap or Secret; empty for any other volume.
+    """Return key of the object → file name, of a volume from a ConfigMap or Secret; empty for any other volume.
 
     Raises UsageError for an object or a key that does not exist.
     """

@@ -1,7 +1,8 @@
 """A container as a process: its private folders, mounts, user and CPUs; how to start, enter and stop it.
 
-A container sees its own processes and the machine's files, except that the folders in `PRIVATE_FOLDERS` are private to it and
-empty at first. Its volumes are bound over that, /etc/hosts names the Services, and it sees only its role's CPUs.
+A container sees its own processes and the machine's files, except that the folders in `PRIVATE_FOLDERS` are private to
+it and empty at first. Its volumes are mounted over these files, /etc/hosts names the Services, and the container sees
+only its role's CPUs.
 
 Its main process is the first of a process namespace. It runs under an unprivileged id in a separate user namespace,
 without capabilities, whether the lab is root or not; `privileged: true` makes it the pod's root. Commands are
@@ -44,7 +45,7 @@ ONLINE = "/sys/devices/system/cpu/online"
 TAIL_BYTES = 8192
 """The bytes at the end of an output that `tail` reads."""
 ASK_S = 2.0
-"""The seconds that an interface on a pod's loopback has for its answer."""
+"""The seconds that an HTTP interface on a pod's loopback has for its answer."""
 
 MIN_STOP_S = 2.0
 """The least seconds from the stop signal to SIGKILL, whatever the grace period.
@@ -58,16 +59,16 @@ Bind = tuple[Path, str, bool]
 
 @dataclass(frozen=True, slots=True)
 class ContainerSetting:
-    """The values a container is started with in addition to its description in the manifest.
+    """The values that a container is started with, in addition to its description in the manifest.
 
     Attributes:
-        hostname: Its hostname, which is the pod's name.
-        place: The network namespace of its pod.
-        cpus: The CPUs of its role.
-        hosts: The text of its /etc/hosts.
-        volumes: Volume name → the folder that holds it.
-        started: The command, environment and files that stand for its image.
-        group: Its cgroup.
+        hostname: The container's hostname, which is the pod's name.
+        place: The network namespace of the pod.
+        cpus: The CPUs of the container's role.
+        hosts: The text of the container's /etc/hosts.
+        volumes: Volume name → the folder with the volume's files.
+        started: The command, environment and files that stand for the container's image.
+        group: The container's cgroup.
 
     """
 
@@ -126,7 +127,7 @@ class LocalContainerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the main process, as the lab sees it; None while it does not run."""
+        """The process id of the container's main process, as the lab sees it; None while that does not run."""
         return self._main if self.popen is not None and self.popen.returncode is None else None
 
     def start(self) -> None:
@@ -193,10 +194,14 @@ class LocalContainerProcess:
         return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
-        """Kill what a command of `enter` started inside, and wait for the command, which ends with it.
+        """Kill the processes that a command line from `enter` started inside the container, and wait for its end.
 
-        Killing the command first would leave its child to us, and the child would hold its container's process
-        namespace open until it is reaped.
+        Killing the command first would leave its child to us. Such a child would keep the container's process
+        namespace open until we collect it.
+
+        Args:
+            popen: The process of the command line.
+
         """
         while popen.poll() is None:
             for pid in list_descendants(popen.pid)[1:]:
@@ -224,11 +229,11 @@ class LocalContainerProcess:
         return list_descendants(self.pid) if self.pid is not None else []
 
     def processes_but(self, name: str) -> list[int]:
-        """Return those of `processes` whose command name is another one."""
+        """Return the process ids of `processes` without those whose command name is `name`."""
         return [pid for pid in self.processes() if read_text_if_readable(f"/proc/{pid}/comm").strip() != name]
 
     def confine(self) -> list[int]:
-        """Reset CPU affinities to the role's CPUs, as a cpuset would, and return the threads that had others.
+        """Reset CPU affinities to the role's CPUs, as a cpuset would; return the ids of the threads that had others.
 
         A process that bound itself to one CPU stays bound to one: the CPU of the role to which the fewest other
         processes are bound.
@@ -254,7 +259,8 @@ class LocalContainerProcess:
     def stop(self, grace_s: float) -> bool:
         """Run preStop, send the stop signal, and send SIGKILL when the grace period is over.
 
-        As a kubelet does, this sends the stop signal however long preStop takes, and then leaves `MIN_STOP_S` at least.
+        As with a kubelet, the stop signal is sent even if preStop takes all of the grace period. From the signal to
+        SIGKILL there are at least `MIN_STOP_S` seconds.
 
         Args:
             grace_s: The grace period in seconds.
@@ -290,7 +296,7 @@ class LocalContainerProcess:
         self._released.set()
 
     def linger(self) -> None:
-        """Wait until the container has ended, which may be after its main process: until a current `stop` is over."""
+        """Wait until a `stop` under way is over: a container may end some time after its main process."""
         if self.setting.started.waits[1]:
             with self._stopping:
                 pass
@@ -311,11 +317,11 @@ class LocalContainerProcess:
             os.kill(self._main or self.popen.pid, number)
 
     def tail(self, lines: int = 20, output_too: bool = True) -> str:
-        """Return the last lines of the error output.
+        """Return the last lines of the container's error output.
 
         Args:
-            lines: The number of lines.
-            output_too: Whether to return lines of the output instead if the error output is empty.
+            lines: The number of lines at most.
+            output_too: Whether to return lines of the standard output instead if the error output is empty.
 
         """
         for file in (self.stderr, self.stdout)[: 1 + output_too]:
@@ -346,7 +352,10 @@ class LocalContainerProcess:
                 os.truncate(file, 0)
 
     def _make_private_folders(self) -> list[Bind]:
-        """Make the private folders, as copies of the image's if there is one, and return their binds."""
+        """Make the container's private folders and return their bind mounts.
+
+        The folders are empty, or copies of the image's folders if the files of the image are here.
+        """
         binds: list[Bind] = []
         for path in self._private_paths:
             original, private = self._image / path.strip("/"), self._locate_private(path)
@@ -367,7 +376,12 @@ class LocalContainerProcess:
         return binds
 
     def _bind_volumes(self) -> list[Bind]:
-        """Prepare the mount points of the container's volumes and return their binds. Raises UsageError."""
+        """Prepare the mount points of the container's volumes and return the volumes' bind mounts.
+
+        Raises:
+            UsageError: A volume lacks the mount's subPath, or nothing exists at a mount point.
+
+        """
         binds: list[Bind] = []
         for mount in self.container.mounts:
             source, target = self.setting.volumes[mount.volume] / mount.sub_path, self.inside(mount.path)
@@ -387,7 +401,7 @@ class LocalContainerProcess:
         return binds
 
     def _write_covers(self) -> list[Bind]:
-        """Write the container's /etc/hosts and list of online CPUs and return their binds."""
+        """Write the container's /etc/hosts and list of online CPUs, and return the bind mounts of these files."""
         texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.format_list(self.setting.cpus) + "\n"}
         binds: list[Bind] = []
         for path, text in texts.items():
@@ -398,7 +412,7 @@ class LocalContainerProcess:
         return binds
 
     def _locate_mount_point(self, path: str) -> str:
-        """Return where a bind over a container's path is mounted."""
+        """Return the mount point, as the lab sees it, of a bind mount over a path of the container."""
         return path if self._root is None else f"{self.folder / 'root'}{path}"
 
     def _locate_private(self, path: str) -> Path:
@@ -406,14 +420,19 @@ class LocalContainerProcess:
         return self.folder / "private" / path.strip("/").replace("/", "-")
 
     def inside(self, path: str) -> Path | None:
-        """Return where a container's path lies for the lab; None if it is in none of the private folders."""
+        """Return where the lab finds the file at a container's path; None outside the container's private folders."""
         for prefix in self._private_paths:
             if path.startswith(prefix + "/") and (self._image / prefix.lstrip("/")).is_dir():
                 return self._locate_private(prefix) / path.removeprefix(prefix + "/")
         return None
 
     def _locate_new_file(self, path: str) -> Path:
-        """Make the folder of a container's path and return where the path lies for the lab. Raises UsageError."""
+        """Make the folder for a new file at a container's path, and return the file's path as the lab sees it.
+
+        Raises:
+            UsageError: The path is outside the container's private folders.
+
+        """
         file = self.inside(path)
         if file is None:
             fault = f"{path} is not in a folder of the container's own"
@@ -443,9 +462,9 @@ def list_descendants(root: int) -> list[int]:
 
 
 def reap_orphans() -> None:
-    """Collect dead processes that the kernel handed to us as PID 1.
+    """Collect the dead processes that the kernel handed to us because we are PID 1 of the namespace.
 
-    They are those that lead no session and are not in our session.
+    These are the dead children that do not lead a session and are in another session than ours.
     """
     session = os.getsid(0)
     for child in psutil.Process().children():

@@ -1,8 +1,9 @@
 """A small kubelet: it starts pods, probes and restarts their containers, ends them in time, and records all of it.
 
-A bring-up waits until every pod's readiness probe has succeeded once. It tries them every few milliseconds instead of
-after the manifest's initialDelaySeconds, because a bring-up would otherwise wait ten seconds in vain. The real probes
-run by their own times from the start of the container, and only they cause events and restarts.
+A bring-up (the start of a system) waits until every pod's readiness probe has succeeded once. The bring-up tries
+these probes every few milliseconds instead of after the manifest's initialDelaySeconds, so as not to wait ten seconds
+in vain. The real probes run by the manifest's times from the start of the container. Only the real probes cause events
+and restarts.
 
 The kubelet does not decide which pods exist: callers pass them at the start, and `control` does later (`begin`,
 `end`).
@@ -34,17 +35,19 @@ MakeContainer = Callable[[Container], LocalContainerProcess]
 
 @dataclass(slots=True, eq=False)
 class RunningPod:
-    """A pod from its creation to its end.
+    """A pod from its creation to its end, with its running containers.
+
+    The module `control` sets `generation`, `begun`, `told_ready` and `ending`.
 
     Attributes:
-        pod: The pod.
-        runners: Its containers; empty before they are started.
-        terminating: Whether it was deleted.
-        generation: The generation of its Deployment's template; `control` keeps it, as the next three.
-        begun: Whether it has a place on the node.
-        told_ready: The readiness that was announced last.
-        ending: Whether its kubelet was ordered to end it.
-        created_s: The time of its creation (monotonic clock).
+        pod: The pod as the manifests describe it.
+        runners: The pod's containers; empty before they are started.
+        terminating: Whether the pod was deleted.
+        generation: The version of the Deployment's template from which the pod was made.
+        begun: Whether the pod has a place on the node, so that its start has begun.
+        told_ready: The readiness of the pod that was announced last.
+        ending: Whether the kubelet was ordered to end the pod.
+        created_s: The time of the pod's creation (monotonic clock).
 
     """
 
@@ -59,18 +62,21 @@ class RunningPod:
 
     @property
     def ready(self) -> bool:
-        """The readiness of the pod: every container runs, and its readiness probe, if it has one, has succeeded."""
+        """True if the pod is ready: every container runs, and its readiness probe, if it has one, has succeeded."""
         running = (runner.ready and runner.process.pid is not None for runner in self.runners)
         return bool(self.runners) and all(running)
 
     @property
     def endpoint(self) -> bool:
-        """The state of being an endpoint, to which Services lead: announced as ready and not terminating."""
+        """True if Services lead to the pod (it is an endpoint): it was announced as ready and is not terminating."""
         return self.told_ready and not self.terminating
 
 
 class Kubelet:
-    """The pods that are up; their processes are made by functions of the caller, each just before its start."""
+    """The kubelet of one system: it starts, probes, restarts and ends the containers of the pods that it was given.
+
+    Functions of the caller make the processes of the containers, each just before its start.
+    """
 
     def __init__(self, log: EventLog, each_probe: bool = False) -> None:
         """Prepare a kubelet without pods.
@@ -96,11 +102,11 @@ class Kubelet:
 
         Args:
             pods: The pods, each with the function that makes its containers.
-            deadline: The end of the init containers' time (monotonic clock).
+            deadline: The time (monotonic clock) by which the init containers must have ended.
 
         Raises:
-            LabError: A pod cannot be started, or an init container does not end by the deadline; the first such
-                error.
+            LabError: A pod cannot be started, or an init container does not end by the deadline. If this happens to
+                several pods, the error of the first is raised.
 
         """
         if not self._rotating.is_alive():
@@ -138,7 +144,7 @@ class Kubelet:
             runner.confine()
 
     def end(self, pod: RunningPod) -> None:
-        """End one pod within its grace period and forget it; its readiness is probed until its end."""
+        """End one pod within its grace period and forget the pod; its readiness is probed until it has ended."""
         with ThreadPoolExecutor(len(pod.runners)) as pool:
             list(pool.map(lambda runner: runner.stop(pod.pod.grace_s), pod.runners))
         reap_orphans()
@@ -157,8 +163,8 @@ class Kubelet:
     def stop(self) -> None:
         """End everything at once, without grace periods, because the next bring-up is waiting.
 
-        It may be called again. A pod that another thread is starting at the same time is ended by a second call,
-        after that thread has ended.
+        This method may be called again. A pod that another thread is starting at the same time is ended by a second
+        call, after that thread has ended.
         """
         self._stopped.set()
         for process in list(self._initialising):
@@ -173,12 +179,12 @@ class Kubelet:
     def begin(self, running: RunningPod, make: MakeContainer, deadline: float) -> None:
         """Start one pod and return when its containers are started, ready or not.
 
-        A stopped kubelet starts none.
+        A stopped kubelet starts no container.
 
         Args:
             running: The pod.
-            make: Makes its containers.
-            deadline: The end of the init containers' time (monotonic clock).
+            make: The function that makes the processes of the pod's containers.
+            deadline: The time (monotonic clock) by which the init containers must have ended.
 
         """
         pod = running.pod
@@ -228,11 +234,11 @@ def _describe_output(process: LocalContainerProcess) -> str:
 
 
 def describe_pod(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
-    """Return a pod's `metadata` and `spec` in Kubernetes' names, without fields that have no meaning here.
+    """Return a pod as an object of Kubernetes with `metadata` and `spec`, without fields that mean nothing here.
 
     Args:
         pod: The pod.
-        on_the_node: Whether its ports are the node's ports.
+        on_the_node: Whether the pod's ports are the node's ports (`hostNetwork`).
 
     """
     return {
@@ -246,9 +252,10 @@ def describe_pod(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
 
 
 def _describe_container(runner: ContainerRunner) -> Mapping[str, Any]:
-    """Return a container's part of the spec, its preStop hook as in the manifest.
+    """Return a container's part of the pod's `spec` in Kubernetes' form.
 
-    A hook that comes from the image here is left out, because a cluster does not show it either.
+    A preStop hook is shown if the manifest has one. A hook that imitates what the image does at its end is left out,
+    because a cluster does not show that either.
     """
     container, setting = runner.container, runner.process.setting
     probes = {

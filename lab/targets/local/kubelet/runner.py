@@ -18,17 +18,17 @@ from lab.systems.manifests.pods import Container, Pod, Probe
 from lab.targets.local.kubelet.containers import LocalContainerProcess, reap_orphans
 
 BACK_OFF_S, BACK_OFF_MAX_S, BACK_OFF_RESET_S = 10.0, 300.0, 600.0
-"""The back-off of a kubelet: its first value, its maximum, and the running time after which it is forgotten.
+"""The back-off of a kubelet, in seconds: first value, maximum, and the running time after which it is forgotten.
 
-The first restart comes at once, the next after 10 s, 20 s, … up to five minutes. After ten good minutes it starts
-again.
+The first restart comes at once, the next after 10 s, 20 s, … up to five minutes. When a container has run for ten
+minutes, its next restart comes at once again.
 """
 
 CONTAINER, KUBELET = "container", "kubelet"
-"""The sources of events: kinds that concern the container only, and kinds that `lab.model.events` knows."""
+"""The sources of events: for kinds that concern a container only, and for kinds that concern its pod too."""
 
 KNOWN_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
-"""The kinds of events that `lab.model.events` knows."""
+"""The kinds of a container's events that concern its pod too, as `lab.model.events` describes these kinds."""
 
 
 def attempt_probe(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
@@ -87,10 +87,10 @@ class Prober(threading.Thread):
 
         Args:
             probe: The probe, with its times and thresholds.
-            attempt: Makes an attempt and returns its fault, None if it succeeded.
-            changed: Called with (ok, detail) when a threshold is reached: True after successThreshold successes,
-                False after failureThreshold failures, and again only when that changes.
-            tried: Called with (fault, seconds) after each attempt; the fault is None if it succeeded.
+            attempt: Makes an attempt and returns its fault, or None if the attempt succeeded.
+            changed: Called with (ok, detail) when a threshold is reached: ok is True after successThreshold
+                successes, False after failureThreshold failures. It is called again only when ok has changed.
+            tried: Called with (fault, seconds) after each attempt; the fault is None if the attempt succeeded.
 
         """
         super().__init__(name="probe", daemon=True)
@@ -153,12 +153,12 @@ class ContainerRunner:
 
     @property
     def container(self) -> Container:
-        """The container of the manifest."""
+        """The container that the runner keeps running, as the manifest describes it."""
         return self.process.container
 
     @property
     def ready(self) -> bool:
-        """The readiness of the container."""
+        """True if the container is ready: by its readiness probe or, without such a probe, because it runs."""
         return self._ready
 
     @ready.setter
@@ -180,7 +180,7 @@ class ContainerRunner:
         return attempt_probe(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float) -> None:
-        """End the container for good within a grace period in seconds; its readiness is probed until its end."""
+        """End the container for good within a grace period in seconds; its readiness is probed until it has ended."""
         self._stop.set()
         self._end_probers(but="readiness")
         self._record_event("Killing", f"grace period {grace_s:g} s")
@@ -256,7 +256,7 @@ class ContainerRunner:
             self._probe("liveness", self.container.liveness)
 
     def _probe(self, kind: str, probe: Probe) -> None:
-        """Start the prober of a probe."""
+        """Start the thread that runs a probe of this kind: `startup`, `readiness` or `liveness`."""
 
         def tried(fault: str | None, seconds: float) -> None:
             if self._each_probe:
@@ -271,7 +271,15 @@ class ContainerRunner:
                 prober.start()
 
     def _react_to_probe(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
-        """Do what follows when a probe has reached a threshold."""
+        """Change the readiness, restart the container or start further probes, when a probe has reached a threshold.
+
+        Args:
+            kind: `startup`, `readiness` or `liveness`.
+            probe: The probe.
+            ok: Whether the probe succeeded.
+            detail: The reason of the failure; empty for a success.
+
+        """
         if kind == "readiness":
             self.ready = ok
             if ok:
@@ -291,7 +299,7 @@ class ContainerRunner:
             self._probe_health()
 
     def _end_probers(self, but: str = "") -> list[Prober]:
-        """Let all probers end, except those of one kind, and return the probers that still run, ending or not."""
+        """Let all threads of probes end, except those of the kind `but`; return the threads that still run."""
         with self._probing:
             for kind, prober in self._probers:
                 if kind != but:

@@ -47,8 +47,8 @@ class ContainerGroup:
     Attributes:
         role: The role of the container's pod.
         name: The name of the group, unique in the bring-up.
-        limits: The limits of the manifests.
-        folders: Controller → (cgroup version, folder); on version 2 the folder is the same for both.
+        limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
+        folders: Controller (`cpu`, `memory`) → (cgroup version, folder); on version 2 both have the same folder.
         unapplied: The limits that could not be applied, each with the reason.
         no_room: The reason why limits or a requested folder for CPU could not be set up; empty if nothing failed.
 
@@ -64,9 +64,9 @@ class ContainerGroup:
     no_room: str = ""
 
     def join(self) -> str:
-        """Return shell commands that move the shell into the group, and so everything that it becomes and starts.
+        """Return shell commands that move the shell into the group, and so everything that the shell starts.
 
-        They write 0, which stands for the writer.
+        The commands write the process id 0, which stands for the writing process.
         """
         folders = dict.fromkeys(folder for _, folder in self.folders.values())
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
@@ -80,7 +80,10 @@ class ContainerGroup:
         return tuple(dict.fromkeys((folder, places[key].mount) for key, (_, folder) in self.folders.items()))
 
     def counts(self) -> dict[str, int]:
-        """Return `lab.targets.common.cgroup.read_counts` of all its controllers; {} once the group is gone."""
+        """Return the group's cumulative counts by name, such as `oom_kills`; empty once the group is gone.
+
+        `lab.targets.common.cgroup.read_counts` lists the names.
+        """
         counts: dict[str, int] = {}
         for controller, (version, folder) in self.folders.items():
             if folder.is_dir():
@@ -90,7 +93,7 @@ class ContainerGroup:
         return counts
 
     def squeeze(self, cpu: str | None) -> None:
-        """Set another CPU limit from now on.
+        """Set another CPU limit for the container from now on.
 
         Args:
             cpu: The limit as a manifest writes it. None restores the manifest's limit.
@@ -137,19 +140,19 @@ class ContainerGroup:
 
 
 class Groups:
-    """The groups of one bring-up."""
+    """The cgroups of all containers of one bring-up (one start of a system from nothing)."""
 
     def __init__(self) -> None:
         self._groups: list[ContainerGroup] = []
 
     def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> ContainerGroup:
-        """Make the group of one container; a limit that does not hold here is no error, but noted in the group.
+        """Make the cgroup of one container; a limit that does not hold here is no error, but noted in the group.
 
         Args:
             role: The role of the container's pod.
-            name: A unique name.
-            place: The place of the container for messages.
-            limits: The limits of the manifests.
+            name: A unique name of the group.
+            place: The text that names the container in messages.
+            limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
             room: Whether to make a folder for CPU in any case, so that `ContainerGroup.squeeze` works later.
 
         """
@@ -188,13 +191,13 @@ class Groups:
         return group
 
     def unapplied(self) -> list[str]:
-        """Return the limits that were requested and do not hold, without repeats of several replicas."""
+        """Return one text for each requested limit that does not hold, with the reason; replicas are not repeated."""
         return list(dict.fromkeys(fault for group in self._groups for fault in group.unapplied))
 
     def counters(self) -> dict[str, int]:
-        """Return `<role>/<count>`, summed over the role's containers that have a limit, without OOM kills.
+        """Return cumulative counts by `<role>/<name>`, summed over the role's containers that have a cgroup folder.
 
-        OOM kills are reported in words instead: `deaths`.
+        OOM kills are left out, because `deaths` reports them in words.
         """
         counters = Counter[str]()
         for group in self._groups:
@@ -246,11 +249,11 @@ def sweep() -> list[Path]:
 
 
 def delegate() -> None:
-    """Enable controllers for children of the lab's group, if it is delegated to us.
+    """Enable controllers for children of the lab's cgroup, if systemd delegated that group to us.
 
-    It must be a version 2 group with no processes but ours and those we descend from; in any other
-    situation nothing is done. A group with processes cannot have such children, so these processes move into a leaf
-    of it. This must be called outside the lab's namespaces, where all of them are visible.
+    It must be a version 2 group that contains only our processes and those we descend from; in any other
+    situation nothing is done. A group with processes cannot give controllers to its children. So the processes move
+    into a new child group (leaf). Call this outside the lab's namespaces, where all those processes are visible.
     """
     places = set(_find_places().values())
     if len(places) != 1 or (place := places.pop()).version != 2 or place.folder == place.mount:
@@ -278,6 +281,8 @@ def delegate() -> None:
 def try_limits() -> tuple[bool, str]:
     """Limit a process of ours for a moment, as a test of the machine.
 
+    Before that, controllers are enabled for the lab's group where it is delegated (`delegate`), and they stay enabled.
+
     Returns:
         True and the cgroup versions that were used; or False and the reason why limits do not work.
 
@@ -295,7 +300,7 @@ def find_limit_fault(limits: Mapping[str, str], squeezed: bool = False) -> str:
     A group is made and removed again.
 
     Args:
-        limits: The limits of the manifests.
+        limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
         squeezed: Whether to try instead that the CPU limit can be changed while the container runs.
 
     """
@@ -322,7 +327,7 @@ def _try_to_join(group: ContainerGroup) -> str:
 
 
 def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupController]) -> Path:
-    """Return the folder in which a new child gets the controllers. Raises LookupError if there is none."""
+    """Return the folder in which a new group has these controllers. Raises LookupError if there is none."""
     folder = Path(place.folder)
     if place.version == 1:
         return folder
@@ -336,7 +341,13 @@ def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupControll
 
 
 def _apply(controller: CgroupController, version: int, folder: Path, value: Fraction | None) -> None:
-    """Write a limit and check that the kernel keeps it. Raises OSError, and ValueError if it keeps another."""
+    """Write a limit into a group's folder, and check that the kernel keeps this limit; None removes a CPU limit.
+
+    Raises:
+        OSError: A file cannot be written or read.
+        ValueError: The kernel keeps another limit.
+
+    """
     for name, text in cgroup.list_limit_writes(version, controller, value):
         if name not in cgroup.OPTIONAL or (folder / name).exists():
             (folder / name).write_text(text)
@@ -369,7 +380,10 @@ def _is_delegated(folder: Path) -> bool:
 
 
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:
-    """Return (state, start in clock ticks since boot) of a process in a /proc; None if there is no such process.
+    """Return the state and start of a process in a /proc; None if there is no such process.
+
+    Returns:
+        The state's letter, such as `Z` for a zombie, and the start in clock ticks since boot.
 
     Raises:
         OSError: The process cannot be read for another reason.

@@ -55,7 +55,7 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
 def format_list(cpus: frozenset[int]) -> str:
     """Format CPUs in the kernel's list form.
 
-    >>> as_list(frozenset({0, 2}))
+    >>> format_list(frozenset({0, 2}))
     '0,2'
     """
     return ",".join(str(cpu) for cpu in sorted(cpus))

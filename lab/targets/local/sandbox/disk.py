@@ -41,7 +41,10 @@ _CHECKOUT = Path(__file__).resolve().parents[4]
 
 
 class DiskVolumes:
-    """The volumes on disk of one bring-up; the first call of `folder` makes their parent folder, `remove` ends it."""
+    """The volumes on disk of one bring-up (one start of a system from nothing).
+
+    The first call of `folder` makes the parent folder of all volumes, and `remove` removes that folder.
+    """
 
     def __init__(self) -> None:
         self._parent: LockedFolder | None = None
@@ -64,14 +67,14 @@ class DiskVolumes:
         return path
 
     def remove(self) -> None:
-        """Remove the folders; called after the last writer has ended."""
+        """Remove the folders of all volumes; called after the last writer has ended."""
         self._ended.set()
         if self._parent is not None:
             self._parent.remove()
             self._parent = None
 
     def _cut(self, folder: Path) -> None:
-        """Cut large files to nothing until `remove`."""
+        """Cut files larger than CUT_BYTES to nothing, every CUT_EVERY_S seconds, until `remove` is called."""
         while not self._ended.wait(CUT_EVERY_S):
             for file in folder.rglob("*"):
                 with suppress(OSError):  # it disappeared in the meantime
@@ -110,7 +113,8 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
     Args:
         path: The path.
-        follow: Whether to return, for an overlay, the type of the layer that it writes to, if we can see that.
+        follow: Whether to return, for an overlay, the type of the filesystem that the overlay writes to, if we can
+            see that filesystem.
 
     """
     mount = cgroup.find_mount(cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
@@ -122,5 +126,5 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
 
 def sweep() -> None:
-    """Remove the folders that dead labs left."""
+    """Remove the folders of volumes that ended lab processes left behind."""
     scratch.sweep_folders(_get_place().glob(f"{_PREFIX}*"))

@@ -13,8 +13,8 @@ happens twice:
 1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments
    in new namespaces, waits for it, and returns its exit status as the verb's. The outer process parses, refuses and
    prepares only what needs no system.
-2. The inner process runs `lab.__main__` from the beginning. `report_arrival` notifies the outer process that the namespaces
-   exist. If the inner process ends without that notice, the machine forbids the namespaces, and `enter` raises an
+2. The inner process runs `lab.__main__` from the beginning. `report_arrival` notifies the outer process that the
+   namespaces exist. If the inner process ends without that notice, the machine forbids the namespaces, and `enter` raises an
    error with this reason instead of returning a status.
 3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an
    empty tmpfs, brings the loopback interface up and raises the limit of open files. From there on the verb measures.
@@ -145,7 +145,7 @@ def enter(argv: Sequence[str]) -> int:
 
 
 def report_arrival() -> None:
-    """Notify the outer process that the namespaces exist: a later failure is not caused by them."""
+    """Notify the outer process that the namespaces exist, so that no later failure is blamed on their creation."""
     os.write(int(os.environ[INSIDE]), b"+")
 
 
@@ -164,7 +164,10 @@ def attach() -> None:
 
 @contextmanager
 def serving_scripts() -> Iterator[int]:
-    """Run the project's scripts for a process that is started in the block with OUTSIDE set to the yielded number."""
+    """Run the project's scripts, on request, for a process inside the namespaces, which cannot reach the network.
+
+    The block starts that process with the yielded descriptor number in the environment variable LAB_OUTSIDE.
+    """
     server_end, client_end = socket.socketpair()
     threading.Thread(target=_serve_scripts, args=(server_end,), name="outside", daemon=True).start()
     try:
@@ -174,7 +177,10 @@ def serving_scripts() -> Iterator[int]:
 
 
 def _serve_scripts(server_end: socket.socket) -> None:
-    """Run a script for each received line and send back its exit status."""
+    """Run one of the project's scripts for each line that the socket receives, and send back its exit status.
+
+    A line is a JSON list of the script's name and its arguments.
+    """
     with server_end, server_end.makefile("r") as requests:
         for line in requests:
             script, *argv = json.loads(line)
@@ -241,9 +247,14 @@ def make_unshare_command(as_root: bool) -> list[str]:
 
 
 def _watch(outer: socket.socket) -> None:
-    """Pass the outer process' signals to the main thread; end PID 1, and so everything, when the outer one is gone.
+    """Send this process's main thread the signals that the outer process received, until the outer process is gone.
 
-    It may also disappear without having read what we sent (ConnectionError).
+    Then this process, PID 1 of the namespaces, exits, and everything in them ends. The outer process may also
+    disappear without having read what this process sent (ConnectionError).
+
+    Args:
+        outer: The socket to the outer process.
+
     """
     main = threading.main_thread().ident
     assert main is not None
@@ -257,7 +268,10 @@ def _watch(outer: socket.socket) -> None:
 
 
 def _end_with_just() -> None:
-    """Ask the kernel for SIGTERM when the parent ends, if it is `just`: killed, it would leave its recipe running."""
+    """Ask the kernel to send this process SIGTERM when its parent ends, if the parent is `just`.
+
+    Otherwise a killed `just` would leave its recipe running.
+    """
     parent = os.getppid()
     if read_text_if_readable(f"/proc/{parent}/comm").strip() == "just":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

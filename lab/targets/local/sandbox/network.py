@@ -61,12 +61,12 @@ _NEAR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SideNames:
-    """The names and addresses that keep two concurrent systems apart.
+    """The beginnings of names and addresses (lane) that keep two concurrently running systems apart.
 
     Attributes:
-        prefix: The beginning of the names of namespaces.
-        device: The name of the node's end of a pod's pair, before its number.
-        addresses: The first half of all addresses.
+        prefix: The beginning of the names of network namespaces.
+        device: The beginning of the names of the interfaces on the node that lead to pods; a number follows.
+        addresses: The first two numbers of all IP addresses.
 
     """
 
@@ -76,17 +76,17 @@ class SideNames:
 
 
 SIDE_NAMES: Mapping[Side, SideNames] = {"left": SideNames(), "right": SideNames("right-", "right", "10.66")}
-"""The lane of each side; a solo system is on the left."""
+"""The names and addresses (lane) of each side of a pair; a system that runs alone is on the left."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlace:
-    """A network namespace with one address.
+    """A place: the network namespace of a pod, the client or the node, with one IP address.
 
     Attributes:
-        name: Its name, unique within a system.
-        address: Its IP address.
-        prefix: The prefix of its lane.
+        name: The name of the place, unique within a system.
+        address: The IP address.
+        prefix: The beginning of the namespace's name (`SideNames.prefix`).
 
     """
 
@@ -96,17 +96,17 @@ class NetworkPlace:
 
     @property
     def namespace(self) -> str:
-        """The kernel's name of the namespace, unique among all systems that are up."""
+        """The name by which `ip` knows the place's network namespace, unique among all systems that are up."""
         return f"{self.prefix}{self.name}"
 
     @property
     def path(self) -> Path:
-        """The file of the namespace."""
+        """The file that stands for the place's network namespace, as nsenter and setns(2) take it."""
         return Path("/run/netns") / self.namespace
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """The beginning of a command line that runs a command in this place."""
+        """The beginning of a command line that runs a command in the place's network namespace."""
         return ("nsenter", f"--net={self.path}", "--")
 
 
@@ -116,16 +116,16 @@ End = tuple[NetworkPlace, str]
 
 @dataclass(slots=True)
 class Network:
-    """The places of one bring-up.
+    """The network of one bring-up (one start of a system): places, which are network namespaces, and their links.
 
-    `build_network` makes them and `remove` removes them; `add` and `drop` serve pods that come and go. A place that was
-    dropped keeps its number, because addresses and interface names are made from it.
+    `build_network` makes the places and `remove` removes them; `add` and `drop` serve pods that come and go. A
+    dropped place keeps its number, because addresses and interface names are made from these numbers.
 
     Attributes:
         places: The places, dropped ones included.
         lane: The names and addresses of the system's side.
-        borrowed: Pod → the place of an earlier pod that it uses. A pod on the host network is in the place of the
-            node, which outlives it.
+        borrowed: Name of a pod → name of the place that it uses, made for an earlier pod. A pod on the host network
+            has such a place, because the network of the node outlives the pod.
 
     """
 
@@ -138,15 +138,15 @@ class Network:
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """The IP address of each place, and of each pod in a borrowed place, by name."""
+        """The IP addresses in the network, by the name of a place or of a pod that uses an earlier pod's place."""
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
     def device(self, target: str) -> str:
-        """Return the name that the interface leading directly to a place has, in any other place."""
+        """Return the name of the interface that leads directly to a place, which is the same in all other places."""
         return f"to{self._find_number(target)}"
 
     def add(self, name: str, links: Sequence[tuple[str, str]]) -> NetworkPlace:
-        """Add a place, joined by links to existing places.
+        """Add a place (a network namespace), joined by links to existing places, and return it.
 
         Args:
             name: The name of the new place.
@@ -154,7 +154,7 @@ class Network:
 
         Raises:
             CalledProcessError: `ip` fails.
-            OSError: A sysctl cannot be written, or `ip` not be started.
+            OSError: A sysctl cannot be written, or `ip` cannot be started.
 
         """
         place = _make_place(name, len(self.places), self.lane)
@@ -163,11 +163,11 @@ class Network:
         return place
 
     def borrow(self, name: str, predecessor: str) -> None:
-        """Put a pod into the place of another that is gone."""
+        """Give a pod the place of an earlier pod, its predecessor."""
         self.borrowed = {**self.borrowed, name: self[predecessor].name}
 
     def drop(self, name: str) -> None:
-        """Remove the namespace of a place that no process uses any more.
+        """Remove the network namespace of a place that no process uses any more, and its link to the node.
 
         Raises:
             CalledProcessError: `ip` fails.
@@ -178,8 +178,8 @@ class Network:
     def remove(self) -> None:
         """Remove all namespaces.
 
-        The node's ends go first: otherwise a namespace's links would exist for as long after this call as its
-        cleaning takes.
+        The links to the node are removed first. Otherwise they would exist after this call, until the kernel has
+        cleaned up the namespaces.
         """
         existing = [place for place in self.places if place.path.exists()]
         links = [f"link del {self._name_node_device(place.name)}" for place in existing]
@@ -193,15 +193,15 @@ class Network:
         return f"{self.lane.device}{self._find_number(name)}"
 
     def make(self, new: Sequence[NetworkPlace], links: Sequence[tuple[str, str]]) -> None:
-        """Make the namespaces of new places and join them to the node and by links.
+        """Make the network namespaces of new places, and join the places to the node and, by links, to each other.
 
         Args:
-            new: Those of the places to make.
+            new: The places to make; `places` has them already.
             links: Pairs of place names.
 
         Raises:
             CalledProcessError: `ip` fails.
-            OSError: A sysctl cannot be written, or `ip` not be started.
+            OSError: A sysctl cannot be written, or `ip` cannot be started.
 
         """
         root, node = list[str](), [f"address replace {NODE_ADDRESS}/32 dev lo"]
@@ -230,16 +230,16 @@ class Network:
 def build_network(
     names: Sequence[str], links: Sequence[tuple[str, str]], lane: SideNames = SIDE_NAMES["left"]
 ) -> Network:
-    """Make namespaces of these names and one for the client, joined to the node and by links.
+    """Make places of these names and one for the client, all joined to the node and, by links, to each other.
 
     Args:
-        names: The names of the places.
+        names: The names of the places, without the client's.
         links: Pairs of place names.
         lane: The names and addresses of the system's side.
 
     Raises:
         CalledProcessError: `ip` fails; what was made is removed again.
-        OSError: A sysctl cannot be written, or `ip` not be started.
+        OSError: A sysctl cannot be written, or `ip` cannot be started.
 
     """
     net = Network(tuple(_make_place(name, index, lane) for index, name in enumerate([CLIENT, *names])), lane)
@@ -257,14 +257,14 @@ def _make_place(name: str, index: int, lane: SideNames) -> NetworkPlace:
 
 
 def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
-    """Write entries of /proc/sys as a place sees them.
+    """Write sysctls (entries of /proc/sys) inside a place's network namespace.
 
     Args:
         place: The place.
-        settings: Name, such as net.core.somaxconn → value.
+        settings: Name of the sysctl, such as `net.core.somaxconn` → value.
 
     Raises:
-        OSError: An entry cannot be written; the error's filename is the entry's.
+        OSError: An entry cannot be written; the error's `filename` is the path of the entry.
 
     """
     for name, value in settings.items():
@@ -286,7 +286,7 @@ def open_sink(port: int) -> socket.socket:
 
 
 def connect(place: NetworkPlace, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """Open a TCP connection from a place.
+    """Open a TCP connection from a place (a network namespace) to an address (host, port).
 
     Raises:
         OSError: The connection cannot be opened.
@@ -296,7 +296,10 @@ def connect(place: NetworkPlace, address: tuple[str, int], timeout_s: float) -> 
 
 
 def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
-    """Call a function in a thread that lives in a place; a socket that it makes stays in that place."""
+    """Call a function in a new thread inside a place's network namespace, and return the function's result.
+
+    A socket that the function makes stays in that namespace. An error of the function is raised here.
+    """
     result = Future[T]()
 
     def run() -> None:
@@ -313,7 +316,7 @@ def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def as_measuring_error() -> Iterator[None]:
-    """Turn the failure of a program, and what the kernel refuses, into a MeasuringError."""
+    """Turn the failure of a program, or a refusal of the kernel (OSError), in the block into a MeasuringError."""
     remedy = "`just doctor` checks what it needs"
     try:
         yield
@@ -336,10 +339,10 @@ def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: Path = HOSTS) -> tuple[str, ...]:
-    """Return the beginning of a command line that runs a command for which each host name has its address.
+    """Return the beginning of a command line that runs a command for which host names resolve to these addresses.
 
-    The names of the machine's hosts file stay. A private mount namespace covers the file, because the hosts of
-    another system may have the same names.
+    The names of the machine's hosts file stay. The command gets a private mount namespace, in which a new file
+    covers the hosts file, because the hosts of another system may have the same names.
 
     Args:
         addresses: Host → address.
@@ -363,7 +366,7 @@ def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: P
 
 
 def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
-    """Shape both ends of every link to a rate.
+    """Limit the rate of every link at both of its ends, with a token bucket (tc tbf).
 
     Args:
         links: The ends of each link.
@@ -432,7 +435,7 @@ def _read_rate(place: NetworkPlace, device: str) -> float:
 
 
 def _run_tc(place: NetworkPlace, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run tc for a place; a tc that cannot be started is an exit status of 127."""
+    """Run tc for a place and return the completed command; its exit status is 127 if tc cannot be started."""
     try:
         return subprocess.run(["tc", "-n", place.namespace, *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
