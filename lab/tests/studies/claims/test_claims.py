@@ -226,7 +226,7 @@ def test_a_ratios_bound_moves_by_the_guard_as_a_factor(ratio: float, bound: Boun
     run = retold({MANY: ratio, "okd-150m-again": 1.25}, LIMITS)
     found = judge_claim(CLAIM, [of_routes("cpu_per_request", **bound)], [run])
     assert found.answer == answer
-    assert ("not even 1000 blocks would detect" in found.why) == (answer == "inconclusive")
+    assert ("not even 1000 blocks would decide" in found.why) == (answer == "inconclusive")
 
 
 @pytest.mark.parametrize(("dropped", "answer"), [(0, "inconclusive"), (9, "reproduced")])
