@@ -171,7 +171,7 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert sleep.kind == "same" and sleep.text.startswith(
         "pre-stop-sleep: no change needed: no difference in longest gap at kill ("
     )
-    assert sleep.text.endswith(" s)"), "a fiftieth of the baseline's 29 s"
+    assert sleep.text.endswith(", smaller than the equivalence margin of 0.58 s)"), "a fiftieth of the baseline's 29 s"
     narrow = make_verdicts(summary_of(worth=0.001))[1]
     assert narrow.kind == "unresolved" and "no change needed unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
