@@ -13,71 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FRAGMENT_STARTS = frozenset(
-    [
-        "of",
-        "what",
-        "whether",
-        "as",
-        "those",
-        "by",
-        "in",
-        "on",
-        "for",
-        "from",
-        "with",
-        "to",
-        "where",
-        "how",
-        "why",
-        "which",
-        "who",
-        "whose",
-        "until",
-        "because",
-        "none",
-        "each",
-        "both",
-        "all",
-        "one",
-        "only",
-        "here",
-        "there",
-        "if",
-        "and",
-        "or",
-        "not",
-        "nothing",
-        "empty",
-        "that",
-        "this",
-        "these",
-        "its",
-        "their",
-        "at",
-        "than",
-        "up",
-        "between",
-        "behind",
-        "beside",
-        "beyond",
-        "after",
-        "before",
-        "than",
-        "like",
-        "so",
-        "such",
-        "more",
-        "less",
-        "most",
-        "least",
-        "else",
-        "other",
-        "others",
-        "another",
-        "any",
-        "some",
-        "no",
-    ]
+    """of what whether as those by in on for from with to where how why which who whose until because none each both all
+    one only here there if and or not nothing empty that this these its their at than up between behind beside beyond
+    after before like so such more less most least else other others another any some no""".split()  # noqa: SIM905
 )
 """Words with which a docstring continues the name of its function instead of saying what the function does."""
 VAGUE_NAMES = frozenset(
@@ -134,6 +72,7 @@ def sentences(markdown: str) -> list[str]:
     return [sentence for sentence in parts if len(sentence.split()) > 3]
 
 
+@cache
 def prose() -> list[tuple[Path, str]]:
     return [(path.relative_to(ROOT), sentence) for path in tracked("*.md") for sentence in sentences(path.read_text())]
 

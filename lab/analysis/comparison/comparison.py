@@ -71,6 +71,7 @@ def _compare_inside(
 
     Args:
         run: The run.
+        seconds_of: The function that reads what a sustained sample did second by second.
         base_arm: The name of the first side's arm, or of the only arm that is named; None: not named.
         other_arm: The name of the second side's arm; None: not named.
         asked: Outcomes of disruptions that have a row even if they were 0 in every block.

@@ -15,6 +15,7 @@ from html import escape
 from math import inf, log
 
 from lab.analysis import evidence
+from lab.analysis.judge.decision import Decision
 from lab.model.metrics import find_metric
 from lab.report.html.rendering import css_class_of
 from lab.studies.claims.judging import ClaimVerdict
@@ -196,10 +197,8 @@ WIDTH, LABEL, AXIS = 980, 350, 330
 """The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
 LINE, THIN, TOP = 17, 4, 34
 """The heights in pixels: of a line, of the line of an inconclusive step, and of the head."""
-INCONCLUSIVE = "inconclusive"
-"""The kind of an inconclusive step."""
-ORDER = ("better", "equivalent", INCONCLUSIVE, "worse")
-"""The kinds from top to bottom; within each, steps are sorted by their gain."""
+ORDER = (Decision.BETTER, Decision.EQUIVALENT, Decision.INCONCLUSIVE, Decision.WORSE)
+"""The decisions from top to bottom; within each, steps are sorted by their gain."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
 <style>
@@ -223,7 +222,7 @@ def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
     """
     drawn = [(row, row.strip) for row in make_step_rows(list_steps(evidence.load_references()[0], judged)) if row.strip]
     rows = sorted(drawn, key=lambda pair: ORDER.index(pair[0].kind))
-    open_ = sum(row.kind == INCONCLUSIVE for row, _ in rows)
+    open_ = sum(row.kind == Decision.INCONCLUSIVE for row, _ in rows)
     height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
     label = (
         f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} are inconclusive"
@@ -236,8 +235,8 @@ def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
         )
     y, before = TOP, ""
     for row, strip in rows:
-        step, thin = row.step, row.kind == INCONCLUSIVE
-        if thin and before != INCONCLUSIVE:
+        step, thin = row.step, row.kind == Decision.INCONCLUSIVE
+        if thin and before != Decision.INCONCLUSIVE:
             svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} inconclusive steps</text>\n'
         if not thin:
             title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # as long as there is room for
