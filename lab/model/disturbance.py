@@ -325,7 +325,7 @@ def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> o
 
 def _parse_in_context(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Mapping) and _KINDS not in (info.context or {}):
-        raise LookupError("a table of a disturbance is validated with the context that `known` gives")
+        raise LookupError("a table of a disturbance is validated with the context that `make_validation_context` gives")
     return parse_disruption(value, (info.context or {}).get(_KINDS, {}))
 
 

@@ -137,7 +137,7 @@ class Sample(Record):
     )
     argv: tuple[str, ...]
     latency_from: Literal["due", "sent"] = Field(description="what latencies are counted from")
-    notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or inconclusive")
+    notes: tuple[str, ...] = Field(default=(), description="what the generator's numbers leave out or cannot show")
     started_at: str = Field(description="UTC, ISO 8601")
     bring_up_s: float | None = Field(
         description="how long this arm took to come up in this block; of a pair, which comes up side by side, half of what both took"

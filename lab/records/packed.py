@@ -51,7 +51,7 @@ from lab.records.tables import (
     DamagedError,
     Ints,
     OutputPlace,
-    damage_as_frame_error,
+    damage_as_error,
     has_file,
     histogram_of,
     join_lines,
@@ -155,7 +155,7 @@ class PackedForm:
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
-        with damage_as_frame_error():
+        with damage_as_error():
             return zipfile.ZipFile(self.folder / RAW)
 
     def _find_output(self, sample: str) -> zipfile.ZipInfo | None:
@@ -184,7 +184,7 @@ class PackedForm:
 
     def left(self, sample: str, name: str) -> bytes | None:
         """Return a file that the generator itself wrote; None where it left no such file."""
-        with suppress(KeyError), damage_as_frame_error():
+        with suppress(KeyError), damage_as_error():
             return self._zip.read(f"{sample}/{name}")
         return None
 

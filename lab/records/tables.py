@@ -71,7 +71,7 @@ class DamagedError(ValueError):
 
 
 @contextmanager
-def damage_as_frame_error() -> Iterator[None]:
+def damage_as_error() -> Iterator[None]:
     """Turn what libraries raise for damaged bytes into a DamagedError."""
     try:
         yield
@@ -159,7 +159,7 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
 
     """
     content = path.read_bytes()
-    with damage_as_frame_error():
+    with damage_as_error():
         stored = pl.read_parquet_schema(io.BytesIO(content))
         frame = pl.read_parquet(content, columns=None if exact else [name for name in schema if name in stored])
     missing = [name for name in _ADDED if name in schema and name not in stored]
@@ -270,7 +270,7 @@ def read_output(path: OutputPlace) -> bytes:
         DamagedError: The file is damaged.
 
     """
-    with damage_as_frame_error():
+    with damage_as_error():
         content = path.read_bytes()
     content = decompress(content, xz=path.suffix == ".xz")
     if path.name != SMALL_LOG:
@@ -289,7 +289,7 @@ def decompress(content: bytes, xz: bool = False) -> bytes:
 
     """
     decompressor = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
-    with damage_as_frame_error():
+    with damage_as_error():
         plain_bytes = decompressor.decompress(content)
     if not decompressor.eof or decompressor.unused_data:
         raise DamagedError("it is cut short, or there is more behind its end")

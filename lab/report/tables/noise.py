@@ -90,7 +90,7 @@ def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
 
     few, more = (
         lasts_s(blocks) for blocks in (NOISE_FLOOR_BLOCKS, NOISE_FLOOR_BLOCKS + 1)
-    )  # from GUARD blocks on, each takes equally long
+    )  # from NOISE_FLOOR_BLOCKS on, each takes equally long
     return Report(record, past.noises, complete, few - NOISE_FLOOR_BLOCKS * (more - few), more - few)
 
 

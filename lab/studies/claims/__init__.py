@@ -173,7 +173,7 @@ class ClaimTest(StrictModel):
     like: tuple[str, str] | None = Field(
         default=None,
         strict=False,
-        description="two claims: `within` is then a factor of NEAR about the ratio of what they published",
+        description="two claims: `within` is then a factor of NEAR_FACTOR about the ratio of what they published",
     )
 
     @model_validator(mode="after")
