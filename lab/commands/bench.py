@@ -183,6 +183,7 @@ BENCH = Verb(
             "help": "measure these points of the sweep alone, a disturbed one with its control run (default: all)",
         },
         "--resume": {"metavar": "RUN", "help": "go on with an interrupted run"},
+        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",

@@ -173,8 +173,7 @@ def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
         if variant.only_on and not set(stand_in.targets) & set(variant.only_on):
             continue
         yield ""
-        program = f", where its image is not to be had: {stand_in.ran}" if stand_in.shown_by else f": {stand_in.ran}"
-        yield f"runs on {stand_in.on} in the place of {stand_in.named}{program}"
+        yield f"runs on {stand_in.on}: {stand_in.describe({})}"
         for setting in stand_in.setting:
             given = setting.value_in(variant.manifests)
             value = setting.named if given is None else given

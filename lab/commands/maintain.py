@@ -41,12 +41,12 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import readme
-    from lab.studies.site.rows import draw_steps
+    from lab.studies.site.rows import draw_findings
 
     makers = readme.part_makers()
     for path in readme.markdown_files():
         path.write_text(readme.render_file(path, makers))
-    readme.PICTURE.write_text(draw_steps(readme.judged_claims()))
+    readme.PICTURE.write_text(draw_findings(readme.judged_claims()))
     return 0
 
 

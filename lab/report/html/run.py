@@ -14,7 +14,8 @@ from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.explain.run import Verdict, describe_noise, format_effect, make_verdicts
+from lab.analysis.explain.conclusion import conclude_run
+from lab.analysis.explain.run import format_effect
 from lab.analysis.judge.rows import Summary
 from lab.base.files import as_option_error, replace_file
 from lab.model.metrics import find_metric
@@ -93,12 +94,8 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
         "run.html",
         record=record,
         title=title,
-        verdicts=[
-            verdict
-            for summary in result.told
-            for verdict in make_verdicts(summary)
-            or [Verdict("", "unresolved", describe_noise(summary))][: len(summary.rows)]
-        ],
+        programs=result.programs,
+        conclusions=[line for summary in result.told for line in conclude_run(summary, record)],
         figure=make_figure(result.told),
         tables=[render_html(render_markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
         loads=[(point.name, describe_point(point)) for point in record.points],

@@ -10,7 +10,8 @@ from lab.analysis.aggregate.absolute import Absolute, Cluster
 from lab.analysis.aggregate.generations import Generation, VarianceComponents
 from lab.analysis.explain.comparison import Advice, advise
 from lab.analysis.explain.gate import conclude
-from lab.analysis.explain.run import Verdict, describe_noise, make_verdicts
+from lab.analysis.explain.conclusion import describe_noise
+from lab.analysis.explain.run import Verdict, make_verdicts
 from lab.analysis.judge.comparison import ComparedRow, Comparison
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.gate import Gate, GatedRow, compute_loss
@@ -81,7 +82,14 @@ ARM = "arm=arm.name variant=arm.variant role=arm.role baseline=arm.baseline poin
 COUNTS = "valid_blocks=cell.valid_blocks planned_blocks=cell.planned_blocks invalid=cell.invalid"
 NOISE_LINE = JsonKey("noise", describe_noise, str)
 VERDICTS = JsonKey("verdicts", make_verdicts, tuple[Verdict, ...])
-VERDICT = JsonShape("Verdict", Verdict)
+VERDICT = JsonShape(
+    "Verdict",
+    Verdict,
+    "arm kind",
+    JsonKey("headline", "headline", str),
+    JsonKey("text", "text", str),
+    "snippet",
+)
 STEADY = JsonShape(
     "SteadyRow",
     SummaryRow,

@@ -22,7 +22,7 @@ from lab.analysis.aggregate.absolute import (
 from lab.analysis.evidence import load_references
 from lab.analysis.explain.run import make_verdicts
 from lab.analysis.judge.decision import Decision
-from lab.analysis.judge.rows import SummaryRow, list_misleading_ratios
+from lab.analysis.judge.rows import SummaryRow, compute_misleading_gaps
 from lab.analysis.summary import Summary
 from lab.model.metrics import METRICS
 from lab.model.plan import Shape
@@ -143,7 +143,7 @@ def test_absolute_values_stand_apart_where_their_ratio_leaves_the_pairs_interval
 ) -> None:
     summary = paired_run(factor)
     row = row_of(summary, "keepalive", "rate-1000")
-    assert ("cpu_per_request" in {each.metric for each in list_misleading_ratios(row)}) is apart
+    assert ("cpu_per_request" in compute_misleading_gaps(row)) is apart
     parts = page(summary)
     lines = [line.plain for line in render_terminal(parts, 110)]
     table, _, below = "\n".join(lines).partition("Absolute values apart from the difference")
@@ -190,7 +190,7 @@ def test_every_row_whose_solo_ratio_leaves_its_pairs_interval_stands_apart_and_n
         assert interval is not None
         ratio = log(estimate_geometric_mean(solo[0]).value / estimate_geometric_mean(solo[1]).value)
         leaves = not interval[0] - log(1.05) <= ratio <= interval[1] + log(1.05)
-        assert (CPU in {each.metric for each in list_misleading_ratios(row)}) == leaves, where
+        assert (CPU in compute_misleading_gaps(row)) == leaves, where
         judged, marked = judged + 1, marked + leaves
     assert judged >= 100 and 0.3 <= marked / judged <= 0.6, f"{marked} of {judged}"
 
