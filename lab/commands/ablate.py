@@ -151,6 +151,8 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
     from lab.report.json.answers import ABLATION
+    from lab.report.grid import make_sentence
+    from lab.report.result import describe_programs
     from lab.report.tables.ablation import page, rank_knobs
 
     begun = set(run_names())
@@ -168,7 +170,10 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     )
     print_answer(
         options,
-        lambda: page(store.record, lines),
+        lambda: [
+            *(make_sentence(text, "dim") for text in dict.fromkeys(map(describe_programs, runs.values()))),
+            *page(store.record, lines),
+        ],
         lambda: ABLATION.dumps(store.record, complete=complete, knobs=lines),
         [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
     )

@@ -143,12 +143,14 @@ def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -
     """
     from lab.analysis.knee.report import build_report
     from lab.records.tables import KNEE as RECORD
+    from lab.report.grid import make_sentence
+    from lab.report.result import describe_programs
     from lab.report.tables.knee import page
 
     report = build_report(run)
     if keep:
         run.write(RECORD, report)
-    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
+    print_answer(options, lambda: [make_sentence(describe_programs(run), "dim"), *page(report)], lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
     return 0 if report.complete else 1
 
 

@@ -61,17 +61,6 @@ class RunResult:
         """The completeness of the result: whether both summaries have all samples that their verdicts need."""
         return all(summary.complete for summary in self.summaries)
 
-    @cached_property
-    def programs(self) -> list[str]:
-        """The programs that ran as proxies, each with its version, what it stood in for, and the arms it ran for."""
-        programs = list_programs(self.run)
-        return [
-            f"{program} ({', '.join(arms) if len(arms) <= MOST_NAMED else f'{len(arms)} variants'})"
-            if len(programs) > 1
-            else program
-            for program, arms in programs.items()
-        ]
-
     @property
     def missing(self) -> str:
         """The samples that verdicts lack, with the most frequent reason; empty if they have all.
@@ -106,8 +95,7 @@ class RunResult:
         record = self.run.record
         if boots := describe_boot(self.run):
             yield make_sentence(boots, "dim")
-        if self.programs:
-            yield make_sentence(f"{record.target}: {'; '.join(self.programs)}", "dim")
+        yield make_sentence(describe_programs(self.run), "dim")
         snippets: list[Part] = []
         for number, summary in enumerate(self.told):
             for place, (line, verdicts) in enumerate(conclude_run(summary, record)):
@@ -138,3 +126,15 @@ class RunResult:
         gauge_table = gauges.gauges_page(steady) if steady in self.told else []
         network = self.run.roundtrip()
         return [*gauge_table, *([make_sentence(roundtrip.describe_roundtrip(network), "dim")] if network else [])]
+
+
+def describe_programs(run: RunStore) -> str:
+    """Return what really ran in a run, for the first line about it: the target, and each program with its version and its arms."""
+    programs = list_programs(run)
+    named = (
+        program
+        if len(programs) == 1
+        else f"{program} ({', '.join(arms) if len(arms) <= MOST_NAMED else f'{len(arms)} variants'})"
+        for program, arms in programs.items()
+    )
+    return f"{run.record.target}: {'; '.join(named) or 'which programs ran is not recorded'}"

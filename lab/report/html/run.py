@@ -23,7 +23,7 @@ from lab.report.grid import Part
 from lab.report.html.rendering import css_class_of, fill_template, render_html
 from lab.report.loads import describe_point
 from lab.report.markdown import render_markdown
-from lab.report.result import RunResult
+from lab.report.result import RunResult, describe_programs
 
 FILE = "report.html"
 LEAST_SPAN = 2.5
@@ -94,7 +94,7 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
         "run.html",
         record=record,
         title=title,
-        programs=result.programs,
+        programs=describe_programs(result.run),
         conclusions=[line for summary in result.told for line in conclude_run(summary, record)],
         figure=make_figure(result.told),
         tables=[render_html(render_markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
