@@ -150,8 +150,8 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """Print the ranked table, and return the exit status: 0 when every run exists and is complete."""
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
-    from lab.report.json.answers import ABLATION
     from lab.report.grid import make_sentence
+    from lab.report.json.answers import ABLATION
     from lab.report.result import describe_programs
     from lab.report.tables.ablation import page, rank_knobs
 

@@ -150,7 +150,12 @@ def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -
     report = build_report(run)
     if keep:
         run.write(RECORD, report)
-    print_answer(options, lambda: [make_sentence(describe_programs(run), "dim"), *page(report)], lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
+    print_answer(
+        options,
+        lambda: [make_sentence(describe_programs(run), "dim"), *page(report)],
+        lambda: report.model_dump_json(indent=1),
+        [f"\n{run.folder}"],
+    )
     return 0 if report.complete else 1
 
 

@@ -272,13 +272,21 @@ def print_plan(
     if prepared.to_probe:
         rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in prepared.to_probe)
         otherwise = "if not, the rate is lowered, or arms are measured one after the other"
-        print_plan_line(talk, "probe", f"before the plan is fixed, some seconds show whether two sides at once get {rates} here: {otherwise}")
+        print_plan_line(
+            talk,
+            "probe",
+            f"before the plan is fixed, some seconds show whether two sides at once get {rates} here: {otherwise}",
+        )
     for variant in record.variants.values() if full else ():
         if variant.unpaired:
             print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
     if design.fixed_workers:
         names = ", ".join(design.fixed_workers)
-        print_plan_line(talk, "workers", f"every pair is measured on the workers it came up with: no reload makes new ones of {names}")
+        print_plan_line(
+            talk,
+            "workers",
+            f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
+        )
     _print_duration(talk, prepared, done, may_be_less)
     _print_resolution(talk, design)
 
@@ -308,7 +316,9 @@ def _print_programs(talk: Console, prepared: PreparedRun) -> None:
     programs = list_programs(record.target, record.facts, manifests)
     several = len(programs) > 1
     named = [
-        f"{program} ({', '.join(arms[:MAX_LEFT_OUT])}{', …' if len(arms) > MAX_LEFT_OUT else ''})" if several else program
+        f"{program} ({', '.join(arms[:MAX_LEFT_OUT])}{', …' if len(arms) > MAX_LEFT_OUT else ''})"
+        if several
+        else program
         for program, arms in programs.items()
     ]
     print_plan_line(talk, "runs", f"{record.target}: {'; '.join(named) or record.facts.get('target', '')}")
@@ -351,7 +361,7 @@ def _print_duration(talk: Console, prepared: PreparedRun, done: int, may_be_less
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
     many = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
     duration_s = design.duration_s * (1 - done / slots if slots else 0)
-    ends = (datetime.now() + timedelta(seconds=duration_s)).strftime("%H:%M")
+    ends = (datetime.now().astimezone() + timedelta(seconds=duration_s)).strftime("%H:%M")
     long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
     begun = f", {done} of them done" if done else ""

@@ -204,7 +204,11 @@ def _make_trust() -> str:
     for finding in list_findings(_runs()):
         measured = {step.target: step for step in finding.elsewhere if step.point == finding.asked.point}
         if len(measured) > 1:
-            own = next(step for step in list_steps([_find_run(finding.asked.run)], ()) if step.arm == finding.asked.arm and step.point == finding.asked.point)
+            own = next(
+                step
+                for step in list_steps([_find_run(finding.asked.run)], ())
+                if step.arm == finding.asked.arm and step.point == finding.asked.point
+            )
             texts = {target: step.text for target, step in (*measured.items(), (finding.target, own))}
             cells = (texts.get(target, "not measured") for target in ("local", "apiserver", "kind"))
             rows.append((f"{finding.title}: {find_metric(own.metric).title} at {finding.asked.point}", *cells))

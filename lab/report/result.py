@@ -11,8 +11,8 @@ from rich.text import Text
 
 from lab.analysis.aggregate.generations import VarianceComponents, compute_variance_components
 from lab.analysis.applied import list_notes_on_defaults, list_programs
-from lab.analysis.judge.thirds import make_totals_reader
 from lab.analysis.explain.conclusion import conclude_run
+from lab.analysis.judge.thirds import make_totals_reader
 from lab.analysis.knee.report import build_report
 from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
@@ -21,7 +21,6 @@ from lab.records.store import RunStore
 from lab.report.grid import Part, Sentences, make_advice, make_sentence
 from lab.report.tables import gauges, knee
 from lab.report.tables.run import make_tables
-
 
 MOST_NAMED = 3
 """The most variants or samples that one line names; it counts the others."""

@@ -91,7 +91,9 @@ class StandIn(Record):
     )
     targets: tuple[str, ...] = Field(min_length=1)
     named: str = Field(description="the program and release that the image is")
-    ran: str = Field(description="the program and release that runs; {NAME}: a fact of the run, or a group of `shown_by`")
+    ran: str = Field(
+        description="the program and release that runs; {NAME}: a fact of the run, or a group of `shown_by`"
+    )
     beside: str = Field(
         default="", description="image of another container of the pod, without which it is no stand-in"
     )
@@ -225,9 +227,7 @@ def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -
     return reduced
 
 
-def list_programs(
-    target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
-) -> dict[str, list[str]]:
+def list_programs(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> dict[str, list[str]]:
     """Return the programs that ran as proxies, each with its version and the names of the arms that it ran for.
 
     Args:

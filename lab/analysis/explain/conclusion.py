@@ -105,10 +105,12 @@ def describe_noise(summary: Summary) -> str:
         metric = find_metric(effect.metric)
         change = metric.change(effect.estimate.effect) if effect.estimate else "–"
         parts.setdefault(metric.title, []).append(f"{change}{format_interval(effect)} at {row.point.name}")
-    base, result = shown[0][1].against, "not passed, nothing smaller is claimed" if failed else "passed"
+    base, left = shown[0][1].against, len(failed or known) - len(shown)
     listed = "; ".join(f"{title} {', '.join(texts)}" for title, texts in parts.items())
-    left = len(failed or known) - len(shown)
-    return f"noise check {result}: {base} against itself, {listed}{f', and {left} smaller' if left else ''}"
+    listed += f", and {left} smaller" if left else ""
+    if failed:
+        return f"noise check: {base} against itself differs, {listed}: nothing smaller is claimed there"
+    return f"noise check passed: {base} against itself, {listed}"
 
 
 def _list_self_effects(summary: Summary) -> Iterator[RowEffect]:
@@ -129,10 +131,17 @@ def _describe_resolution(summary: Summary) -> str:
     parts: list[str] = []
     for row, effect in _list_self_effects(summary):
         estimate = effect.estimate
-        if estimate and estimate.sd and find_metric(effect.metric).ratio and (least := compute_mde(estimate.sd, estimate.n)):
+        if (
+            estimate
+            and estimate.sd
+            and find_metric(effect.metric).ratio
+            and (least := compute_mde(estimate.sd, estimate.n))
+        ):
             parts.append(f"{100 * least:.1f} % in {find_metric(effect.metric).title} at {row.point.name}")
     found = ", ".join(parts[:MOST_LOADS])
-    return found and f"this machine finds differences from {found} on, 9 times in 10, in {format_blocks(summary.blocks)}"
+    return (
+        found and f"this machine finds differences from {found} on, 9 times in 10, in {format_blocks(summary.blocks)}"
+    )
 
 
 def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
@@ -183,7 +192,8 @@ def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
     """Return the command that would decide what is inconclusive, with its time; empty if more blocks would not help."""
     family, blocks = count_judged(summary), dict[str, int | None]()
     place = ""
-    for row, effect in ((row, effect) for row in summary.rows for effect in row.shown):
+    effects = [(row, effect) for row in summary.rows for effect in row.shown]
+    for row, effect in effects:
         estimate, margin = effect.estimate, effect.size.worth
         if effect.decision is Decision.INCONCLUSIVE and estimate and estimate.sd and find_bound(estimate) > margin > 0:
             needed = count_blocks_to_detect(estimate.sd, estimate.n, margin, ALPHA / family)

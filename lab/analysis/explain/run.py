@@ -14,7 +14,7 @@ from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, describe_failures
 from lab.analysis.judge.thirds import lasting_change
 from lab.model.design import CONCURRENT
-from lab.model.metrics import METRICS, find_metric
+from lab.model.metrics import find_metric
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, count_blocks_to_detect
 from lab.stats.units import format_blocks
@@ -113,7 +113,13 @@ def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
     results = [_conclude_arm(summary, arm, effects) for arm, effects in by_arm.items()]
-    return (*results, *(Verdict(item.variant, "not-measurable", "", item.advised) for item in summary.not_measurable))
+    return (
+        *results,
+        *(
+            Verdict(item.variant, "not-measurable", "", item.advised.removeprefix(f"{item.variant}: "))
+            for item in summary.not_measurable
+        ),
+    )
 
 
 def suggest_load(arm: str, sweep: str | None, target: str | None) -> str:

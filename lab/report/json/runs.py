@@ -9,8 +9,8 @@ from typing import Any, Literal
 from lab.analysis.aggregate.absolute import Absolute, Cluster
 from lab.analysis.aggregate.generations import Generation, VarianceComponents
 from lab.analysis.explain.comparison import Advice, advise
-from lab.analysis.explain.gate import conclude
 from lab.analysis.explain.conclusion import describe_noise
+from lab.analysis.explain.gate import conclude
 from lab.analysis.explain.run import Verdict, make_verdicts
 from lab.analysis.judge.comparison import ComparedRow, Comparison
 from lab.analysis.judge.effects import Effect

@@ -101,7 +101,9 @@ def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
             pair = other if base == other else f"{other} against {base}"
             # within one run a ratio is not that of the two absolute values, which `just table` has
             bare = comparison.paired and compared.relative
-            levels = ("", "") if bare else tuple(_format_level(compared, side) for side in (compared.base, compared.other))
+            levels = (
+                ("", "") if bare else tuple(_format_level(compared, side) for side in (compared.base, compared.other))
+            )
             effect = TableCell(_format_effect(compared), STYLES.get(compared.decision, "dim"))
             base_blocks, other_blocks = compared.base.values.keys(), compared.other.values.keys()
             blocks = (

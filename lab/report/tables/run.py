@@ -136,7 +136,13 @@ def _name_decision(effect: Effect) -> str:
     if effect.estimate is None and effect.beside is not None:
         return "as a pair, which decides nothing here"
     decision = effect.decision.value
-    return f"{decision}, at least" if effect.bound and effect.decision.resolved else decision if effect.primary else f"({decision})"
+    return (
+        f"{decision}, at least"
+        if effect.bound and effect.decision.resolved
+        else decision
+        if effect.primary
+        else f"({decision})"
+    )
 
 
 def _make_absolutes(summary: Summary, every: bool) -> list[Part]:
@@ -161,7 +167,11 @@ def _make_absolutes(summary: Summary, every: bool) -> list[Part]:
     rows = tuple(grid.make_row(*_yield_absolute(row, names), under=[_describe_group(row)]) for row in shown)
     counts = [row.cell.valid_blocks for row in shown if row.arm.role != "reference"]
     few, most = min(counts, default=0), max(counts, default=0)
-    sentence = f"Absolute values of each alone, {few}–{most} times" if few < most else f"Absolute values of each alone, {few} times"
+    sentence = (
+        f"Absolute values of each alone, {few}–{most} times"
+        if few < most
+        else f"Absolute values of each alone, {few} times"
+    )
     sentence += ". Do not compare rows: the machine changes between them, and the differences above do without that."
     if gaps := [gap for row in summary.rows for gap in compute_misleading_gaps(row).values()]:
         worst = max(100 * abs(expm1(gap)) for gap in gaps)
@@ -185,7 +195,9 @@ def _describe_group(row: SummaryRow) -> Heading:
 
 def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | TableCell]:
     cell = row.cell
-    yield TableCell("no proxy" if row.arm.role == "reference" else row.arm.name, "bold" if row.arm.role == "variant" else "")
+    yield TableCell(
+        "no proxy" if row.arm.role == "reference" else row.arm.name, "bold" if row.arm.role == "variant" else ""
+    )
     for name in names:
         if name == "errors":
             lost, invalid = sum(cell.errors.values()), sum(cell.errors_invalid.values())
@@ -211,14 +223,24 @@ def _make_legend(summary: Summary) -> list[Part]:
             f"difference    against the baseline, {how}; n: blocks or pairs; p adjusted for {len(judged)}"
             f" comparison{'s' if len(judged) > 1 else ''}"
         )
-        lines.append(f"equivalent    the interval lies within ±{format_margin(judged[0])} (--margin); better, worse: p ≤ {ALPHA} and beyond the noise check")
+        lines.append(
+            f"equivalent    the interval lies within ±{format_margin(judged[0])} (--margin); better, worse: p ≤ {ALPHA} and beyond the noise check"
+        )
         pairs = any(explain_inconclusive(effect) == PAIRS_MISS for effect in judged)
-        lines.append(f"inconclusive  anything else{', also within the margin where pairs may miss part of a cost' if pairs else ''}")
+        lines.append(
+            f"inconclusive  anything else{', also within the margin where pairs may miss part of a cost' if pairs else ''}"
+        )
     if any(row.arm.role == "again" for row in summary.rows):
-        lines.append("noise check   the baseline against itself; (better), (worse): another metric differs, which is not claimed")
-    values = [value for row in summary.rows for name in SHOWN if METRICS[name].ratio and (value := row.cell.absolute(name))]
+        lines.append(
+            "noise check   the baseline against itself; (better), (worse): another metric differs, which is not claimed"
+        )
+    values = [
+        value for row in summary.rows for name in SHOWN if METRICS[name].ratio and (value := row.cell.absolute(name))
+    ]
     kinds = {
-        f"19–24: smallest to largest of fewer than {stats.MIN_BLOCKS} blocks": any(v.value is None and not v.clusters for v in values),
+        f"19–24: smallest to largest of fewer than {stats.MIN_BLOCKS} blocks": any(
+            v.value is None and not v.clusters for v in values
+        ),
         "370|59,000: two clusters": any(v.clusters for v in values),
         f"few: under {LEAST_BEYOND} requests lie beyond it": any(
             row.cell.valid_blocks and row.cell.shown(name) is None for row in summary.rows for name in QUANTILES

@@ -88,7 +88,7 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
     made = prepare(BenchRequest(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
-    said = print_planned(changed(made, duration_s=duration_s), may_be_less=not asked)
+    said = " ".join(print_planned(changed(made, duration_s=duration_s), may_be_less=not asked).split())
     assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 
