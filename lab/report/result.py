@@ -14,6 +14,7 @@ from lab.analysis.applied import list_notes_on_defaults, list_programs
 from lab.analysis.explain.conclusion import conclude_run
 from lab.analysis.judge.thirds import make_totals_reader
 from lab.analysis.knee.report import build_report
+from lab.analysis.rate_costs import RateCost, compute_rate_costs
 from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
 from lab.records.references import describe_boot
@@ -48,6 +49,11 @@ class RunResult:
     def levels(self) -> list[VarianceComponents]:
         """The variance components of what was measured on several generations of workers."""
         return compute_variance_components(self.run.record, self.run.samples())
+
+    @cached_property
+    def rate_costs(self) -> list[RateCost]:
+        """The idle and marginal costs of what was measured at two given rates; empty without two."""
+        return compute_rate_costs(self.summaries[0])
 
     @property
     def told(self) -> list[Summary]:
@@ -111,13 +117,15 @@ class RunResult:
         yield from snippets
         for summary in self.told:
             yield from make_tables(summary, elsewhere, absolute)
+        yield from gauges.rate_costs_page(self.rate_costs)
         yield from gauges.variance_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
         """Return all tables without the sentences; for a search for a knee, what it found."""
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]
-        return [*map(make_tables, self.told), gauges.variance_page(self.levels), self.more()]
+        costs = gauges.rate_costs_page(self.rate_costs)
+        return [*map(make_tables, self.told), costs, gauges.variance_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """Return what explains a table: the gauges of the systems, and the round trip of the bare network."""

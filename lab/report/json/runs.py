@@ -18,6 +18,7 @@ from lab.analysis.judge.gate import Gate, GatedRow, compute_loss
 from lab.analysis.judge.meeting import CellStats
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.noise import Noise, count_claims
+from lab.analysis.rate_costs import RateCost
 from lab.analysis.summary import list_null_arms
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, Metric
 from lab.model.run import RunRecord
@@ -166,6 +167,17 @@ LEVELS = JsonShape(
         JsonShape("Level", Component),
         JsonShape("Generation", Generation, "block reload log_ratios=ratios own_s base_s"),
     ],
+)
+
+RATE_COST = JsonShape(
+    "RateCost",
+    RateCost,
+    "arm against rates",
+    JsonKey("idle_cores", "idle", Estimate),
+    JsonKey("marginal_s", "marginal", Estimate),
+    JsonKey("idle_cores_change", "idle_change", Estimate | None),
+    JsonKey("marginal_s_change", "marginal_change", Estimate | None),
+    parts=[JsonShape("Cost", Estimate, "value=effect low=interval.0 high=interval.1 blocks=n")],
 )
 
 # -- two arms, a gate -------------------------------------------------------------------------------------------
