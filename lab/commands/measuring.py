@@ -461,8 +461,8 @@ def print_and_write_result(
 def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None, page: str = "") -> int:
     """Print a run's result (its conclusion, and its tables), and return the exit status.
 
-    With `options.notes`, people also see all notes and what the systems hold, with `options.absolute` all absolute values; Markdown and
-    JSON always have everything.
+    With `options.all`, people also see all rows and notes and what the systems hold, with `options.absolute` all absolute values;
+    Markdown and JSON always have everything.
 
     Args:
         options: The parsed options.
@@ -485,9 +485,9 @@ def print_result(options: argparse.Namespace, run: RunStore, result: RunResult |
         elif getattr(options, "markdown", False):
             print(render_markdown([*result.page(), *result.more(), *make_study_page(result)]), end="")
         else:
-            full, absolute = getattr(options, "notes", False), getattr(options, "absolute", False)
-            notes = "" if full else f"just table {shlex.quote(name)} --notes"
-            print_parts(out, [*result.page(notes, page, full or absolute)])
+            full, absolute = getattr(options, "all", False), getattr(options, "absolute", False)
+            notes = "" if full else f"just table {shlex.quote(name)} --all"
+            print_parts(out, [*result.page(notes, page, full or absolute, full)])
             print_parts(out, [*(result.more() if full else []), *make_study_page(result)])
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if result.complete else 1

@@ -23,7 +23,7 @@ def _run_table(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore, is_ablation
     from lab.records.store import Reparsed, RunStore
 
-    for name in ("from_raw", "notes", "absolute", "markdown") if options.usage else ("arm", "point"):
+    for name in ("from_raw", "all", "absolute", "markdown") if options.usage else ("arm", "point"):
         if getattr(options, name):
             relation = "beside" if options.usage else "without"
             raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {relation} --usage", "leave it out")
@@ -128,7 +128,7 @@ TABLE = Verb(
     {
         "run": RUN_ARGUMENT,
         "--from-raw": {"action": "store_true", "help": "recompute every number from the verbatim output"},
-        "--notes": {"action": "store_true", "help": "with all notes and values, and what the systems hold"},
+        "--all": {"action": "store_true", "help": "with every row, value and note, and what the systems hold"},
         "--absolute": {
             "action": "store_true",
             "help": "with all absolute values, also of variants whose difference is inconclusive",

@@ -67,7 +67,7 @@ OLD_SPELLINGS: Mapping[str, str] = {
 }
 """The words that replace a recipe of `just` that this release still recognizes; the arguments stay the same."""
 
-OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin"}
+OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin", ("table", "--notes"): "--all"}
 """(verb, option) → the option that replaces it; this release still accepts the old one."""
 
 

@@ -88,13 +88,14 @@ class RunResult:
         more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
         return "; ".join(parts[:MOST_NAMED]) + more
 
-    def page(self, elsewhere: str = "", report: str = "", absolute: bool = True) -> Iterator[Part]:
+    def page(self, elsewhere: str = "", report: str = "", absolute: bool = True, every: bool = True) -> Iterator[Part]:
         """Yield the page of the run: what ran, the conclusion, what to apply, then the tables.
 
         Args:
             elsewhere: The command that shows all notes, printed where they are many.
             report: The place of the HTML page; empty for none.
             absolute: Whether to show absolute values of variants whose difference is inconclusive, too.
+            every: Whether to show every row.
 
         """
         record = self.run.record
@@ -116,7 +117,7 @@ class RunResult:
             yield Sentences((Text(f"report: {report}"),), None)
         yield from snippets
         for summary in self.told:
-            yield from make_tables(summary, elsewhere, absolute)
+            yield from make_tables(summary, elsewhere, absolute, every)
         yield from gauges.rate_costs_page(self.rate_costs)
         yield from gauges.variance_page(self.levels)
 

@@ -256,8 +256,10 @@ def _describe_image(image: str, facts: Mapping[str, str]) -> str:
     for program in facts.get("proxies", "").split(", "):
         if program.split(" ")[1:2] == [version]:
             return program
-    built = any(re.match(rf"lab/.*:{re.escape(version)}-", value) for value in facts.values())
-    return f"{repository.rpartition('/')[2]} {version}{', in an image that the lab built' if built else ''}"
+    builds = (re.match(rf"lab/(.*):{re.escape(version)}-", value) for value in facts.values())
+    built = next((build[1] for build in builds if build), None)
+    name = f"{built or repository.rpartition('/')[2]} {version}"
+    return f"{name}, in an image that the lab built" if built else name
 
 
 def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:

@@ -82,7 +82,7 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
     for kind, word in WORDS.items():
         if alike := tuple(verdict for verdict in run_verdicts if verdict.kind == kind):
             actions = {verdict.do for verdict in alike}
-            head = f"{word}, {actions.pop()}" if len(actions) == 1 else word
+            head = ", ".join(filter(None, (word, actions.pop() if len(actions) == 1 else "")))
             yield f"{head}: {', '.join(verdict.arm for verdict in alike)}", alike
 
 
@@ -149,7 +149,7 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
     order = [Decision.BETTER, Decision.WORSE, Decision.INCONCLUSIVE, *Decision]
     rows = [row for row in summary.rows if row.arm.name == arm and not row.point.control]
     effects = [(row, effect) for row in rows for effect in row.shown]
-    effects.sort(key=lambda item: order.index(item[1].decision))
+    effects.sort(key=lambda item: (item[0].unsteady is None, order.index(item[1].decision)))
     width = max((len(row.point.name) for row, _ in effects[:most]), default=0)
     for row, effect in effects[:most]:
         metric = find_metric(effect.metric)

@@ -47,7 +47,7 @@ VerdictKind = Literal[
 WORDS: dict[VerdictKind, str] = {
     "apply": "better",
     "worse": "worse",
-    "differs": "another system",
+    "differs": "",
     "false": "a false claim",
     "mixed": "not better everywhere",
     "same": "no difference found",
@@ -97,7 +97,7 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict as one short line without numbers of single loads: `keepalive: no difference found; no change needed`."""
-        return f"{self.arm}: {WORDS[self.kind]}; {self.do or self.found}"
+        return f"{self.arm}: {'; '.join(filter(None, (WORDS[self.kind], self.do or self.found)))}"
 
 
 RowEffect = tuple[SummaryRow, Effect]

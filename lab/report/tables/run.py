@@ -55,26 +55,43 @@ STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.EQ
 """The style of the effect column by decision; for any other decision it is dim."""
 SHOWN = ("rate", "p50", "p90", "p99", "errors", "cpu_per_request")
 """The metrics of steady loads that the table of absolute values has; `--absolute` adds the others."""
+MOST_NAMED = 3
+"""The most variants that a sentence names; it counts the others."""
+LONG_NAME = 40
+"""The length of a variant's name from which a row of differences takes two lines."""
+MOST_LINES = 30
+"""The most lines of a table in default output, its head and legend left out; `--all` shows every row."""
+ALWAYS = ("requests", "failed", "gap_s")
+"""The outcomes of a disruption that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
 """The least ratio to the control run at which a number that every system has is shown."""
 
 
-def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True) -> list[Part]:
+def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, every: bool = True) -> list[Part]:
     """Return the tables of a summary with their legend and notes.
 
     Args:
         summary: The summary of the run.
-        elsewhere: The command that shows the notes, printed where they are many.
+        elsewhere: The command that shows all rows and notes, printed where they are many.
         absolute: Whether to show all absolute values, also of variants whose difference is inconclusive.
+        every: Whether to show every row; else at most `MOST_LINES` lines a table, and the most important outcomes of disruptions.
 
     """
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
+    most = None if every else MOST_LINES
     if not summary.disturbed:
-        return [*_make_differences(summary), *_make_absolutes(summary, absolute), *_make_legend(summary), notes]
+        return [
+            *_make_differences(summary, most),
+            *_make_absolutes(summary, absolute or every, most),
+            *_make_legend(summary),
+            notes,
+        ]
     parts: list[Part] = []
     for point in summary.points:
         rows = summary.at(point)
-        parts += [make_title(point.name, describe_point(point), blank=True), _make_disturbed_table(summary, rows)]
+        if every or not point.control:
+            table = _make_disturbed_table(summary, rows, every)
+            parts += [make_title(point.name, describe_point(point), blank=True), table]
         valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
         if point.control and valid:
             count = f"{valid} {f'of {planned} ' if valid < planned else ''}control runs"
@@ -86,29 +103,71 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True) ->
 # -- steady loads ---------------------------------------------------------------------------------------------
 
 
-def _make_differences(summary: Summary) -> list[Part]:
+def _make_differences(summary: Summary, most: int | None) -> list[Part]:
     """Return the table of differences: each arm against its baseline in its primary metric, and in others that differ."""
-    texts = ("variant", "metric")
-    heads = (*texts, "difference", "95 % interval", "per request", "p", "n", "decision")
-    columns = grid.make_columns(heads, left=(0, 1, 3, 7))
-    rows: list[grid.TableRow] = []
+    heads = ("variant", "metric", "difference", "95 % interval", "per request", "p", "n", "decision")
+    rows: list[tuple[int, grid.TableRow]] = []  # with its rank: what decides is 0
     for row in summary.rows:
         under = [Heading(row.point.name, describe_load(row.point))]
         if row.unsteady is not None and row.arm.role == "variant":
             cells = TableCell(row.arm.name, "bold"), TableCell(row.unsteady.short(), "yellow")
-            rows.append(grid.make_row(*cells, under=under, free=True))
+            rows.append((0, grid.make_row(*cells, under=under, free=True)))
             continue
         rows += [
-            grid.make_row(*_yield_difference(row, effect), under=under)
+            (_rank(row, effect), grid.make_row(*_yield_difference(row, effect), under=under))
             for effect in row.effects
             if effect.primary or effect.marked
         ]
     for item in summary.not_measurable:
         cells = TableCell(item.variant, "bold"), TableCell(f"not measurable: {item.what}", "yellow")
-        rows.append(grid.make_row(*cells, under=[Heading("not measurable here")], free=True))
+        rows.append((0, grid.make_row(*cells, under=[Heading("not measurable here")], free=True)))
     last = len(heads) - 1
     fold = Fold((0, last), tuple(range(1, last)), indent=2)
-    return [Grid(columns, tuple(rows), fold, gaps=(2, 1), blank=True)] if rows else []
+    return _make_short_grid(grid.make_columns(heads, left=(0, 1, 3, 7)), rows, fold, most, blank=True)
+
+
+def _rank(row: SummaryRow, effect: Effect) -> int:
+    """Return how soon an effect's row is left out of a long table: first what is not claimed, then noise checks."""
+    if not effect.primary:
+        return 3
+    if row.arm.role == "again":
+        return 2 if _name_decision(effect) == "noise" else 0
+    return 0 if effect.decision.resolved else 1
+
+
+def _make_short_grid(
+    columns: Sequence[TableColumn],
+    ranked: Sequence[tuple[int, grid.TableRow]],
+    fold: Fold,
+    most: int | None,
+    blank: bool,
+) -> list[Part]:
+    """Return a table of at most so many lines, and a sentence about the rows that are left out: those with the highest ranks.
+
+    Args:
+        columns: The columns.
+        ranked: The rows in their order, each with its rank.
+        fold: The layout in two lines, for which a row counts twice if its name is long.
+        most: The most lines; None: every row is shown.
+        blank: Whether an empty line precedes the table.
+
+    """
+
+    def count_lines(rows: Sequence[tuple[int, grid.TableRow]]) -> int:
+        double = any(len(row.cells[0].text) > LONG_NAME and not row.free for _, row in rows)
+        groups = len({row.under for _, row in rows})
+        return 2 * groups + sum(2 if double and not row.free else 1 for _, row in rows)
+
+    shown = list(ranked)
+    while most is not None and count_lines(shown) > most and len(shown) > 1:
+        worst = max(rank for rank, _ in shown)
+        shown.pop(max(place for place, (rank, _) in enumerate(shown) if rank == worst))
+    if not shown:
+        return []
+    parts: list[Part] = [Grid(tuple(columns), tuple(row for _, row in shown), fold, gaps=(2, 1), blank=blank)]
+    if left := len(ranked) - len(shown):
+        parts.append(make_sentence(f"{left} more row{'s' if left > 1 else ''}: --all", "dim"))
+    return parts
 
 
 def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCell]:
@@ -132,7 +191,9 @@ def _name_decision(effect: Effect) -> str:
     """Return the decision about an effect as the table has it: a metric that is not the primary one is not claimed."""
     if effect.decision is Decision.A_A:
         interval = effect.estimate.interval if effect.estimate else None
-        return "noise" if interval is None or interval[0] <= 0 <= interval[1] else "more than noise"
+        if interval is None:
+            return Decision.NO_INTERVAL.value
+        return "noise" if interval[0] <= 0 <= interval[1] else "more than noise"
     if effect.estimate is None and effect.beside is not None:
         return "as a pair, which decides nothing here"
     decision = effect.decision.value
@@ -145,12 +206,13 @@ def _name_decision(effect: Effect) -> str:
     )
 
 
-def _make_absolutes(summary: Summary, every: bool) -> list[Part]:
+def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Part]:
     """Return the table of absolute values, after a sentence about what they may be used for.
 
     Args:
         summary: The summary of the run.
         every: Whether variants whose difference is inconclusive have a row, and every metric a column.
+        most: The most lines of the table; None: any number.
 
     """
     hidden = {
@@ -164,8 +226,14 @@ def _make_absolutes(summary: Summary, every: bool) -> list[Part]:
     names = COLUMNS if every else SHOWN
     numbers = [TableColumn(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in names]
     columns = (TableColumn("variant", stands="left"), *numbers, TableColumn("n"))
-    rows = tuple(grid.make_row(*_yield_absolute(row, names), under=[_describe_group(row)]) for row in shown)
-    counts = [row.cell.valid_blocks for row in shown if row.arm.role != "reference"]
+    rows = [
+        (
+            0 if row.arm.role == "baseline" else 2 if row.arm.role == "reference" else 1,
+            grid.make_row(*_yield_absolute(row, names), under=[_describe_group(row)]),
+        )
+        for row in shown
+    ]
+    counts = [row.cell.valid_blocks for row in shown if row.arm.role != "reference" and row.cell.valid_blocks]
     few, most = min(counts, default=0), max(counts, default=0)
     sentence = (
         f"Absolute values of each alone, {few}–{most} times"
@@ -180,10 +248,11 @@ def _make_absolutes(summary: Summary, every: bool) -> list[Part]:
             f" and are off by up to {worst:.0f} %."
         )
     if hidden:
-        arms = ", ".join(dict.fromkeys(arm for arm, _ in sorted(hidden)))
-        sentence += f" Without {arms} where the difference is inconclusive (--absolute shows them)."
+        arms = list(dict.fromkeys(arm for arm, _ in sorted(hidden)))
+        named = ", ".join(arms) if len(arms) <= MOST_NAMED else f"{len(arms)} variants"
+        sentence += f" Without {named} where the difference is inconclusive (--absolute shows them)."
     fold = Fold((0,), tuple(range(1, len(columns))), indent=2)
-    return [make_sentence(sentence, "dim", blank=True), Grid(columns, rows, fold, gaps=(2, 1))]
+    return [make_sentence(sentence, "dim", blank=True), *_make_short_grid(columns, rows, fold, most, blank=False)]
 
 
 def _describe_group(row: SummaryRow) -> Heading:
@@ -202,7 +271,8 @@ def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | Tab
         if name == "errors":
             lost, invalid = sum(cell.errors.values()), sum(cell.errors_invalid.values())
             text = f"{lost:,}" + (f" (+{invalid:,})" if invalid else "")
-            yield TableCell(text if cell.valid_blocks or lost or invalid else "not alone", "red" if lost else "")
+            missing = "" if cell.valid_blocks or lost or invalid else "not steady" if row.unsteady else "not alone"
+            yield TableCell(missing or text, "red" if lost else "")
         elif name == "cpu_per_request" and cell.cpu_of == "backend":
             yield ""
         else:
@@ -268,14 +338,14 @@ def _choose_arrow(effect: Effect) -> str:
 # -- disrupted loads ------------------------------------------------------------------------------------------
 
 
-def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow]) -> Grid:
+def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> Grid:
     """Return the table of one point, with as many arms next to each other as fit.
 
     The other arms stand below, next to the baseline again.
     """
     lines = [_make_line("blocks", "", map(_format_blocks, rows))]
     slowed = choose_slowdown_percentile(rows)
-    for name in _select_metrics(summary, rows):
+    for name in _select_metrics(summary, rows, every):
         metric = METRICS[name]
         text, style = ("  " + metric.title, "dim") if metric.detail else (metric.title, "")
         lines.append(_make_line(text, metric.unit, (_format_level(row, name) for row in rows), style))
@@ -283,7 +353,7 @@ def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow]) -> Grid:
         if any(effects):
             against = ", ".join(dict.fromkeys(effect.against for effect in effects if effect))
             lines.append(_make_line(f"  against {against}", metric.unit, map(_format_effect, effects), "dim"))
-        if slowed and name == f"{slowed}_during_s":
+        if every and slowed and name == f"{slowed}_during_s":
             cells = (_format_slowdown(row.cell.slowdowns.get(slowed)) for row in rows)
             lines.append(_make_line(f"  {slowed} during against before", "×", cells, "dim"))
     wide: list[grid.TableRow] = []
@@ -311,7 +381,7 @@ def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:
     return TableCell(ratio, tail=f" [{', '.join(ends)}]" if ends else "")
 
 
-def _select_metrics(summary: Summary, rows: Sequence[SummaryRow]) -> list[str]:
+def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> list[str]:
     """Return the metrics that get a line at this point.
 
     These are the primary metrics, the metrics that are always shown, and the metrics that the disruption changed.
@@ -321,6 +391,10 @@ def _select_metrics(summary: Summary, rows: Sequence[SummaryRow]) -> list[str]:
         of_control = ("requests", "failed", "gap_s", "p50_during_s", "p99_during_s", "max_during_s")
         return [metric for metric in present if metric in of_control]
     primary = {effect.metric for row in rows for effect in row.shown}
+    if not every:
+        marked = {effect.metric for row in rows for effect in row.effects if effect.marked}
+        kept = primary | {metric for metric in marked if not METRICS[metric].detail} | set(ALWAYS)
+        return [metric for metric in present if metric in kept]
     return [metric for metric in present if metric in primary or _deserves_line(summary, rows, metric)]
 
 
