@@ -181,12 +181,18 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
 
 
 ABLATE = Verb(
-    "a variant's or study's knobs one at a time and cumulatively, ranked by effect",
+    "measure each setting of a variant or study one at a time and cumulatively, and rank them by effect",
     _run_ablate,
     {
-        "subject": {"nargs": "?", "type": variant_name, "metavar": "STUDY|VARIANT"},
-        "--variant": {"action": "store_true", "help": "the variant, where a study has the same name"},
-        "--resume": {"metavar": "ABLATION", "help": "go on with an interrupted ablation"},
+        "subject": {
+            "nargs": "?",
+            "type": variant_name,
+            "metavar": "STUDY|VARIANT",
+            "help": "the variant or study whose settings (knobs) are measured, such as qinng-tuned or digitalocean",
+        },
+        "--variant": {"action": "store_true", "help": "take the name as a variant's, where a study has the same name"},
+        "--resume": {"metavar": "ABLATION", "help": "continue an interrupted ablation, named by its name or folder"},
     },
     MEASURING,
+    examples=("just ablate qinng-tuned --plan", "just ablate digitalocean --blocks 3"),
 )

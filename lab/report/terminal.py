@@ -70,7 +70,7 @@ def _wrap(line: Text, limit: int) -> list[Text]:
     return pieces
 
 
-def wrap_hanging(console: Console, text: str, indent: int, bold: str = "") -> Text:
+def wrap_hanging(console: Console, text: str, indent: int, bold: str = "", most: int | None = None) -> Text:
     """Return a paragraph that is broken at words on a terminal, with hanging indentation.
 
     Args:
@@ -78,12 +78,14 @@ def wrap_hanging(console: Console, text: str, indent: int, bold: str = "") -> Te
         text: The paragraph.
         indent: The spaces before the second and all later lines.
         bold: The part of the text that is printed in bold.
+        most: The maximum number of characters of a line, also where the output is no terminal; None: only the terminal
+            limits them.
 
     """
-    if console.is_terminal:
-        margin = " " * indent
+    if limits := [limit for limit in (most, console.is_terminal and console.width) if limit]:
+        margin, breaks = " " * indent, most is not None
         text = textwrap.fill(
-            text, console.width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+            text, min(limits), subsequent_indent=margin, break_long_words=breaks, break_on_hyphens=False
         )
     paragraph = Text(text)
     if bold:
