@@ -189,12 +189,8 @@ BENCH = Verb(
             "help": "measure only these loads of the sweep, by the names in its plan; a load with a disruption brings"
             " its control run without one (default: all loads)",
         },
-<<<<<<< HEAD
-        "--resume": {"metavar": "RUN", "help": "go on with an interrupted run"},
-        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
-=======
         "--resume": RESUME,
->>>>>>> help
+        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
