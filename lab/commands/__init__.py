@@ -29,7 +29,10 @@ RunVerb = Callable[[argparse.Namespace, Console], int]
 Answers go to stdout.
 """
 Arguments = Mapping[str, Mapping[str, Any]]
-"""The arguments of a verb, each with the keyword arguments of argparse's `add_argument`."""
+"""The arguments of a verb, each with the keyword arguments of argparse's `add_argument`.
+
+An option may have several spellings with blanks between; the first is its name.
+"""
 
 
 @dataclass(frozen=True, slots=True)

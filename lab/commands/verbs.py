@@ -96,7 +96,7 @@ def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
             **subcommand.takes,
             **{option: OPTIONS[option] for option in subcommand.shared},
         }.items():
-            child.add_argument(argument, **keywords)
+            child.add_argument(*argument.split(), **keywords)
         if subcommand.add is not None:
             subcommand.add(child)
         if subcommand.words:
