@@ -27,6 +27,13 @@ list *ARGS:
 show VARIANT *ARGS:
     @python -m lab show "$@"
 
+# Your ingress-nginx configuration, without a measurement: keys that do nothing, defaults, what can be measured: just check FILE
+[group('look')]
+[no-cd]
+[no-exit-message]
+check FILE *ARGS:
+    @python -m lab check "$@"
+
 # What the studies claim, and what the committed runs say of it: just ledger [STUDY] [--rules]
 [group('look')]
 [no-exit-message]

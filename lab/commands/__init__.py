@@ -7,10 +7,13 @@ Only `__main__` exits.
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -254,6 +257,27 @@ def answer() -> Iterator[Console]:
     """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)
+
+
+WIDTH = 110
+"""The maximum number of characters of a line that is not to be copied."""
+
+
+def print_page(template: str, **values: Any) -> None:
+    """Print a page from a template in `lab/commands/pages`.
+
+    Longer lines than `WIDTH` are broken at blanks, and go on below the text after the first wide gap; lines with a command of just are not.
+    """
+    from lab.systems.rendering import render_template
+
+    with answer():
+        for line in render_template(Path(__file__).parent / "pages" / template, **values).splitlines():
+            head = re.match(r" *(?:\S+(?: \S+)* {2,})?", line)
+            margin = " " * (head.end() if head and head.end() < WIDTH / 3 else 4)
+            wrapped = textwrap.fill(
+                line, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+            )
+            print(line.rstrip() if "just bench " in line else wrapped)
 
 
 def print_answer(
