@@ -34,6 +34,12 @@ show VARIANT *ARGS:
 check FILE *ARGS:
     @python -m lab check "$@"
 
+# What is known of each setting: its effect on every target, what was published, how to test it: just settings [WORD]
+[group('look')]
+[no-exit-message]
+settings *ARGS:
+    @python -m lab settings "$@"
+
 # What the studies claim, and what the committed runs say of it: just ledger [STUDY] [--rules]
 [group('look')]
 [no-exit-message]

@@ -41,8 +41,10 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import readme
+    from lab.studies.settings import FILE
     from lab.studies.site.rows import draw_steps
 
+    FILE.write_text(readme.make_settings_text())
     makers = readme.part_makers()
     for path in readme.markdown_files():
         path.write_text(readme.render_file(path, makers))
@@ -86,7 +88,7 @@ MAINTAIN = Verb(
                 },
             },
         ),
-        "readme": Verb("write the generated parts of every README again", _write_readmes),
+        "readme": Verb("write the generated parts of every README, and data/settings.json, again", _write_readmes),
         "schema": Verb("write the JSON schemas of everything that the lab reads and records again", _write_schemas),
         "validate": Verb(
             "hold variants against Kubernetes' schemas, offline",

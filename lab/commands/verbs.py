@@ -28,6 +28,7 @@ from lab.commands import (
     report,
     sabotage,
     selfbench,
+    settings,
     table,
 )
 
@@ -50,6 +51,7 @@ VERBS: Mapping[str, Verb] = {
     "report": report.REPORT,
     "sabotage": sabotage.SABOTAGE,
     "selfbench": selfbench.SELFBENCH,
+    "settings": settings.SETTINGS,
     "show": look.SHOW,
     "study": bench.STUDY,
     "table": table.TABLE,
