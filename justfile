@@ -9,175 +9,175 @@ export PYTHONPATH := justfile_directory()
 default:
     @just --list --unsorted
 
-# Try every prerequisite of every target; what is missing, and how to get it
+# Check what this machine can measure, and print what is missing
 [group('look')]
 [no-exit-message]
 doctor *ARGS:
     @python -m lab doctor "$@"
 
-# Variants, knobs, sweeps and studies, all or those with some words in them: just list [WORD…]
+# List what can be measured: proxies, settings, loads and studies
 [group('look')]
 [no-exit-message]
 list *ARGS:
     @python -m lab list "$@"
 
-# One variant: its manifests' difference from its baseline, knobs and read-back
+# Show what a setting or variant changes, and how a running proxy is checked for it
 [group('look')]
 [no-exit-message]
 show VARIANT *ARGS:
     @python -m lab show "$@"
 
-# Your ingress-nginx configuration, without a measurement: keys that do nothing, defaults, what can be measured: just check FILE
+# List what each key of your configuration does, and what can be measured: just check FILE
 [group('look')]
 [no-cd]
 [no-exit-message]
 check FILE *ARGS:
     @python -m lab check "$@"
 
-# What is known of each setting: its effect on every target, what was published, how to test it: just settings [WORD]
+# Print what is known of a setting: its effect on every target, and what was published
 [group('look')]
 [no-exit-message]
 settings *ARGS:
     @python -m lab settings "$@"
 
-# What the studies claim, and what the committed runs say of it: just ledger [STUDY] [--rules]
-[group('look')]
-[no-exit-message]
-ledger *ARGS:
-    @python -m lab ledger "$@"
-
-# One self-contained HTML site of the committed runs: overview, ledger, studies, methods; of one run of yours: just report --run RUN
+# Write all committed results as one HTML file, or a page about one run
 [group('look')]
 [no-cd]
 [no-exit-message]
 report *ARGS:
     @python -m lab report "$@"
 
-# Measure variants against their baselines: just bench keepalive [--sweep S] [--blocks N] [--resume RUN] …
+# Measure what a setting or another proxy changes: just bench keepalive
 [group('measure')]
 [no-cd]
 [no-exit-message]
 bench *ARGS:
     @python -m lab bench "$@"
 
-# All variants of a study in one run, and its tables in the published shape: just study okd [--quick]
-[group('measure')]
-[no-cd]
-[no-exit-message]
-study *ARGS:
-    @python -m lab study "$@"
-
-# What should I change here? The knobs of a study or variant one at a time and cumulatively, ranked by effect
+# Measure the settings of a variant one at a time and cumulatively, and rank them
 [group('measure')]
 [no-cd]
 [no-exit-message]
 ablate *ARGS:
     @python -m lab ablate "$@"
 
-# Bring a variant up and run a command in the client's place: just with ingress-nginx sh -c 'wrk -c64 $LAB_URL/1kB.bin'
-[group('measure')]
-[no-cd]
-[no-exit-message]
-with VARIANT *CMD:
-    @python -m lab with "$@"
-
-# A run's table again (--from-raw recomputes it from the verbatim output; --usage shows what its processes used)
-[group('measure')]
-[no-cd]
-[no-exit-message]
-table RUN *ARGS:
-    @python -m lab table "$@"
-
-# The noise of this machine: one variant against itself, and how many blocks resolve 2, 5 and 10 %
+# Measure this machine's noise, and how small a difference it can detect
 [group('measure')]
 [no-cd]
 [no-exit-message]
 aa *ARGS:
     @python -m lab aa "$@"
 
-# The highest rate that a variant serves as it should: just knee ingress-nginx [--p99 20ms]
+# Find the highest rate that a proxy serves within a latency bound
 [group('measure')]
 [no-cd]
 [no-exit-message]
 knee *ARGS:
     @python -m lab knee "$@"
 
-# Every metric of a run, or of two, side by side: medians, effect with its interval, ~ where nothing is resolved: just compare RUN [RUN]
-[group('decide')]
+# Start a proxy and run your own command against it
+[group('measure')]
 [no-cd]
 [no-exit-message]
-compare *ARGS:
-    @python -m lab compare "$@"
+with VARIANT *CMD:
+    @python -m lab with "$@"
 
-# For CI: exit 1 when a regression beyond the bound is resolved: just gate BASELINE_RUN CANDIDATE_RUN --max-regression 5%
-[group('decide')]
+# Print the result of a run again, or what its processes used
+[group('measure')]
 [no-cd]
 [no-exit-message]
-gate *ARGS:
-    @python -m lab gate "$@"
+table RUN *ARGS:
+    @python -m lab table "$@"
 
-# How many proxies of which size: just capacity --rate 1M --tls edge [--page 8kB.bin] [--run RUN]
-[group('decide')]
-[no-cd]
-[no-exit-message]
-capacity *ARGS:
-    @python -m lab capacity "$@"
-
-# After ingress-nginx: what each successor does with your settings, and the traps in between: just migrate --configmap mine.yaml [--to traefik …] --plan
+# Plan a move from ingress-nginx: what becomes of your settings in its successors
 [group('decide')]
 [no-cd]
 [no-exit-message]
 migrate *ARGS:
     @python -m lab migrate "$@"
 
-# A run for other tools: CSV, Parquet, OpenMetrics, or a sample's verbatim output: just export RUN
+# For CI: fail only if something became worse by more than you allow
+[group('decide')]
+[no-cd]
+[no-exit-message]
+gate *ARGS:
+    @python -m lab gate "$@"
+
+# Compute how many proxies of which size a rate needs
+[group('decide')]
+[no-cd]
+[no-exit-message]
+capacity *ARGS:
+    @python -m lab capacity "$@"
+
+# Compare every metric of a run's variants with their baselines, or two runs
+[group('decide')]
+[no-cd]
+[no-exit-message]
+compare *ARGS:
+    @python -m lab compare "$@"
+
+# Write a run for other tools: CSV, JSON, Parquet or OpenMetrics
 [group('decide')]
 [no-cd]
 [no-exit-message]
 export *ARGS:
     @python -m lab export "$@"
 
-# Get a cluster ready to measure on: just up kind [--workers N], then just bench keepalive --target kind
+# Make a cluster for measuring, or prepare yours: just up kind
 [group('clusters')]
 [no-cd]
 [no-exit-message]
 up CLUSTER *ARGS:
     @python -m lab up "$@"
 
-# Remove it and all that the lab made for it: just down kind (what costs money is asked about first, unless --yes)
+# Remove what `just up` made; asks before anything that costs money
 [group('clusters')]
 [no-cd]
 [no-exit-message]
 down CLUSTER *ARGS:
     @python -m lab down "$@"
 
-# Every test, bats and pytest; with arguments, pytest's (or one .bats file); --record [BUSY] adds a line to data/long/everyday.txt
-[group('develop')]
+# Measure a published study's variants in one run, and print its tables
+[group('research')]
+[no-cd]
+[no-exit-message]
+study *ARGS:
+    @python -m lab study "$@"
+
+# List what published studies claim, and whether our measurements support it
+[group('research')]
+[no-exit-message]
+ledger *ARGS:
+    @python -m lab ledger "$@"
+
+# Run the tests, bats and pytest: all of every day, or those that you name
+[group('contribute')]
 [no-exit-message]
 test *ARGS:
     @scripts/test "$@"
 
-# Every linter and type checker; changes nothing, unless with --fix
-[group('develop')]
+# Run every linter and type checker; changes files only with --fix
+[group('contribute')]
 [no-exit-message]
 lint *ARGS:
     @scripts/lint "$@"
 
-# Every overlay without each of its knobs: does the read-back notice? (minutes; just sabotage VARIANT… for some)
-[group('develop')]
+# Mutation test: leave each setting out, and check that this is noticed
+[group('contribute')]
 [no-exit-message]
 sabotage *ARGS:
     @python -m lab sabotage "$@"
 
-# What the lab itself costs, whether its claims hold, and what each generator reports of known answers: just selfbench [effects | order | calibrate]
-[group('develop')]
+# Check the lab itself: its overhead, effects of known size, load generators
+[group('contribute')]
 [no-cd]
 [no-exit-message]
 selfbench *ARGS:
     @python -m lab selfbench "$@"
 
-# Upkeep of the lab's own files: just maintain pack RUN [--into NAME [--replace]], readme, schema, validate [VARIANT…] or notebook
-[group('develop')]
+# Maintain the lab's own files: pack, readme, schema, publish, validate, notebook
+[group('contribute')]
 [no-cd]
 [no-exit-message]
 maintain TASK *ARGS:

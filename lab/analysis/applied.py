@@ -2,7 +2,7 @@
 
 Refused are manifests other than those that were applied, and numbers whose verbatim output has been changed.
 
-A sentence about a program, in the run `knobs-kind`: baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
+A sentence about a default, in the run `knobs-kind`: baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
 """
 
 from __future__ import annotations
@@ -85,15 +85,18 @@ class AsApplied(RunStore):
         return self._applied[variant]
 
 
-def describe_programs(run: RunStore) -> list[str]:
-    """Return a sentence for each stand-in program that ran in a run, and for each costly default that it kept.
+def list_programs(run: RunStore) -> dict[str, list[str]]:
+    """Return the programs that ran as proxies in a run, each with its version and the arms that it ran for.
 
-    A stand-in runs in place of a program that could not be had. The sentences follow from the manifests that were applied
-    and the facts that were recorded. If the manifests cannot be read, what depends on them is left out: the code that
-    needs the manifests reports the error.
+    They follow from the manifests that were applied and the facts that were recorded. If the manifests cannot be read, the result is
+    empty: the code that needs the manifests reports the error.
     """
-    record = run.record
-    return stand_ins.describe_run(record.target, record.facts, _read_manifests(run))
+    return stand_ins.list_programs(run.record.target, run.record.facts, _read_manifests(run))
+
+
+def list_notes_on_defaults(run: RunStore) -> list[str]:
+    """Return a sentence for each costly default that a stand-in kept in a run, with the arms; none without the manifests."""
+    return stand_ins.describe_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
 
 
 def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:

@@ -24,6 +24,7 @@ from lab.analysis.applied import AsApplied
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.thirds import make_totals_reader
+from lab.analysis.sample_frames import frame_samples, make_samples_frame
 from lab.analysis.summary import Summary, summarise_run
 from lab.base.errors import LabError, NotMeasurableError
 from lab.base.files import reference_folder
@@ -237,7 +238,7 @@ class Evidence:
     Attributes:
         name: The run's folder in data/reference.
         run: The stored run.
-        samples: All samples of the run.
+        all_samples: All samples of the run, valid or not.
         counted: (block, arm, point) → the solo sample that counts: one whose arm had the machine to itself.
         beside: The damaged runs that might have been taken instead, as words of a message; empty if there are none.
         unable: The variants that other runs of the same sweep and target could not measure, with the reasons.
@@ -246,11 +247,15 @@ class Evidence:
 
     name: str
     run: RunStore
-    samples: tuple[Sample, ...]
+    all_samples: tuple[Sample, ...]
     counted: Mapping[tuple[int, str, str], Sample] = field(repr=False)
     beside: str = ""
     unable: tuple[NotMeasured, ...] = ()
     _summaries: dict[bool, Summary] = field(default_factory=dict[bool, Summary], repr=False, compare=False)
+
+    def samples(self) -> pl.DataFrame:
+        """Return all samples of the run as a frame with a row each, as `just export RUN` writes it."""
+        return frame_samples(self.run, self.all_samples)
 
     def summary(self, disturbed: bool = False) -> Summary:
         """Return the summary of the run's steady loads, or of its disrupted ones (`disturbed`), computed once.
@@ -261,7 +266,7 @@ class Evidence:
         """
         if disturbed not in self._summaries:
             self._summaries[disturbed] = summarise_run(
-                self.run.record, self.samples, self.run.histogram, disturbed, make_totals_reader(self.run)
+                self.run.record, self.all_samples, self.run.histogram, disturbed, make_totals_reader(self.run)
             )
         return self._summaries[disturbed]
 
@@ -339,14 +344,14 @@ class Evidence:
         lost = sorted(planned - self.blocks(arm, point).keys())
         reasons: dict[str, None] = {}
         for block in lost:
-            tried = [sample for sample in self.samples if key_of_measurement(sample)[:4] == (block, arm, point, "")]
+            tried = [sample for sample in self.all_samples if key_of_measurement(sample)[:4] == (block, arm, point, "")]
             recorded = [str(sample.reason) for sample in tried if sample.reason is not None]
             reasons |= dict.fromkeys(recorded or ["no valid control run" if tried else "not measured"])
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
 
     def unsteady(self, arm: str, point: str) -> str:
         """Describe how an arm's samples at a point are not steady, so that none counts; empty if they are steady."""
-        change = find_unsteady_arms(self.samples).get((arm, point))
+        change = find_unsteady_arms(self.all_samples).get((arm, point))
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
@@ -430,10 +435,10 @@ class Evidence:
     def said(self) -> str:
         """The line for people about a committed run: which run it is, and how much of the run counts."""
         record = self.run.record
-        invalid = sum(not sample.valid for sample in self.samples)
-        gaps = f", {invalid} of {len(self.samples)} samples invalid" if invalid else ""
+        invalid = sum(not sample.valid for sample in self.all_samples)
+        gaps = f", {invalid} of {len(self.all_samples)} samples invalid" if invalid else ""
         planned = planned_cells(record.plan().slots)
-        missing = len(planned - set(map(key_of_measurement, self.samples)))
+        missing = len(planned - set(map(key_of_measurement, self.all_samples)))
         gaps += f", {missing} of {len(planned)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         title = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
@@ -533,6 +538,10 @@ class Missing:
     """
 
     why: str
+
+    def samples(self) -> pl.DataFrame:
+        """Return a frame without rows, with the columns of a run's samples."""
+        return make_samples_frame([])
 
     @property
     def said(self) -> str:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import parse_share, whole_number_in
+from lab.model.names import OUTPUT_WIDTH
 
 if TYPE_CHECKING:
     from lab.experiments.bench.request import Resolve
@@ -51,6 +53,7 @@ class Verb:
         metavar: The name of the subcommands in the help.
         more: Further keyword arguments for the creation of the verb's argparse parser.
         add: A function that adds further arguments to this parser; None for none.
+        examples: Commands that the help ends with, as they are typed.
 
     """
 
@@ -62,6 +65,7 @@ class Verb:
     metavar: str = ""
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
     add: Callable[[argparse.ArgumentParser], None] | None = None
+    examples: Sequence[str] = ()
 
 
 class RanInsideError(Exception):
@@ -145,44 +149,72 @@ def _parse_resolve(text: str) -> Resolve:
 VARIANT: Mapping[str, Any] = {
     "type": variant_name,
     "metavar": "VARIANT",
-    "help": "an overlay, a component alone, or BASELINE+KNOB+KNOB; former names work, too",
+    "help": "a variant (`just list variants`), a knob alone (`just list knobs`), or VARIANT+KNOB+KNOB",
 }
 RUN_ARGUMENT: Mapping[str, Any] = {
     "metavar": "RUN",
-    "help": "by its name in data/runs, or its folder (data/reference/…: the committed ones)",
+    "help": "a run: its name in data/runs, or its folder, such as data/reference/quick-keepalive",
 }
 """The argument that names a stored run."""
+RESUME: Mapping[str, Any] = {"metavar": "RUN", "help": "continue an interrupted run, named by its name or folder"}
+SWEEPS_HELP = (
+    "the loads to measure under: quick, page-sizes, tls, latency, many-connections, or another one of"
+    " `just list sweeps`, or a TOML file of your own (default: {})"
+)
+"""The help of `--sweep`, with a place for the default."""
+KNEE: Mapping[str, Any] = {
+    "metavar": "RUN|RATE",
+    "help": "for --sweep at-knee: the highest rate that the baseline serves well, as a number of requests per second,"
+    " or the run of `just knee` that found it",
+}
 OPTIONS: Arguments = {
-    "--target": {"help": "where it runs, of those that `just doctor` tries (default: local)"},
-    "--context": {"metavar": "NAME", "help": "of --target remote: the kubeconfig's context, never the current one"},
-    "--blocks": {"type": whole_number_in("--blocks", 1, BLOCKS_MOST), "help": "how often each is measured"},
+    "--target": {
+        "metavar": "TARGET",
+        "help": "where the proxies run: local (processes on this machine, the default), apiserver (the controllers with a"
+        " real API server, without a cluster), kind (a cluster of containers on this machine), remote (your own cluster)",
+    },
+    "--context": {
+        "metavar": "NAME",
+        "help": "the kubeconfig context of your cluster; --target remote requires it, and the current context is never used",
+    },
+    "--blocks": {
+        "type": whole_number_in("--blocks", 1, BLOCKS_MOST),
+        "metavar": "N",
+        "help": "number of blocks; a block measures every variant once under every load, so more blocks detect smaller"
+        " differences and take longer (default: the sweep's own number, 10 for `just aa`)",
+    },
     "--seed": {
         "type": whole_number_in("--seed", 0, 2**31 - 1),
-        "help": "seed for the randomized order (default: random)",
+        "metavar": "N",
+        "help": "seed for the randomized order of the measurements, to repeat an earlier run's order (default: random)",
     },
-    "--plan": {"action": "store_true", "help": "print the plan and stop; with --json, as JSON"},
-    "--json": {"action": "store_true", "help": "print it as JSON"},
-    "--markdown": {"action": "store_true", "help": "print it as Markdown"},
+    "--plan": {
+        "action": "store_true",
+        "help": "print what would be measured and how long that takes, and stop; with --json, as JSON",
+    },
+    "--json": {"action": "store_true", "help": "print the answer as JSON, for programs"},
+    "--markdown": {"action": "store_true", "help": "print the answer as Markdown, for a pull request or a page"},
     "--k6-out": {
         "choices": K6_OUT,
-        "help": "keep k6's own output beside each sample, for `just export RUN --what k6`: its summary, or also a row for every"
-        " number as CSV or JSON lines, which costs k6 CPU that a closed loop lacks; never compare such a run with one without",
+        "help": "keep k6's own output with each sample, for `just export RUN --what k6`: only its summary, or every number"
+        " as csv or json, which slows k6 down: do not compare such a run with one without",
     },
     "--sustained": {
         "action": "store_true",
-        "help": "make every sample 180 s long, without a warm-up and without pairs, to show what comes after a proxy's local ports have run"
-        " out; effects are shown in each third of it; loads that end by a number of requests, or are disturbed, stay as they are",
+        "help": "make every sample 180 s long, without warm-up and pairs, and show the effects in each third of it; finds"
+        " proxies whose local ports run out. Loads of a fixed number of requests, or with a disruption, stay as they are",
     },
     "--resolve": {
         "type": _parse_resolve,
         "metavar": "5%[,METRIC]",
-        "help": "as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
-        " by the noise that an earlier run found here (see aa)",
+        "help": "measure long enough to detect a difference of 5 %% with 90 %% probability: the number of blocks is computed"
+        " from the noise of an earlier run on this machine (`just aa`). The difference is one in METRIC, or else in each"
+        " variant's primary metric",
     },
     "--margin": {
         "type": partial(fraction, "--margin"),
         "metavar": "2%",
-        "help": "the equivalence margin (default: 2%%): effects whose interval lies within it do not matter",
+        "help": "the equivalence margin: differences smaller than this count as none (default: 2%%)",
     },
 }
 """The arguments that several verbs take, with the keyword arguments of argparse's `add_argument`."""
@@ -259,25 +291,38 @@ def answer() -> Iterator[Console]:
         yield _Piped(soft_wrap=False)
 
 
-WIDTH = 110
-"""The maximum number of characters of a line that is not to be copied."""
-
-
 def print_page(template: str, **values: Any) -> None:
     """Print a page from a template in `lab/commands/pages`.
 
-    Longer lines than `WIDTH` are broken at blanks, and go on below the text after the first wide gap; lines with a command of just are not.
+    Longer lines than `OUTPUT_WIDTH` are broken at blanks, and go on below the text after the first wide gap; lines with a command of just are not.
     """
     from lab.systems.rendering import render_template
 
     with answer():
         for line in render_template(Path(__file__).parent / "pages" / template, **values).splitlines():
             head = re.match(r" *(?:\S+(?: \S+)* {2,})?", line)
-            margin = " " * (head.end() if head and head.end() < WIDTH / 3 else 4)
+            margin = " " * (head.end() if head and head.end() < OUTPUT_WIDTH / 3 else 4)
             wrapped = textwrap.fill(
-                line, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+                line, OUTPUT_WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
             )
             print(line.rstrip() if "just bench " in line else wrapped)
+
+
+def print_lines(console: Console, lines: Iterable[str | Text], most: int | None, command: str) -> None:
+    """Print lines, at most a number of them, and then the command that prints the others.
+
+    Args:
+        console: The console.
+        lines: The lines; several in one text are separated by line breaks.
+        most: The maximum number of lines; None for all of them.
+        command: The command that prints all of them with `--all`.
+
+    """
+    pieces = [piece for line in lines for piece in Text.assemble(line).split()]
+    if most is not None and len(pieces) > most:
+        pieces[most - 1 :] = [Text(f"… {len(pieces) - most + 1} more lines: {command} --all")]
+    for piece in pieces:
+        console.print(piece, soft_wrap=True, highlight=False)
 
 
 def print_answer(

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import whole_number_in
-from lab.commands import MEASURING, Verb, new_run_options, print_answer, variant_name
+from lab.commands import KNEE, MEASURING, RESUME, SWEEPS_HELP, Verb, new_run_options, print_answer, variant_name
 from lab.commands.measuring import enter_target, plan_and_measure, target_of
 from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -132,22 +132,25 @@ def _choose_example(report: Report) -> NextMeasurement:
 
 
 AA = Verb(
-    "measure a variant against itself: this machine's noise, and what it can resolve",
+    "measure this machine's noise (a variant against itself), and how small a difference it can detect",
     _run_aa,
     {
         "subject": {
             "nargs": "?",
             "type": variant_name,
             "metavar": "VARIANT|RUN",
-            "help": "what to measure (default: ingress-nginx), or to print again",
+            "help": "the variant to measure against itself (default: ingress-nginx), or a run whose noise is printed again",
         },
-        "--sweep": {"help": "the loads (default: quick)"},
+        "--sweep": {"metavar": "SWEEP", "help": SWEEPS_HELP.format("quick")},
         "--nulls": {
             "type": whole_number_in("--nulls", 0, NULLS_MOST),
-            "help": f"how many more of the same are judged as if they were variants (default: {NULLS})",
+            "metavar": "N",
+            "help": "number of further copies of the variant that are judged as if they were other variants, which shows how"
+            f" often a difference is claimed where there is none, 0 to {NULLS_MOST} (default: {NULLS})",
         },
-        "--knee": {"metavar": "RUN|RATE", "help": "of the sweep at-knee: as with bench"},
-        "--resume": {"metavar": "RUN", "help": "go on with an interrupted one"},
+        "--knee": KNEE,
+        "--resume": RESUME,
     },
     ("--k6-out", *MEASURING),
+    examples=("just aa", "just aa ingress-nginx --sweep latency --plan"),
 )

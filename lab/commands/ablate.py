@@ -150,7 +150,9 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     """Print the ranked table, and return the exit status: 0 when every run exists and is complete."""
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
+    from lab.report.grid import make_sentence
     from lab.report.json.answers import ABLATION
+    from lab.report.result import describe_programs
     from lab.report.tables.ablation import page, rank_knobs
 
     begun = set(run_names())
@@ -168,7 +170,10 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
     )
     print_answer(
         options,
-        lambda: page(store.record, lines),
+        lambda: [
+            *(make_sentence(text, "dim") for text in dict.fromkeys(map(describe_programs, runs.values()))),
+            *page(store.record, lines),
+        ],
         lambda: ABLATION.dumps(store.record, complete=complete, knobs=lines),
         [f"{sweep}: just table {run.record.id}" for sweep, run in runs.items()],
     )
@@ -176,12 +181,18 @@ def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
 
 
 ABLATE = Verb(
-    "a variant's or study's knobs one at a time and cumulatively, ranked by effect",
+    "measure each setting of a variant or study one at a time and cumulatively, and rank them by effect",
     _run_ablate,
     {
-        "subject": {"nargs": "?", "type": variant_name, "metavar": "STUDY|VARIANT"},
-        "--variant": {"action": "store_true", "help": "the variant, where a study has the same name"},
-        "--resume": {"metavar": "ABLATION", "help": "go on with an interrupted ablation"},
+        "subject": {
+            "nargs": "?",
+            "type": variant_name,
+            "metavar": "STUDY|VARIANT",
+            "help": "the variant or study whose settings (knobs) are measured, such as qinng-tuned or digitalocean",
+        },
+        "--variant": {"action": "store_true", "help": "take the name as a variant's, where a study has the same name"},
+        "--resume": {"metavar": "ABLATION", "help": "continue an interrupted ablation, named by its name or folder"},
     },
     MEASURING,
+    examples=("just ablate qinng-tuned --plan", "just ablate digitalocean --blocks 3"),
 )

@@ -12,7 +12,10 @@ from rich.console import Console
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
+    KNEE,
     MEASURING,
+    RESUME,
+    SWEEPS_HELP,
     VARIANT,
     Verb,
     command_for_record,
@@ -186,41 +189,57 @@ def _run_study(options: argparse.Namespace, talk: Console) -> int:
 
 
 BENCH = Verb(
-    "measure variants against their baselines",
+    "measure what a setting or another proxy changes: variants against their baselines, in pairs",
     _run_bench,
     {
         "variants": {"nargs": "*", **VARIANT},
-        "--sweep": {"help": "the loads (default: quick, or the variant's own where the system is disturbed)"},
+        "--sweep": {
+            "metavar": "SWEEP",
+            "help": SWEEPS_HELP.format("quick, or the knob's own sweep if that causes a disruption"),
+        },
         "--points": {
             "metavar": "NAME[,NAME…]",
-            "help": "measure these points of the sweep alone, a disturbed one with its control run (default: all)",
+            "help": "measure only these loads of the sweep, by the names in its plan; a load with a disruption brings"
+            " its control run without one (default: all loads)",
         },
-        "--resume": {"metavar": "RUN", "help": "go on with an interrupted run"},
+        "--resume": RESUME,
         "--config --configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
         },
-        "--whole": {"action": "store_true", "help": "with --config: measure the whole file alone"},
-        "--only": {"metavar": "KEYS", "help": "with --config: measure these keys alone, each by itself (a,b,c)"},
-        "--knee": {
-            "metavar": "RUN|RATE",
-            "help": "of the sweep at-knee, whose rates are shares of the highest that is served well: which search found that"
-            " (just knee), or the rate itself",
+        "--whole": {"action": "store_true", "help": "with --config: measure only the whole file against the baseline"},
+        "--only": {
+            "metavar": "KEYS",
+            "help": "with --config: measure only these keys, each by itself, separated by commas (`just check` lists them)",
         },
+        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
+        "--knee": KNEE,
         "--against": {
             "type": variant_name,
             "metavar": "VARIANT",
-            "help": "compare them with this one instead of their baselines: any system or variant",
+            "help": "compare every variant with this one instead of its own baseline; any system or variant, such as"
+            " ingress-nginx",
         },
     },
     ("--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
+    examples=(
+        "just bench keepalive",
+        "just bench traefik envoy haproxy --against ingress-nginx --plan",
+        "just bench access-log-off --target apiserver --resolve 5%",
+        "just bench --config data/examples/configmap.yaml --whole --plan",
+    ),
 )
 STUDY = Verb(
-    "run a study's variants at published scale and print its tables",
+    "measure all variants of a published study in one run, and print its tables as they were published",
     _run_study,
     {
-        "key": {"nargs": "?", "metavar": "KEY", "help": "which study; `just list` shows them"},
-        "--quick": {"action": "store_true", "help": "the shortened load"},
+        "key": {
+            "nargs": "?",
+            "metavar": "STUDY",
+            "help": "the study: aws-a1, digitalocean, nds, okd, qinng or successors (`just list studies` describes them)",
+        },
+        "--quick": {"action": "store_true", "help": "use a shortened load: minutes instead of hours"},
     },
     ("--markdown", *MEASURING, "--resolve", "--sustained"),
+    examples=("just study okd --quick --plan", "just study successors --quick"),
 )

@@ -71,23 +71,50 @@ def parse_rate(text: str | None) -> float:
 
 
 CAPACITY = Verb(
-    "how many proxies of which size, from what requests cost in a measured run",
+    "compute how many proxies of which size a rate needs, from the CPU per request of a measured run",
     _run_capacity,
     {
-        "--rate": {"metavar": "RATE", "help": f"{RATE_REMEDY}, of all proxies together"},
+        "--rate": {"metavar": "RATE", "help": f"the load of all proxies together (required): {RATE_REMEDY}"},
         "--tls": {
             "type": one_of("--tls", "mode", TLS),
             "metavar": "MODE",
             "default": "none",
-            "help": f"{', '.join(TLS)} (default: none)",
+            "help": f"where TLS ends: {', '.join(TLS)} (default: none)",
         },
-        "--page": {"default": "1kB.bin", "help": "a page that was measured, as 8kB.bin or 1MB (default: 1kB.bin)"},
-        "--close": {"action": "store_true", "help": "a new connection for every request (default: they are kept)"},
-        "--handshakes": {"metavar": "HOW", "help": "with --close and TLS: full or resumed (default: as measured)"},
-        "--variant": {"type": variant_name, "help": "whose price (default: the run's baseline, where it has one)"},
-        "--cores": {"type": whole_number_in("--cores", 1, 1024), "help": "of each proxy (default: several sizes)"},
-        "--utilisation": {"metavar": "SHARE", "default": "70%", "help": "of the proxies' CPUs (default: 70%%)"},
-        "--run": {"action": "append", "metavar": "RUN", "help": "the run to go by (default: the latest)"},
+        "--page": {
+            "metavar": "PAGE",
+            "default": "1kB.bin",
+            "help": "the response, a page that was measured, such as 8kB.bin or 1MB (default: 1kB.bin)",
+        },
+        "--close": {
+            "action": "store_true",
+            "help": "clients open a new connection for every request (default: they keep connections)",
+        },
+        "--handshakes": {
+            "metavar": "HOW",
+            "help": "kind of TLS handshakes, full or resumed; with --close and --tls (default: as the run measured)",
+        },
+        "--variant": {
+            "type": variant_name,
+            "metavar": "VARIANT",
+            "help": "the variant whose CPU per request is used (default: the run's baseline, if it has one)",
+        },
+        "--cores": {
+            "type": whole_number_in("--cores", 1, 1024),
+            "metavar": "N",
+            "help": "CPU cores of each proxy (default: an answer for each of several sizes)",
+        },
+        "--utilisation": {
+            "metavar": "SHARE",
+            "default": "70%",
+            "help": "highest CPU utilisation of the proxies that you allow (default: 70%%)",
+        },
+        "--run": {
+            "action": "append",
+            "metavar": "RUN",
+            "help": "the run with the costs, by its name or folder (default: your latest that has them, else a committed one)",
+        },
     },
     ("--json", "--markdown"),
+    examples=("just capacity --rate 250k --tls edge", "just capacity --rate 1M --page 8kB.bin --cores 4"),
 )

@@ -5,17 +5,20 @@ Everything comes from the folders; there is no separate list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from lab.base.errors import UsageError
+from lab.commands import print_lines
 from lab.model import sweeps
+from lab.model.names import OUTPUT_WIDTH
 from lab.model.variants import knobs, openshift, variants
 from lab.model.variants.knobs import Knob
 from lab.model.variants.variants import Overlay
@@ -36,22 +39,55 @@ FACTS = 18
 """The number of characters before the value of a fact."""
 LONGEST_VALUE = 30
 """The maximum number of characters of a setting's value that people see; programs get the full value."""
+LINES_MOST = 60
+"""The maximum number of lines of a page without `--all`."""
+KNOBS_MOST = 4
+"""The maximum number of knobs of which a page without `--all` has more than the titles."""
+KINDS = ("variants", "knobs", "sweeps", "studies")
+"""The kinds of entries, as one names them in `just list KIND`."""
+STARTERS = (
+    "ingress-nginx",
+    "keepalive",
+    "access-log-off",
+    "access-log-buffer-8k",
+    "use-gzip",
+    "backlog",
+    "traefik",
+    "envoy",
+    "haproxy",
+    "nginx-ngf",
+)
+"""The variants and knobs to start with: the noise of the machine, well-known tuning advice, and successors."""
+OVERVIEW = (
+    "The others:",
+    "  just list variants    what can be measured: proxies, and proxies with some settings",
+    "  just list knobs       single settings; any knob goes on any variant it fits: just bench VARIANT+KNOB",
+    "  just list sweeps      loads, for --sweep",
+    "  just list studies     published studies that are measured again here: just study STUDY",
+    "  just list WORD…       only what has these words in it, such as: just list keep-alive",
+    "  just list … --all     every entry with all its columns",
+    "  just show NAME        what a variant changes",
+)
+"""The end of the page that `just list` prints without words."""
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+"""The first character of a line of a diff → the line's colour."""
 
 
-def as_json(terms: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
     """Return the catalog with everything in the files of its entries; nothing is rendered.
 
     Args:
-        terms: The words that an entry must contain, as in `print_list`.
+        words: A kind, or the words that an entry must contain, as in `print_list`.
 
     """
+    kinds, terms = _split_words(words)
     catalog = {
         "variants": [overlay.model_dump(mode="json", exclude={"resources", "below"}) for overlay in _overlays()],
         "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
         "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
     }
-    return {kind: [entry for entry in entries if _has_all(str(entry), terms)] for kind, entries in catalog.items()}
+    return {kind: [entry for entry in catalog[kind] if _has_all(str(entry), terms)] for kind in kinds}
 
 
 def show_json(name: str) -> dict[str, Any]:
@@ -68,18 +104,31 @@ def show_json(name: str) -> dict[str, Any]:
     }
 
 
-def print_list(console: Console, terms: Sequence[str] = ()) -> None:
-    """Print the variants, the knobs that can be put on them, the sweeps and the studies.
+def print_list(console: Console, words: Sequence[str] = (), everything: bool = False) -> None:
+    """Print the catalog of variants, knobs (single settings that can be added to them), sweeps and studies.
 
     Args:
         console: The console.
-        terms: The words that an entry must contain, all of them and in any case; empty for all entries.
+        words: One of KINDS for only these entries, and the words that an entry must contain, all of them and in any
+            case. Without any, the page has the numbers of entries and those to start with.
+        everything: Whether to print every entry with all its columns, however long that is.
 
     Raises:
-        UsageError: No entry contains them.
+        UsageError: No entry contains the words.
 
     """
-    overlays, knobs, sweeps, studies = _overlays(), _knobs(), _sweeps(), _studies()
+    if not words and not everything:
+        names = variants.variant_names(), knobs.knob_names(), sweeps.sweep_names(), study_files.list_studies()
+        starters = {
+            name: knobs.load_knob(name) if name in names[1] else variants.load_overlay(name) for name in STARTERS
+        }
+        lines = [f"  just bench {name:<22} {entry.title}" for name, entry in starters.items()]
+        counts = [f"{len(entries)} {kind}" for kind, entries in zip(KINDS, names, strict=True)]
+        head = f"{', '.join(counts[:-1])} and {counts[-1]}. Ten to start with:"
+        print_lines(console, [head, "", *map(_shorten, lines), "", *OVERVIEW], LINES_MOST, "just list")
+        return
+    kinds, terms = _split_words(words)
+    overlays = _overlays()
     titles = (
         f"{overlay.title} (the reference of every run)" if overlay.reference else overlay.title for overlay in overlays
     )
@@ -89,38 +138,67 @@ def print_list(console: Console, terms: Sequence[str] = ()) -> None:
             for overlay, title in zip(overlays, titles, strict=True)
         ],
         ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"): [
-            (knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in knobs
+            (knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in _knobs()
         ],
         ("SWEEP", "POINTS", "BLOCKS", "QUESTION"): [
-            (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in sweeps
+            (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()
         ],
         ("STUDY", "VARIANTS", "SWEEP", "QUESTION"): [
-            (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question) for study in studies
+            (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question) for study in _studies()
         ],
     }
-    matches = {heads: [row for row in rows if _has_all(" ".join(row), terms)] for heads, rows in tables.items()}
+    matches = {
+        heads: [row for row in rows if kind in kinds and _has_all(" ".join(row), terms)]
+        for kind, (heads, rows) in zip(KINDS, tables.items(), strict=True)
+    }
     if not any(matches.values()):
         raise UsageError("list", f"nothing has '{' '.join(terms)}' in it", "`just list` alone shows all")
+    lines = [", ".join(f"{len(rows)} {kind}" for kind, rows in zip(KINDS, matches.values(), strict=True) if rows)]
     for heads, rows in matches.items():
-        if rows:
+        if everything and rows:
             _print_table(console, heads, rows)
-    knob = knobs[0].name if knobs else "KNOB"
-    tips = [f"Any knob goes on any variant it fits: just bench VARIANT+{knob}"]
-    tips += [f"By itself it stands on the root of its system: just bench {knob}"]
-    tips += [] if terms else ["Only what has some words in it: just list keep-alive"]
-    console.print(*tips, sep="\n", highlight=False, soft_wrap=True)
+        is_variant = heads[0] == "VARIANT"  # systems before what builds on them
+        width = min(40, max((len(row[0]) for row in rows), default=0))
+        lines += ["", heads[0]] * bool(rows)
+        lines += [
+            _shorten(f"  {row[0]:<{width}}  {row[-1]}")
+            for row in sorted(rows, key=lambda row: is_variant and row[1] > "")
+        ]
+    if not everything:
+        print_lines(console, lines, LINES_MOST, " ".join(["just list", *words]))
+
+
+def _split_words(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the kinds of entries that the words of `just list` name, and the words that an entry must contain."""
+    return (words[:1], words[1:]) if words and words[0] in KINDS else (KINDS, words)
+
+
+def _shorten(line: str) -> str:
+    """Return a line that is cut at a word so that it has at most OUTPUT_WIDTH characters."""
+    return f"{line[: line.rindex(' ', 0, OUTPUT_WIDTH - 1)]} …" if len(line) > OUTPUT_WIDTH else line
 
 
 def _has_all(text: str, terms: Sequence[str]) -> bool:
     return all(term.lower() in text.lower() for term in terms)
 
 
-def print_show(console: Console, name: str) -> None:
-    """Print a variant: its knobs with their hypotheses, its read-backs, and its diff from the baseline."""
+def print_show(console: Console, name: str, everything: bool = False) -> None:
+    """Print a variant: its knobs with their hypotheses, its read-backs, and its diff from the baseline.
+
+    Args:
+        console: The console.
+        name: The name of the variant.
+        everything: Whether to print all of it, with every line of the diff as it is. Otherwise the page has at most
+            LINES_MOST lines; of many knobs it has only the titles, and of programs that stand in for others only which
+            they are.
+
+    """
     variant = variants.load_variant(name)
     own_knobs, text = variant.own_knobs, variants.diff_against_baseline(variant)
+    fold = partial(wrap_hanging, console, most=None if everything else OUTPUT_WIDTH)
+    brief = not everything and len(own_knobs) > KNOBS_MOST
     lines = _format_facts(
-        console,
+        fold,
         variant.name,
         variant.title,
         ("baseline", variant.baseline or "none, it is a root"),
@@ -135,36 +213,35 @@ def print_show(console: Console, name: str) -> None:
     for knob in sorted(
         (knob for knob in variant.knobs if knob.name in own_knobs), key=lambda knob: own_knobs.index(knob.name)
     ):
-        lines += _format_facts(
-            console,
-            f"\nknob {knob.name}",
-            knob.title,
+        facts = (
             ("published", knob.published),
             ("hypothesis", knob.hypothesis),
             ("sweep", knob.sweep),
             ("primary metric", knob.primary_metric),
             ("needs", knob.needs),
         )
+        lines += _format_facts(fold, f"\nknob {knob.name}"[brief:], knob.title, *(() if brief else facts))
     if variant.readback:
         lines += [
-            "\nread back before every sample counts",
-            *(wrap_hanging(console, f"  {describe_check(check)}", 4) for check in variant.readback),
+            "\nchecked in the running system before every sample (read-back)",
+            *(fold(f"  {describe_check(check)}", 4) for check in variant.readback),
         ]
-    lines += [wrap_hanging(console, line, 4) for line in _format_stand_ins(variant)]
+    lines += [fold(line, 4) for line in _format_stand_ins(variant) if everything or not line.startswith(" ")]
     if patches := variants.openshift_patches(variant):
-        lines += ["", *openshift.snippet(patches).splitlines()]
+        # The shell reads the commands in shorter lines, too.
+        lines += ["", openshift.snippet(patches).rstrip().replace(" | ", " |\n    ").replace(" -p '", " \\\n    -p '")]
     if text:
         lines.append("")
     else:
         objects = (f"  {obj['kind']} {obj['metadata']['name']}" for obj in variant.manifests)
         lines += ["\nobjects", *objects]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    # In color for people, unchanged for a pipe.
-    if text and console.is_terminal:
-        console.print(Syntax(text.rstrip("\n"), "diff", theme="ansi_dark", background_color="default"))
-    elif text:
-        console.out(text, end="", highlight=False)
+    diff = text.splitlines()
+    if not everything:
+        diff = [
+            piece for line in diff for piece in textwrap.wrap(line, OUTPUT_WIDTH, subsequent_indent=" " * 6) or [""]
+        ]
+    lines += [Text(line, DIFF_STYLES.get(line[:1], "")) for line in diff]
+    print_lines(console, lines, None if everything else LINES_MOST, f"just show {name}")
 
 
 def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
@@ -173,8 +250,7 @@ def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
         if variant.only_on and not set(stand_in.targets) & set(variant.only_on):
             continue
         yield ""
-        program = f", where its image is not to be had: {stand_in.ran}" if stand_in.shown_by else f": {stand_in.ran}"
-        yield f"runs on {stand_in.on} in the place of {stand_in.named}{program}"
+        yield f"runs on {stand_in.on}: {stand_in.describe({})}"
         for setting in stand_in.setting:
             given = setting.value_in(variant.manifests)
             value = setting.named if given is None else given
@@ -186,12 +262,20 @@ def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
             yield f"  cannot be equal    {difference.what}; {difference.why}"
 
 
-def _format_facts(console: Console, name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
-    """Return the title of a variant or knob, and a line for each fact that has a value."""
+def _format_facts(fold: Callable[..., Text], name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
+    """Return the title of a variant or knob, and a line for each fact that has a value.
+
+    Args:
+        fold: Returns a paragraph with hanging indentation (`wrap_hanging`).
+        name: The name; a blank line precedes one that begins with a line break.
+        title: The title.
+        *facts: What each fact is called, and its value.
+
+    """
     begins = [""] * name.startswith("\n")
-    head = wrap_hanging(console, f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
+    head = fold(f"{name.strip()}: {title}", 2, name.strip().removeprefix("knob "))
     stated = [(fact, value) for fact, value in facts if value]
-    return [*begins, head, *(wrap_hanging(console, f"  {fact:<15} {value}", FACTS) for fact, value in stated)]
+    return [*begins, head, *(fold(f"  {fact:<15} {value}", FACTS) for fact, value in stated)]
 
 
 def readme_table() -> str:

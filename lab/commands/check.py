@@ -27,13 +27,17 @@ def _run_check(options: argparse.Namespace, talk: Console) -> int:
 
 
 CHECK = Verb(
-    "your ingress-nginx configuration: keys that do nothing, defaults, and what can be measured; seconds",
+    "list which keys of your ingress-nginx configuration do nothing, which are defaults, and what can be measured",
     _run_check,
     {
         "file": {
             "metavar": "FILE",
-            "help": "a ConfigMap, Helm values with controller.config, or keys and values; - is the standard input",
+            "help": "a ConfigMap, Helm values with controller.config, or keys and values; - for the standard input",
         },
     },
     ("--json",),
+    examples=(
+        "just check data/examples/configmap.yaml",
+        "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml | just check -",
+    ),
 )

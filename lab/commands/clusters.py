@@ -15,6 +15,9 @@ from lab.commands import TARGETED, VARIANT, Verb
 from lab.commands.measuring import end_on_sigterm, enter_target
 from lab.targets.provision import PROVIDERS, Provider
 
+_CONTEXT = {"remote": " --context my-cluster"}
+"""The option that the example of a cluster needs, by the cluster's name."""
+
 
 def _run_up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
     end_on_sigterm()  # SIGTERM then undoes what was begun, as Ctrl-C does
@@ -39,29 +42,49 @@ def _run_with(options: argparse.Namespace, talk: Console) -> int:
 
 
 UP = Verb(
-    "get a cluster ready to measure on",
+    "make a cluster for measuring, or prepare yours (kind, remote, doks, eks-a1)",
     None,
     words={
-        name: Verb(provider.ABOUT, partial(_run_up, provider), add=provider.up_arguments)
+        name: Verb(
+            provider.ABOUT,
+            partial(_run_up, provider),
+            add=provider.up_arguments,
+            examples=(f"just up {name}{_CONTEXT.get(name, '')}",),
+        )
         for name, provider in PROVIDERS.items()
     },
     metavar="CLUSTER",
+    examples=("just up kind", "just up remote --context my-cluster"),
 )
 DOWN = Verb(
-    "remove it, with everything that the lab made for it",
+    "remove what `just up` made; an existing cluster of yours stays",
     None,
     words={
-        name: Verb(provider.ABOUT, partial(_run_down, provider), add=provider.down_arguments)
+        name: Verb(
+            provider.ABOUT,
+            partial(_run_down, provider),
+            add=provider.down_arguments,
+            examples=(f"just down {name}{_CONTEXT.get(name, '')}",),
+        )
         for name, provider in PROVIDERS.items()
     },
     metavar="CLUSTER",
+    examples=("just down kind", "just down remote --context my-cluster"),
 )
 WITH = Verb(
-    "bring a variant up and run a command in the client's place (LAB_URL, LAB_HOST)",
+    "start a variant, run your own command against it (at $LAB_URL, with the host $LAB_HOST), and stop it",
     _run_with,
     {
         "variant": VARIANT,
-        "command": {"nargs": argparse.REMAINDER, "metavar": "CMD", "help": "e.g. sh -c 'wrk -c64 $LAB_URL/1kB.bin'"},
+        "command": {
+            "nargs": argparse.REMAINDER,
+            "metavar": "CMD",
+            "help": "the command and its arguments; a shell is needed where it uses variables",
+        },
     },
     TARGETED,
+    examples=(
+        "just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'",
+        "just with keepalive sh -c 'wrk -c64 $LAB_URL/1kB.bin'",
+    ),
 )

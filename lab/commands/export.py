@@ -160,23 +160,34 @@ def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
 
 
 EXPORT = Verb(
-    "a run for other tools: CSV, JSON lines, Parquet, OpenMetrics, or what the generator said",
+    "write a run for other tools: as CSV, JSON lines, Parquet or OpenMetrics, or a load generator's own output",
     _run_export,
     {
         "run": RUN_ARGUMENT,
         "--format": {
             "choices": FORMATS,
-            "help": "json: a JSON object per line; openmetrics: its text format 1.0, which Prometheus reads; parquet needs --output"
-            " (default: as --output's name ends, else csv)",
+            "help": "format of the output: csv, json (an object per line), parquet (needs --output) or openmetrics (text"
+            " format 1.0, which Prometheus reads) (default: by the ending of --output's name, else csv)",
         },
         "--what": {
             "choices": (*TABLES, *VERBATIM),
             "default": "samples",
-            "help": "samples: a row each, also of those that do not count; histograms: a row per bucket; requests, events: beside a"
-            " disturbance; usage: a row per process and second; levels: what twins scatter by on several generations of workers, as"
-            " data/levels has it; raw: the generator's output, byte for byte, on stdout and stderr as it came; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
+            "help": "what to write. samples: a row per sample, invalid ones with their reason; histograms: a row per latency"
+            " bucket; requests, events: every request and event during a disruption; usage: a row per process and second;"
+            " levels: the variance between repeats, worker generations and bring-ups, as in data/levels; raw: the load"
+            " generator's output, byte for byte; k6, k6-summary: k6's own, of a run with `bench --k6-out` (default: samples)",
         },
-        "--sample": {"metavar": "ID", "help": "of one sample only; raw and k6 need it"},
-        "--output": {"metavar": "FILE", "help": "instead of stdout; an existing file is replaced once all is written"},
+        "--sample": {
+            "metavar": "ID",
+            "help": "write only this sample, by its id in the table of samples; raw, k6 and k6-summary require it",
+        },
+        "--output": {
+            "metavar": "FILE",
+            "help": "write to this file instead of standard output; an existing file is replaced when all is written",
+        },
     },
+    examples=(
+        "just export data/reference/quick-keepalive",
+        "just export data/reference/quick-keepalive --what usage --output usage.parquet",
+    ),
 )

@@ -19,6 +19,7 @@ from lab.base.files import as_option_error
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
     MEASURING,
+    SWEEPS_HELP,
     Verb,
     answer,
     arm_name,
@@ -310,18 +311,18 @@ def _build_bounds(options: argparse.Namespace) -> Bounds:
 
 
 GATE = Verb(
-    "for CI: exit 1 when the candidate is worse by more than the bound, and that is resolved",
+    "for CI: exit with status 1 if something is worse than its baseline by more than you allow, and surely so",
     _run_gate,
     {
         "names": {
             "nargs": "*",
             "metavar": "RUN[:ARM]|VARIANT",
-            "help": "a run whose variants are judged by its own baselines, or two: what it is to be as good as, and what is judged; with"
-            " --against: the variants to measure",
+            "help": "one run, whose variants are judged against their baselines, or two runs: the baseline and the candidate"
+            " (RUN:ARM is one arm of a run); with --against the variants to measure",
         },
         "--against": {
             "metavar": "REF",
-            "help": "measure the variants as this checkout has them in pairs with themselves as this git ref has them, and judge that",
+            "help": "measure the variants of this checkout in pairs with the same variants at this git ref, and judge that",
         },
         "--config --configmap": {
             "metavar": "FILE",
@@ -333,34 +334,50 @@ GATE = Verb(
             "nargs": "+",
             "default": [],
             "metavar": "RUN[:ARM]",
-            "help": "the same measured a second time, as many runs as the first: a regression close to the bound is one only where both show it",
+            "help": "a second measurement of the same, in as many runs as the first: a regression close to the bound counts"
+            " only if both show it",
         },
-        "--sweep": {"help": "with --against: the loads (default: quick)"},
+        "--sweep": {"metavar": "SWEEP", "help": "with --against: " + SWEEPS_HELP.format("quick")},
         BOUND: {
             "type": partial(fraction, BOUND),
             "metavar": "5%",
-            "help": "of steady loads: how much worse is still good, as 5%% or 0.05",
+            "help": "largest acceptable regression under steady loads, as 5%% or 0.05; required without --against, whose"
+            " default is 2%%",
         },
         "--max-more": {
             "type": parse_bound,
             "action": "append",
             "default": [],
             "metavar": "METRIC=VALUE",
-            "help": "of disturbed loads: how much more of an outcome is still good, in its own unit (failed=10, gap_s=0.5); repeatable",
+            "help": "largest acceptable increase of an outcome under a disruption, in its own unit, such as failed=10 requests"
+            " or gap_s=0.5 seconds; can be repeated",
         },
         "--metric": {
             "type": one_of("--metric", "metric", RATIOS),
             "action": "append",
             "default": [],
-            "help": "of steady loads: gate this metric instead of rate and CPU per request at a closed loop, p50 and p99 at a given"
-            " rate (rate, cpu_per_request, p50, p90, p99, p99.9); repeatable",
+            "metavar": "METRIC",
+            "help": f"judge this metric of steady loads: {', '.join(RATIOS)}; can be repeated (default: rate and"
+            " cpu_per_request in a closed loop, p50 and p99 at an offered rate)",
         },
-        "--arm": {"action": "append", "type": arm_name, "default": [], "help": "gate this arm only; repeatable"},
+        "--arm": {
+            "action": "append",
+            "type": arm_name,
+            "default": [],
+            "metavar": "ARM",
+            "help": "judge only this arm of the run, by its name in the table; can be repeated (default: every variant)",
+        },
         "--strict": {
             "action": "store_true",
-            "help": "exit 2 where it is inconclusive: an interval reaches beyond the bound, …",
+            "help": "exit with status 2 where the result is inconclusive, that is, where an interval reaches beyond the bound",
         },
-        "--junit": {"metavar": "FILE", "help": "write JUnit XML there, too"},
+        "--junit": {"metavar": "FILE", "help": "also write the result to this file as JUnit XML"},
     },
     (*MEASURING, "--markdown"),
+    examples=(
+        "just gate data/reference/quick-keepalive --max-regression 5%",
+        "just gate --against origin/main keepalive",
+        "just gate --config old.yaml new.yaml --plan",
+        "just gate --config values.yaml --against HEAD~1",
+    ),
 )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import parse_duration_s, parse_share, whole_number_in
-from lab.commands import TARGETED, VARIANT, Verb, command_for_record, new_run_options, one_of, print_answer
+from lab.commands import RESUME, TARGETED, VARIANT, Verb, command_for_record, new_run_options, one_of, print_answer
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
@@ -143,49 +143,74 @@ def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -
     """
     from lab.analysis.knee.report import build_report
     from lab.records.tables import KNEE as RECORD
+    from lab.report.grid import make_sentence
+    from lab.report.result import describe_programs
     from lab.report.tables.knee import page
 
     report = build_report(run)
     if keep:
         run.write(RECORD, report)
-    print_answer(options, lambda: page(report), lambda: report.model_dump_json(indent=1), [f"\n{run.folder}"])
+    print_answer(
+        options,
+        lambda: [make_sentence(describe_programs(run), "dim"), *page(report)],
+        lambda: report.model_dump_json(indent=1),
+        [f"\n{run.folder}"],
+    )
     return 0 if report.complete else 1
 
 
 KNEE = Verb(
-    "the highest rate that a variant serves as it should, and who is the limit there",
+    "find the highest rate that a variant serves within a latency bound, and what limits it there",
     _run_knee,
     {
         "variants": {"nargs": "*", **VARIANT},
-        "--p99": {"type": _parse_latency, "metavar": "50ms", "help": "the longest p99 that will do (default: 50ms)"},
-        "--generator": {"help": "of an open loop: wrk2 (the default; oha or k6 stand in where it is missing), oha, k6"},
-        "--connections": {"type": whole_number_in("--connections", 1, 100_000), "help": "default: 100"},
+        "--p99": {
+            "type": _parse_latency,
+            "metavar": "50ms",
+            "help": "latency bound: the highest acceptable p99 (default: 50ms)",
+        },
+        "--generator": {
+            "metavar": "NAME",
+            "help": "load generator: wrk2, oha or k6 (default: wrk2, or where it is missing oha or k6)",
+        },
+        "--connections": {
+            "type": whole_number_in("--connections", 1, 100_000),
+            "metavar": "N",
+            "help": "number of client connections (default: 100)",
+        },
         "--duration": {
             "type": _parse_duration,
             "metavar": "SECONDS",
-            "help": "of a trial (default: 10, with wrk2 itself 32)",
+            "help": "duration of each trial (default: 10, with wrk2 32)",
         },
         "--start": {
             "type": whole_number_in("--start", 1, 1_000_000),
             "metavar": "REQ/S",
-            "help": "the first rate (default: 100, or as many as connections where the generator takes no fewer)",
+            "help": "first rate to try (default: 100, or one request per connection where the generator needs as many)",
         },
         "--precision": {
             "type": _parse_precision,
             "metavar": "5%",
-            "help": "how near the answer's two ends lie (default: 5%%)",
+            "help": "how precisely the rate is found: the search stops when its two ends are this close (default: 5%%)",
         },
-        "--page": {"type": one_of("--page", "page", PAGES), "help": "what is asked for (default: 1kB.bin)"},
+        "--page": {
+            "type": one_of("--page", "page", PAGES),
+            "metavar": "PAGE",
+            "help": f"the page that is requested: {', '.join(PAGES)} (.txt compresses, .bin does not; default: 1kB.bin)",
+        },
         "--tls": {
             "type": one_of("--tls", "mode", get_args(Tls)),
-            "help": "the routes the load goes to, by where TLS ends (default: whatever the variant routes)",
+            "metavar": "MODE",
+            "help": f"where TLS ends: {', '.join(get_args(Tls))} (default: whatever the variant routes)",
         },
         "--accept-encoding": {
             "type": one_of("--accept-encoding", "encoding", get_args(Encoding)),
-            "help": "identity (the default), or gzip: answers may be compressed",
+            "metavar": "ENCODING",
+            "help": f"compression that the client accepts: {', '.join(get_args(Encoding))} (default: identity, which is none)",
         },
-        "--close": {"action": "store_true", "help": "a new connection for every request"},
-        "--resume": {"metavar": "RUN", "help": "go on with an interrupted search"},
+        "--close": {"action": "store_true", "help": "open a new connection for every request"},
+        "--resume": RESUME,
     },
     (*TARGETED, "--plan", "--json"),
+    examples=("just knee ingress-nginx", "just knee traefik --p99 20ms --connections 200 --plan"),
 )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from rich.console import Console
 
-from lab.commands import VARIANT, Verb
+from lab.commands import VARIANT, Verb, print_lines
+from lab.model.names import OUTPUT_WIDTH
 
 STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
+LINES_MOST = 25
+"""The maximum number of lines of `just doctor` without `--all`."""
 
 
 def _run_list(options: argparse.Namespace, talk: Console) -> int:
@@ -19,7 +25,7 @@ def _run_list(options: argparse.Namespace, talk: Console) -> int:
     if options.json:
         print(json.dumps(catalog.as_json(options.words), indent=1))
     else:
-        catalog.print_list(Console(), options.words)
+        catalog.print_list(Console(), options.words, options.all)
     return 0
 
 
@@ -29,16 +35,21 @@ def _run_show(options: argparse.Namespace, talk: Console) -> int:
     if options.json:
         print(json.dumps(catalog.show_json(options.variant), indent=1))
     else:
-        catalog.print_show(Console(), options.variant)
+        catalog.print_show(Console(), options.variant, options.all)
     return 0
 
 
 def _run_doctor(options: argparse.Namespace, talk: Console) -> int:
-    return doctor(Console(), as_json=options.json)
+    return doctor(Console(), options.json, options.all)
 
 
-def doctor(console: Console, as_json: bool = False) -> int:
-    """Print every finding as a line, and whether each target can run here; repair nothing.
+def doctor(console: Console, as_json: bool = False, everything: bool = False) -> int:
+    """Print whether each target can run here, the disk space, and what is missing; repair nothing.
+
+    Args:
+        console: The console.
+        as_json: Whether to print all findings as JSON instead.
+        everything: Whether to print every finding, also what is not missing.
 
     Returns:
         The exit status: 0 when the default target can run here, else 2.
@@ -48,38 +59,54 @@ def doctor(console: Console, as_json: bool = False) -> int:
     from lab.targets import prerequisites
 
     findings, targets = prerequisites.make_checks(), prerequisites.TARGETS
-    missing = {
-        target: [finding.check for finding in findings if not finding.ok and target in finding.needed_by]
-        for target in targets
-    }
+    lacking = [finding for finding in findings if finding.status == "missing"]
+    missing = {target: [finding.check for finding in lacking if target in finding.needed_by] for target in targets}
     if as_json:
         console.print_json(data=[{**asdict(finding), "status": finding.status} for finding in findings])
         return 2 if missing["local"] else 0
-    needed = ["all" if {*finding.needed_by} == {*targets} else ", ".join(finding.needed_by) for finding in findings]
-    check_width, needed_width = max(len(finding.check) for finding in findings), max(map(len, needed))
-    console.print(
-        f"{'check':<{check_width}}  {'needed by':<{needed_width}}  status    found, and the remedy",
-        style="bold",
-        soft_wrap=True,
-    )
-    for finding, needed_by in zip(findings, needed, strict=True):
-        head = f"{finding.check:<{check_width}}  {needed_by:<{needed_width}}  "
-        text = f"{finding.found}  {finding.remedy}" if not finding.ok else finding.found
-        line = wrap_hanging(console, f"{head}{finding.status:<8}  {text}", 8)
-        line.stylize(STYLES[finding.status], len(head), len(head) + len(finding.status))
-        console.print(line, soft_wrap=True, highlight=False)
-    console.print()
-    for target, lacking in missing.items():
-        verdict = f"[bold red]not here[/], for want of {', '.join(lacking)}" if lacking else "[green]ready[/]"
-        console.print(f"--target {target}: {verdict}", soft_wrap=True, highlight=False)
+    fold = partial(wrap_hanging, console, indent=4, most=None if everything else OUTPUT_WIDTH)
+    verdicts = {target: f"not ready, for want of {', '.join(missing[target])}" for target in targets if missing[target]}
+    lines = [fold(f"--target {target}: {verdicts.get(target, 'ready')}") for target in targets]
+    disks = [finding for finding in findings if finding.check.startswith("disk") and finding.ok]
+    for finding in findings if everything else [*disks, *lacking]:
+        needed_by = "all targets" if {*finding.needed_by} == {*targets} else ", ".join(finding.needed_by)
+        remedy = "" if finding.ok else f" – {finding.remedy}"
+        lines.append(fold(f"{finding.status}: {finding.check} (for {needed_by}): {finding.found}{remedy}"))
+        lines[-1].stylize(STYLES[finding.status], 0, len(finding.status))
+    optional = ", ".join(finding.check for finding in findings if finding.status == "optional")
+    if optional and not everything:
+        lines.append(fold(f"optional, and not here: {optional}; `just doctor --all` says what each is for"))
+    print_lines(console, lines, None if everything else LINES_MOST, "just doctor")
     return 2 if missing["local"] else 0
 
 
+ALL: Mapping[str, Any] = {"action": "store_true", "help": "print everything, however long that is"}
 LIST = Verb(
-    "variants, knobs, sweeps and studies",
+    "list what can be measured: variants, knobs (single settings), sweeps (loads) and studies",
     _run_list,
-    {"words": {"nargs": "*", "metavar": "WORD", "help": "only what has all of these words in it (default: all)"}},
+    {
+        "words": {
+            "nargs": "*",
+            "metavar": "WORD",
+            "help": "variants, knobs, sweeps or studies for that kind alone, and words that an entry must contain, such as"
+            " keep-alive (default: a short overview)",
+        },
+        "--all": ALL,
+    },
     ("--json",),
+    examples=("just list keep-alive", "just list sweeps", "just list knobs gzip --all"),
 )
-SHOW = Verb("a variant: its knobs, read-backs and manifest diff", _run_show, {"variant": VARIANT}, ("--json",))
-DOCTOR = Verb("try every prerequisite and say how to get what is missing", _run_doctor, shared=("--json",))
+SHOW = Verb(
+    "show what a variant changes, why, and how the running system is checked for it",
+    _run_show,
+    {"variant": VARIANT, "--all": ALL},
+    ("--json",),
+    examples=("just show keepalive", "just show ingress-nginx+use-gzip"),
+)
+DOCTOR = Verb(
+    "check what this machine can measure, and print what is missing and how to get it",
+    _run_doctor,
+    {"--all": ALL},
+    ("--json",),
+    examples=("just doctor", "just doctor --all"),
+)

@@ -10,7 +10,7 @@ import sys
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Verb
+from lab.commands import RUN_ARGUMENT, Verb
 from lab.model.facts import ROOT, read_git_commit
 
 
@@ -42,13 +42,13 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import readme
     from lab.studies.settings import FILE
-    from lab.studies.site.rows import draw_steps
+    from lab.studies.site.rows import draw_findings
 
     FILE.write_text(readme.make_settings_text())
     makers = readme.part_makers()
     for path in readme.markdown_files():
         path.write_text(readme.render_file(path, makers))
-    readme.PICTURE.write_text(draw_steps(readme.judged_claims()))
+    readme.PICTURE.write_text(draw_findings(readme.judged_claims()))
     return 0
 
 
@@ -63,6 +63,14 @@ def _validate_overlays(options: argparse.Namespace, talk: Console) -> int:
     return subprocess.run([ROOT / "scripts" / "validate", *options.variants], check=False).returncode
 
 
+def _publish_notebooks(options: argparse.Namespace, talk: Console) -> int:
+    from lab.studies.site.notebooks import render_pages
+
+    for path, text in render_pages().items():
+        path.write_text(text)
+    return 0
+
+
 def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
     """Replace this process by Jupyter."""
     jupyter = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={ROOT / 'notebooks'}", *options.arguments]
@@ -70,44 +78,62 @@ def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
 
 
 MAINTAIN = Verb(
-    "upkeep of the lab's own files: committed runs, generated texts, manifests, notebooks",
+    "maintain the lab's own files: committed runs, generated texts, schemas, manifests and notebooks",
     None,
     words={
         "pack": Verb(
-            "a finished run in few files: smaller, read sooner, the same to every verb",
+            "store a finished run in few files: smaller and quicker to read, and the same to every verb",
             _pack,
             {
-                "run": {"metavar": "RUN"},
+                "run": RUN_ARGUMENT,
                 "--into": {
                     "metavar": "NAME",
-                    "help": "pack a copy of the run into data/reference/NAME: as a new reference, or as one more boot of the one that is there",
+                    "help": "pack a copy of the run into data/reference/NAME, as a new reference run or as one more boot of"
+                    " the existing one",
                 },
                 "--replace": {
                     "action": "store_true",
-                    "help": "with --into: let the run take the reference's place; the effects of what it replaces are kept in data/reference/history.csv",
+                    "help": "with --into: replace the existing reference run; its effects are kept in data/reference/history.csv",
                 },
             },
+            examples=("just maintain pack RUN", "just maintain pack RUN --into keepalive-pairs --replace"),
         ),
-        "readme": Verb("write the generated parts of every README, and data/settings.json, again", _write_readmes),
-        "schema": Verb("write the JSON schemas of everything that the lab reads and records again", _write_schemas),
+        "readme": Verb(
+            "write the generated parts of every README, and data/settings.json, anew",
+            _write_readmes,
+            examples=("just maintain readme",),
+        ),
+        "schema": Verb(
+            "write the JSON schemas of everything that the lab reads and records anew",
+            _write_schemas,
+            examples=("just maintain schema",),
+        ),
+        "publish": Verb(
+            "execute notebooks, and write them as Markdown with figures, which GitHub shows",
+            _publish_notebooks,
+            examples=("just maintain publish",),
+        ),
         "validate": Verb(
-            "hold variants against Kubernetes' schemas, offline",
+            "check variants against the schemas of Kubernetes, offline",
             _validate_overlays,
             {
                 "variants": {
                     "nargs": "*",
                     "metavar": "VARIANT",
-                    "help": "only these (default: every overlay and component, each once)",
+                    "help": "check only these variants (default: every overlay and component, each once)",
                 }
             },
+            examples=("just maintain validate", "just maintain validate keepalive"),
         ),
         "notebook": Verb(
-            "the studies' notebooks in Jupyter, from the committed runs",
+            "open the notebooks in Jupyter",
             _open_notebooks,
-            {"arguments": {"nargs": "*", "metavar": "ARG", "help": "for Jupyter, for example --no-browser"}},
+            {"arguments": {"nargs": "*", "metavar": "ARG", "help": "an argument of Jupyter's, such as --no-browser"}},
+            examples=("just maintain notebook", "just maintain notebook --no-browser"),
             # All arguments belong to Jupyter, also those with a dash: the parser must not look for options.
             more={"prefix_chars": "+", "add_help": False},
         ),
     },
     metavar="TASK",
+    examples=("just maintain readme", "just maintain validate keepalive"),
 )

@@ -6,7 +6,9 @@ import argparse
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,12 +19,14 @@ from rich.markup import escape
 from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
 from lab.commands import RanInsideError, answer, command_for_record
-from lab.stats.units import format_duration
+from lab.model.names import OUTPUT_WIDTH
+from lab.stats.units import format_blocks, format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import BenchRequest, PreparedRun
     from lab.experiments.bench.probing import ProbeTrials
-    from lab.model.run import NotMeasured
+    from lab.model.design import Design
+    from lab.model.run import NotMeasured, RunRecord
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_NAMED_PROCESSES = 3
 """The maximum number of other processes that are named."""
+MAX_NAMED_ARMS, MAX_LEFT_OUT, MAX_LISTED_LOADS = 6, 2, 5
+"""The maximum numbers of arms, of variants that are left out, and of loads that a plan names."""
 MAX_LISTED_POINTS = 3
 """The maximum number of points whose detectable effects are listed one by one."""
 LONG_S = 300.0
@@ -131,7 +137,8 @@ def plan_and_measure(
             None,
         )
     done = done_samples(run)
-    print_plan(talk, prepared, done, verb == "bench" and run is None and not (options.blocks or request.resolve))
+    fewer = verb == "bench" and run is None and not (options.blocks or request.resolve)
+    print_plan(talk, prepared, done, fewer, full=getattr(options, "all", False))
     if options.plan:
         return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
@@ -213,68 +220,53 @@ def measure(
 
 
 def print_plan_line(talk: Console, head: str, text: str) -> None:
-    """Print one line of a plan: a head and a text."""
-    talk.print(f"[bold]{head:<10}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    """Print one line of a plan, a head and a text, broken at words where it is longer than a page is wide."""
+    lines = textwrap.wrap(text, OUTPUT_WIDTH - 11, break_long_words=False, break_on_hyphens=False) or [""]
+    for number, line in enumerate(lines):
+        talk.print(f"[bold]{'' if number else head:<10}[/] {escape(line)}", highlight=False, soft_wrap=True)
 
 
-def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
-    """Print a line for each variant that is left out, with its remedy."""
-    for item in missing:
+def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None = None) -> None:
+    """Print a line for each variant that is left out, with its remedy.
+
+    Args:
+        talk: The console of stderr.
+        missing: What is left out.
+        most: The most lines; None: any number.
+
+    """
+    for item in missing[:most]:
         print_plan_line(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
+    if most is not None and len(missing) > most:
+        print_plan_line(talk, "left out", f"{len(missing) - most} more (--all shows them)")
 
 
-def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False) -> None:
-    """Print what will be measured, how long that takes, and which effects it can detect.
+def print_plan(
+    talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False, *, full: bool = False
+) -> None:
+    """Print what will be measured, with which programs, how long that takes, and which effects it can detect.
 
     Args:
         talk: The console of stderr.
         prepared: The prepared run.
         done: The number of slots that are measured already.
         may_be_less: Whether the number of blocks is a default, which the user may lower.
+        full: Whether to name every arm, load and variant that is left out; else the first of them.
 
     """
-    from lab.experiments.bench.design import UNKNOWN
-    from lab.model.metrics import find_metric
-    from lab.report.loads import describe_disruption, describe_load
-    from lab.stats.paired import MIN_BLOCKS
-    from lab.stats.units import format_blocks
-
     record, design = prepared.record, prepared.design
-    role_of = {arm.name: arm.role for arm in record.arms}
-    measured = [name for name, role in role_of.items() if role != "reference"]
-    references = [name for name, role in role_of.items() if role == "reference"]
+    most = None if full else MAX_NAMED_ARMS
     print_plan_line(talk, "run", record.id)
-    roles: dict[str, list[str]] = {}
-    for key, cpus in record.facts.items():
-        if key.startswith("cpus_"):
-            roles.setdefault(cpus, []).append(key.removeprefix("cpus_"))
-    pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
-    unpinned = [record.facts[key] for key in ("target", "pinning") if key in record.facts]
-    print_plan_line(talk, "target", f"{record.target}: {pinned}" if pinned else "; ".join(unpinned))
-    blocks = format_blocks(len({block for place in design.places if place.arm in references for block in place.blocks}))
-    print_plan_line(
-        talk, "arms", ", ".join(measured) + (f"; in {blocks}: {', '.join(references)}" if references else "")
-    )
-    say_left_out(talk, record.not_measurable)
+    print_plan_line(talk, "compares", _describe_arms(record, design, most))
+    _print_programs(talk, prepared)
+    say_left_out(talk, record.not_measurable, None if full else MAX_LEFT_OUT)
     if record.at_knee is not None:
         print_plan_line(talk, "knee", str(record.at_knee))
-    paired: dict[str, int] = {}
-    for place in design.places:
-        if place.against and role_of[place.arm] == "variant":
-            paired[place.point] = max(len(place.blocks), paired.get(place.point, 0))
-    for point in record.points:
-        used = prepared.chosen[point.name]
-        name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        disruption = describe_disruption(point) if point.disturbance is not None else ""
-        action = "nothing is done (control)" if point.control else disruption
-        parts = [f"{point.name}: {name}, {describe_load(point)}", action]
-        parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
-        count = paired.get(point.name, design.blocks)
-        parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
-        print_plan_line(talk, "point", "; ".join(filter(None, parts)))
-    for variant in record.variants.values():
-        if variant.unpaired:
-            print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
+    loads = list(_list_loads(prepared))
+    for text in loads[: None if full else MAX_LISTED_LOADS]:
+        print_plan_line(talk, "load", text)
+    if len(loads) > MAX_LISTED_LOADS and not full:
+        print_plan_line(talk, "load", f"{len(loads) - MAX_LISTED_LOADS} more (--all shows them)")
     for probe in record.probes:
         print_plan_line(talk, "probe", str(probe))
     if prepared.to_probe:
@@ -283,8 +275,11 @@ def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: boo
         print_plan_line(
             talk,
             "probe",
-            f"before the plan is fixed, some seconds of load show whether two sides at once get {rates} here: {otherwise}",
+            f"before the plan is fixed, some seconds show whether two sides at once get {rates} here: {otherwise}",
         )
+    for variant in record.variants.values() if full else ():
+        if variant.unpaired:
+            print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
     if design.fixed_workers:
         names = ", ".join(design.fixed_workers)
         print_plan_line(
@@ -292,35 +287,114 @@ def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: boo
             "workers",
             f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
         )
+    _print_duration(talk, prepared, done, may_be_less)
+    _print_resolution(talk, design)
+
+
+def _describe_arms(record: RunRecord, design: Design, most: int | None) -> str:
+    """Return what is compared with what: `keepalive with ingress-nginx; …`."""
+    variants = [arm.name for arm in record.arms if arm.role == "variant"]
+    bases = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
+    more = f" and {len(variants) - most} more (--all shows them)" if most and len(variants) > most else ""
+    parts = [f"{', '.join(variants[:most])}{more} with {bases}"] if variants else []
+    if any(arm.role == "again" for arm in record.arms):
+        parts.append("the baseline with itself (noise check)" if variants else f"{bases} with itself (noise check)")
+    elif not variants:
+        parts.append(bases)
+    references = {arm.name for arm in record.arms if arm.role == "reference"}
+    if blocks := {block for place in design.places if place.arm in references for block in place.blocks}:
+        parts.append(f"the backend without a proxy, in {format_blocks(len(blocks))}")
+    return "; ".join(parts)
+
+
+def _print_programs(talk: Console, prepared: PreparedRun) -> None:
+    """Print the programs that run as proxies, and the CPUs that they and the others get."""
+    from lab.systems.stand_ins import list_programs
+
+    record = prepared.record
+    manifests = {name: variant.manifests for name, variant in prepared.variants.items() if variant.manifests}
+    programs = list_programs(record.target, record.facts, manifests)
+    several = len(programs) > 1
+    named = [
+        f"{program} ({', '.join(arms[:MAX_LEFT_OUT])}{', …' if len(arms) > MAX_LEFT_OUT else ''})"
+        if several
+        else program
+        for program, arms in programs.items()
+    ]
+    print_plan_line(talk, "runs", f"{record.target}: {'; '.join(named) or record.facts.get('target', '')}")
+    roles: dict[str, list[str]] = {}
+    for key, cpus in record.facts.items():
+        if key.startswith("cpus_"):
+            roles.setdefault(cpus, []).append(key.removeprefix("cpus_"))
+    pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
+    if text := pinned or record.facts.get("pinning", ""):
+        print_plan_line(talk, "CPUs", text)
+
+
+def _list_loads(prepared: PreparedRun) -> Iterator[str]:
+    """Yield each load of a plan in words, with its generator, and what differs from the other loads."""
+    from lab.report.loads import describe_disruption, describe_load
+
+    record, design = prepared.record, prepared.design
+    variants = {arm.name for arm in record.arms if arm.role == "variant"}
+    paired: dict[str, int] = {}
+    for place in design.places:
+        if place.against and place.arm in variants:
+            paired[place.point] = max(len(place.blocks), paired.get(place.point, 0))
+    for point in record.points:
+        used = prepared.chosen[point.name]
+        name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
+        disruption = describe_disruption(point) if point.disturbance is not None else ""
+        parts = [f"{point.name}: {name}, {describe_load(point)}"]
+        parts.append("nothing is done (control)" if point.control else disruption)
+        parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
+        count = paired.get(point.name, design.blocks)
+        parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
+        yield "; ".join(filter(None, parts))
+
+
+def _print_duration(talk: Console, prepared: PreparedRun, done: int, may_be_less: bool) -> None:
+    from lab.stats.paired import MIN_BLOCKS
+
+    record, design = prepared.record, prepared.design
     slots, pairs = len(record.slots), len(record.pairs)
     counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
     many = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
-    samples = f"{many} in {design.blocks} block{'s' if design.blocks != 1 else ''}"
-    print_plan_line(talk, "plan", f"{samples}{f', {done} of them done' if done else ''}, seed {record.seed}")
-    if planned_for := design.planned_for:
-        effect = f"{100 * planned_for.effect:g}% in {find_metric(planned_for.metric).title} at {planned_for.point}"
-        text = f"so many blocks, because then {effect} is found with {planned_for.power:.0%} probability"
-        print_plan_line(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
-    share = 1 - done / slots if slots else 0
+    duration_s = design.duration_s * (1 - done / slots if slots else 0)
+    ends = (datetime.now().astimezone() + timedelta(seconds=duration_s)).strftime("%H:%M")
     long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
     shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
-    print_plan_line(talk, "duration", f"about {format_duration(design.duration_s * share)}{shorter}")
+    begun = f", {done} of them done" if done else ""
+    text = f"about {format_duration(duration_s)}, until {ends}: {many} in {format_blocks(design.blocks)}{begun}, seed {record.seed}"
+    print_plan_line(talk, "takes", text + shorter)
     if fresh := design.fresh.count:
         reason = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
         runs = ", ".join(design.fresh.runs[-3:])
         print_plan_line(talk, "anew", f"{fresh} more bring-ups within blocks, {reason} (known from {runs})")
+
+
+def _print_resolution(talk: Console, design: Design) -> None:
+    """Print the effects that a plan finds with 90 % probability, and why there are so many blocks."""
+    from lab.experiments.bench.design import UNKNOWN
+    from lab.model.metrics import find_metric
+
+    if planned_for := design.planned_for:
+        effect = f"{100 * planned_for.effect:g}% in {find_metric(planned_for.metric).title} at {planned_for.point}"
+        text = f"so many blocks, because then {effect} is found with {planned_for.power:.0%} probability"
+        print_plan_line(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
     by_metric: dict[str, list[tuple[float, str]]] = {}
     for promise in design.promised:
         by_metric.setdefault(find_metric(promise.metric).title, []).append((promise.effect, promise.point))
     effects: list[str] = []
     for metric, promises in by_metric.items():
         ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promises), max(promises)))
-        summary = [f"{' to '.join(ends)} in {metric} at {len(promises)} points"]
-        details = [f"{effect:.1%} in {metric} at {point}" for effect, point in promises]
-        effects += details if len(details) <= MAX_LISTED_POINTS else summary
-    text = f"effects from {', '.join(effects)}" if effects else "nothing"
+        few = ", ".join(f"{effect:.1%} at {point}" for effect, point in promises)
+        many = f"{' to '.join(ends)} at {len(promises)} loads"
+        effects.append(f"in {metric} from {few if len(promises) <= MAX_LISTED_POINTS else many} on")
+    text = f"differences {', '.join(effects)}, 9 times in 10" if effects else "nothing"
     source = design.promised_by
-    print_plan_line(talk, "resolves", f"{source if source == UNKNOWN else f'{text} ({source})'}\n")
+    print_plan_line(talk, "detects", source if source == UNKNOWN else f"{text} ({source})")
+    talk.print()
 
 
 def answer_plan(
@@ -369,23 +443,33 @@ def print_and_write_result(
     from lab.studies.results import make_study_page
 
     result = RunResult(run)
-    status = print_result(options, run, result)
+    try:
+        page = write_page(result, run.folder, [make_study_page(result), *tables]).resolve().as_uri()
+    except UsageError as error:  # a full disk must not make a measured run fail
+        page = f"none: {error.fault}; {error.remedy}"
+    print_result(options, run, result, page)
     if extra and not options.json:
         with answer() as out:
             print_parts(out, extra)
-    try:
-        page = str(write_page(result, run.folder, [make_study_page(result), *tables]))
-    except UsageError as error:  # a full disk must not make a measured run fail
-        page = f"no page: {error.fault}; {error.remedy}"
-    Console(stderr=True).print(f"[dim]{escape(page)}[/]", highlight=False, soft_wrap=True)
-    return status
+    if result.complete:
+        return 0
+    missing = f"exit 1: {result.missing}; `just bench --resume {run.folder.name}` tries again"
+    Console(stderr=True).print(missing, style="red", markup=False, highlight=False, soft_wrap=True)
+    return 1
 
 
-def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None) -> int:
-    """Print a run's result (a sentence per variant, and its tables), and return the exit status.
+def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None, page: str = "") -> int:
+    """Print a run's result (its conclusion, and its tables), and return the exit status.
 
-    With `options.notes`, people also see all notes and what the systems hold; Markdown and JSON always have
-    everything.
+    With `options.all`, people also see all rows and notes and what the systems hold, with `options.absolute` all absolute values;
+    Markdown and JSON always have everything.
+
+    Args:
+        options: The parsed options.
+        run: The run.
+        result: The result, where it is known already.
+        page: The place of its HTML page; empty for none.
+
     """
     from lab.report.json.shape import dumps
     from lab.report.markdown import render_markdown
@@ -401,8 +485,9 @@ def print_result(options: argparse.Namespace, run: RunStore, result: RunResult |
         elif getattr(options, "markdown", False):
             print(render_markdown([*result.page(), *result.more(), *make_study_page(result)]), end="")
         else:
-            full = getattr(options, "notes", False)
-            print_parts(out, [*result.page("" if full else f"just table {shlex.quote(name)} --notes")])
+            full, absolute = getattr(options, "all", False), getattr(options, "absolute", False)
+            notes = "" if full else f"just table {shlex.quote(name)} --all"
+            print_parts(out, [*result.page(notes, page, full or absolute, full)])
             print_parts(out, [*(result.more() if full else []), *make_study_page(result)])
             out.print(f"\n[dim]{escape(str(run.folder))}[/]", highlight=False, soft_wrap=True)
     return 0 if result.complete else 1

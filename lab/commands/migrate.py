@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.handing import STDIN, hand_over, read_once
-from lab.commands import MEASURING, Verb, command_for_record, print_answer
+from lab.commands import MEASURING, SWEEPS_HELP, Verb, command_for_record, print_answer
 from lab.commands.measuring import (
     enter_target,
     measure,
@@ -131,7 +131,11 @@ MIGRATE = Verb(
             "metavar": "FOLDER",
             "help": "write manifests there, of each as shipped and with your settings, to take away",
         },
-        "--sweep": {"default": SWEEP, "help": f"the loads (default: {SWEEP})"},
+        "--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)},
     },
     ("--sustained", *MEASURING, "--markdown"),
+    examples=(
+        "just migrate --configmap mine.yaml --ingress ingresses.yaml --to traefik-ingress-nginx",
+        "just migrate --configmap mine.yaml --to envoy-gateway --out moved",
+    ),
 )

@@ -1,15 +1,17 @@
-"""The display of a run's progress on stderr: a bar with the time left, and a line per sample or trial."""
+"""The display of a run's progress on stderr: what is measured, the effects so far, the time left, and what went wrong."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import log
 from statistics import fmean
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 from lab.analysis.aggregate.cells import number_block
 from lab.analysis.knee.report import classify_trial
@@ -17,7 +19,7 @@ from lab.base.errors import LabError
 from lab.model.metrics import METRICS
 from lab.model.plan import Plan, Slot
 from lab.model.run import RunRecord
-from lab.model.samples import Reason, Sample, key_of_measurement
+from lab.model.samples import Sample, key_of_measurement
 from lab.stats import paired as stats
 from lab.stats.histogram import Histogram
 from lab.stats.units import format_rate, format_seconds
@@ -25,6 +27,8 @@ from lab.targets.readback import Reading
 
 MIN_BLOCKS_SHOWN = 3
 """The number of blocks with pairs from which their effect so far is shown; as in the result, a block is one value."""
+MOST_EFFECTS, MOST_LIVE = 2, 6
+"""The most effects so far in the line of a block, and on a terminal."""
 
 
 class LineObserver:
@@ -61,52 +65,44 @@ class LineObserver:
 class RunTerminal(LineObserver):
     """The display of a run's progress, as an observer and a context manager.
 
-    At the end of the context the bar disappears, and the lines stay.
+    A terminal has a few lines that are rewritten, and lose their place at the end: what is measured, the time left, and the effects so far.
+    Elsewhere each block has one line. Both have a line for everything that went wrong.
     """
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
         super().__init__(console)
         self._slots, self._blocks, self._duration_s = plan.slots, plan.blocks, duration_s
-        self._total = len(plan.slots)
-        self._width = max(len(_name_arms(slot)) for slot in plan.slots)
-        self._point_width = max(len(point.name) for point in plan.points)
-        self._progress = Progress(
-            TextColumn("{task.fields[now]}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]} left"),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            refresh_per_second=2,  # the display shares a CPU with the generator
-        )
-        self._task = self._progress.add_task("", total=self._total, completed=done, now="", left="")
-        self._logs: dict[tuple[str, str], dict[int, list[float]]] = {}
-        self._lost: set[Reason | None] = set()
+        self._now, self._block, self._valid, self._tried = "starting", 0, 0, 0
+        self._costs: dict[tuple[str, str], dict[int, list[float]]] = {}
         self._start_done, self._done, self._began = done, done, time.monotonic()
+        # few refreshes, as the display shares a CPU with the generator
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=1, transient=True)
 
     def __enter__(self) -> RunTerminal:
-        self._progress.start()
-        self._show_activity("starting")
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._live.stop()
+        self._end_block(0)
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Show the planned measurement next to the bar.
+        """Show the planned measurement.
 
         Args:
             slot: The planned measurement.
             attempt: The number of the attempt, from 1; 0 while the system comes up.
 
         """
-        again = f"  again ({attempt})" if attempt > 1 else ""
+        if slot.block != self._block:
+            self._end_block(slot.block)
+        again = f", attempt {attempt}" if attempt > 1 else ""
         doing = f"{slot.point.name}{again}" if attempt else "coming up"
-        self._show_activity(f"block {slot.block}/{self._blocks}  {_name_arms(slot)}  {doing}")
+        self._now = f"block {slot.block} of {self._blocks}  {_name_arms(slot)}  {doing}"
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Print a line for a solo sample: rate, p99 and CPU per request, or the outcome of a disruption.
+        """Count a solo sample, and print why it is not valid, if it is not.
 
         Args:
             slot: The planned measurement.
@@ -115,16 +111,10 @@ class RunTerminal(LineObserver):
             last: Whether the measurement is not repeated.
 
         """
-        rate = f"{format_rate(sample.achieved_rps)} req/s" if sample.achieved_rps is not None else "– req/s"
-        p99 = f"p99 {format_seconds(latency.quantile_s(0.99) if latency else None)}"
-        cpu = f"{_cost_text(sample)} µs/req"
-        if sample.outcome:  # in place of the rate and the cost, which are not the subject of a disruption
-            failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
-            rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
-        self._print_sample(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
+        self._count(slot, sample, last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Print a line for a pair: the difference of CPU per request, and the arm's effect so far.
+        """Count a pair, take its difference of CPU per request, and print why it is not valid, if it is not.
 
         Args:
             slot: The planned measurement.
@@ -134,63 +124,69 @@ class RunTerminal(LineObserver):
 
         """
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
-        change = METRICS["cpu_per_request"].change(log(cost_s / base_s)) if cost_s and base_s else "–"
-        both = f"{_cost_text(own)} against {_cost_text(base)} µs/req"
-        if own.valid and cost_s and base_s:
-            blocks = self._logs.setdefault((slot.arm.name, slot.point.name), {})
+        if own.valid and base.valid and cost_s and base_s:
+            blocks = self._costs.setdefault((slot.arm.name, slot.point.name), {})
             blocks.setdefault(number_block(slot.point, key_of_measurement(slot)), []).append(log(cost_s / base_s))
-        self._print_sample(
-            slot,
-            own if not own.valid else base,
-            f"CPU/req {change:>9}  {both:<28}",
-            last,
-            self._effect_so_far(slot),
-        )
+        self._count(slot, own if not own.valid else base, last)
 
-    def _effect_so_far(self, slot: Slot) -> str:
-        """Return the effect that the arm's pairs show so far, or an empty text for too few blocks.
+    def _count(self, slot: Slot, sample: Sample, last: bool) -> None:
+        self._done += last
+        self._valid, self._tried = self._valid + sample.valid, self._tried + last
+        if sample.valid:
+            return
+        detail = sample.detail.splitlines()[0] if sample.detail else ""
+        why = detail or (sample.reason.meaning.removesuffix(".") if sample.reason else "")
+        place = f"block {slot.block} of {self._blocks}  {_name_arms(slot)} at {slot.point.name}"
+        reason = f"{sample.reason}: {why}" if why else str(sample.reason)
+        if not last:
+            self._print_line(f"{place}: [yellow]repeated[/], {escape(reason)}")
+            return
+        tries = f" after {sample.attempt} tries" if sample.attempt > 1 else ""
+        unneeded = "; the verdict does not need it" if slot.arm.role == "reference" else ""
+        self._print_line(f"{place}: [red]gave up{tries}[/], {escape(reason)}{unneeded}")
+
+    def _end_block(self, following: int) -> None:
+        """Print the line of the block that has ended where no terminal shows it, and go on with the following one."""
+        if self._block and not self._console.is_terminal:
+            effects, left = list(self._list_effects()), self._time_left()
+            more = f", and {len(effects) - MOST_EFFECTS} more" if len(effects) > MOST_EFFECTS else ""
+            state = ", ".join(effects[:MOST_EFFECTS]) + more or f"{self._valid} of {self._tried} valid"
+            self._print_line(escape(f"block {self._block} of {self._blocks}  {state}  {left} left"))
+        self._block = following
+
+    def _list_effects(self) -> Iterator[str]:
+        """Yield what the pairs of each arm show so far, from three blocks on.
 
         It decides nothing: the number of blocks is fixed beforehand, and no run stops or continues because of it.
         """
-        blocks = self._logs.get((slot.arm.name, slot.point.name), {})
-        if len(blocks) < MIN_BLOCKS_SHOWN:
-            return ""
-        means, metric = list(map(fmean, blocks.values())), METRICS["cpu_per_request"]
-        estimate, counted = stats.estimate_difference(means, [0.0] * len(means)), sum(map(len, blocks.values()))
-        assert estimate.low is not None and estimate.high is not None, "two blocks have an interval"
-        planned = sum(
-            (item.arm, item.point, item.against) == (slot.arm, slot.point, slot.against) for item in self._slots
-        )
-        return f"  [dim]so far {metric.change(estimate.effect)}{escape(metric.ends(estimate.low, estimate.high))}, {counted} of {planned}[/]"
+        metric = METRICS["cpu_per_request"]
+        for (arm, point), blocks in self._costs.items():
+            if len(blocks) >= MIN_BLOCKS_SHOWN:
+                means = list(map(fmean, blocks.values()))
+                estimate = stats.estimate_difference(means, [0.0] * len(means))
+                ends = metric.ends(estimate.low, estimate.high)
+                yield f"{arm} at {point} {metric.change(estimate.effect)}{ends}"
 
-    def _print_sample(self, slot: Slot, sample: Sample, text: str, last: bool, effect: str = "") -> None:
-        self._done += last
-        block = f"{slot.block}/{self._blocks}" if slot.block else "–"
-        head = f"{block:>5}  {_name_arms(slot):<{self._width}}  {slot.point.name:<{self._point_width}}"
-        again = "" if last else " [yellow]measuring again[/]"
-        verdict = "[green]valid[/]" if sample.valid else f"[red]invalid: {sample.reason}[/]{again}"
-        self._print_line(f"{head}  {text}  {verdict}{effect}")
-        if not sample.valid and sample.reason not in self._lost:  # once per reason
-            self._lost.add(sample.reason)
-            self._print_line(f"       [dim]{escape(sample.detail.splitlines()[0] if sample.detail else '')}[/]")
-        self._progress.update(self._task, completed=self._done)
+    def _render(self) -> Group:
+        """Return the lines that a terminal shows: the measurement, the time left, and CPU per request so far."""
+        effects = list(self._list_effects())
+        bar = ProgressBar(total=len(self._slots), completed=self._done, width=40)
+        lines = [f"CPU per request so far: {text}" for text in effects[:MOST_LIVE]]
+        lines += [f"and {len(effects) - MOST_LIVE} more"] if len(effects) > MOST_LIVE else []
+        return Group(Text(f"{self._now}  {self._time_left()} left"), bar, *map(Text, lines))
 
-    def _show_activity(self, now: str) -> None:
-        left, completed = self._total - self._done, self._done - self._start_done
+    def _time_left(self) -> str:
+        total = len(self._slots)
+        left, completed = total - self._done, self._done - self._start_done
         spent_s = time.monotonic() - self._began
-        left_s = spent_s / completed * left if completed else self._duration_s * left / max(1, self._total)
+        left_s = spent_s / completed * left if completed else self._duration_s * left / max(1, total)
         minutes, seconds = divmod(int(left_s), 60)
-        self._progress.update(self._task, now=now, left=f"{minutes}:{seconds:02d}")
+        return f"{minutes}:{seconds:02d}"
 
 
 def _name_arms(slot: Slot) -> str:
     """Return the name of the slot's arm, or the names of a pair of arms."""
     return f"{slot.arm.name} | {slot.other}" if slot.against else slot.arm.name
-
-
-def _cost_text(sample: Sample) -> str:
-    cost_s = sample.cpu_per_request_s
-    return f"{cost_s * 1e6:.1f}" if cost_s is not None else "–"
 
 
 class SearchTerminal(LineObserver):

@@ -38,8 +38,8 @@ from lab.studies.site.rows import find_answer
 from lab.studies.steps import list_findings, list_steps
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
-PICTURE = REFERENCE / "steps.svg"
-"""The picture that the README shows, from `lab.studies.site.rows.draw_steps`."""
+PICTURE = REFERENCE / "findings.svg"
+"""The picture that the README shows, from `lab.studies.site.rows.draw_findings`."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -113,6 +113,7 @@ def part_makers() -> Mapping[str, Maker]:
         "reasons": lambda *_: _make_reasons(),
         "starts": lambda *_: starts(read_components()),
         "studies": lambda *_: catalog.readme_studies(),
+        "trust": lambda *_: _make_trust(),
         "variants": lambda *_: catalog.readme_table(),
         "verbs": lambda *_: _make_verbs(),
     }
@@ -190,7 +191,7 @@ def folder(path: Path) -> str:
 
 def _make_findings() -> str:
     """Return a table with a row for each finding of data/reference/findings.toml: question, answer and advice."""
-    rows: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, ...]] = []
     for finding in list_findings(_runs()):
         elsewhere = "".join(
             f"; on {step.target} [{find_metric(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
@@ -198,10 +199,30 @@ def _make_findings() -> str:
         )
         remark = f" ({finding.kept})" if finding.kept else ""
         answer = f"[**{find_answer(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
-        rows.append(
-            (f"**{finding.asked.asks}** {finding.title}", f"{answer} {finding.on}{elsewhere}{remark}", finding.advice)
-        )
-    return _make_table(("question", "measured", "so"), rows)
+        question = f"**{finding.asked.asks}** {finding.title}"
+        rows.append((question, finding.where, f"{answer}{elsewhere}{remark}", finding.advice))
+    return _make_table(("question", "where", "measured", "so"), rows)
+
+
+def _make_trust() -> str:
+    """Return a table of the findings that were measured on several targets, with the same step on each of them."""
+    rows: list[tuple[str, ...]] = []
+    for finding in list_findings(_runs()):
+        measured = {step.target: step for step in finding.elsewhere if step.point == finding.asked.point}
+        if len(measured) > 1:
+            own = next(
+                step
+                for step in list_steps([_find_run(finding.asked.run)], ())
+                if step.arm == finding.asked.arm and step.point == finding.asked.point
+            )
+            texts = {target: step.text for target, step in (*measured.items(), (finding.target, own))}
+            cells = (texts.get(target, "not measured") for target in ("local", "apiserver", "kind"))
+            rows.append((f"{finding.title}: {find_metric(own.metric).title} at {finding.asked.point}", *cells))
+    return _make_table(("the same step", "`local`", "`apiserver`", "`kind`"), rows)
+
+
+def _find_run(name: str) -> evidence.Evidence:
+    return next(run for run in _runs() if run.name == name)
 
 
 def starts(systems: Sequence[SystemComponents]) -> str:
@@ -242,16 +263,20 @@ def _make_known_costs() -> str:
 
 
 def _make_example(arguments: Sequence[str]) -> str:
-    """Return a verb's printed answer about a committed run; paths are relative to the top of the checkout."""
-    absolute = [str(ROOT / argument) if argument.startswith("data/") else argument for argument in arguments]
+    """Return a verb's printed answer, with paths relative to the top of the checkout; `LINES` before the verb keeps so many lines.
+
+    `example 9 table data/reference/slow-link`: the first nine lines.
+    """
+    count, *command = arguments if arguments[0].isdigit() else ["", *arguments]
     result = subprocess.run(
-        [sys.executable, "-m", "lab", *absolute], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "lab", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if not result.stdout:
-        raise UsageError(
-            f"just {' '.join(arguments)}", f"prints nothing: {result.stderr.strip()}", "correct the marker"
-        )
-    return f"```console\n$ just {' '.join(arguments)}\n{Text.from_ansi(result.stdout).plain.rstrip()}\n```\n"
+        raise UsageError(f"just {' '.join(command)}", f"prints nothing: {result.stderr.strip()}", "correct the marker")
+    lines = Text.from_ansi(result.stdout).plain.replace(f"{ROOT}/", "").rstrip().split("\n")
+    shown = [line.rstrip() for line in lines[: int(count) if count else None]]
+    more = ["…"] if len(shown) < len(lines) else []
+    return "\n".join(["```console", f"$ just {shlex.join(command)}", *shown, *more, "```", ""])
 
 
 def _make_verbs() -> str:

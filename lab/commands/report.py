@@ -86,31 +86,37 @@ def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
 
 
 REPORT = Verb(
-    "one self-contained HTML file of the committed runs; a notebook's cell that raises is exit 1",
+    "write the committed runs as one HTML file, with all findings, claims and figures; or a page per run",
     _run_report,
     {
         "--output": {
             "metavar": "FOLDER",
-            "help": "where it goes (default: .cache/report; of a run of yours: its own folder)",
+            "help": "folder to write to (default: .cache/report; for a run of yours the folder of the run)",
         },
         "--run": {
             "metavar": "RUN",
             "action": "append",
             "default": [],
-            "help": "the page of this run alone, report.html; repeatable",
+            "help": "write only the page of this run, report.html; can be repeated",
         },
     },
+    examples=("just report", "just report --run data/reference/quick-keepalive"),
 )
 LEDGER = Verb(
-    "every published claim: whether its own data support it, and whether the committed runs do",
+    "list what published studies claim, and whether the committed runs and the studies' own data support it",
     _run_ledger,
     {
-        "study": {"metavar": "STUDY", "nargs": "?", "help": "its claims alone"},
-        "--rules": {"action": "store_true", "help": "by which rules each is judged, and each kind of claim"},
+        "study": {
+            "metavar": "STUDY",
+            "nargs": "?",
+            "help": "show only this study's claims: aws-a1, digitalocean, nds, okd, qinng or successors (default: all)",
+        },
+        "--rules": {"action": "store_true", "help": "also show the rule by which each claim is judged"},
         "--boots": {
             "action": "store_true",
-            "help": "instead: what to measure once the machine has booted anew, for findings and claims that rest on too few boots",
+            "help": "list instead what to measure after a reboot, for findings and claims that rest on too few boots",
         },
     },
     ("--json", "--markdown"),
+    examples=("just ledger digitalocean", "just ledger qinng --rules"),
 )

@@ -89,21 +89,26 @@ def _print_table(results: Sequence[Finding], bad: Collection[str]) -> None:
 
 
 SABOTAGE = Verb(
-    "leave each knob out of its variants and see that the read-back notices",
+    "mutation test: leave each setting out of its variants, and check that the read-back notices",
     _run_sabotage,
     {
         "variants": {
             "nargs": "*",
             "type": variant_name,
             "metavar": "VARIANT",
-            "help": "an overlay, a component alone, or BASELINE+KNOB (default: every variant that is listed)",
+            "help": "the variants to test: variants, knobs alone, or VARIANT+KNOB (default: all that `just list variants --all` lists)",
         },
-        "--intact": {"action": "store_true", "help": "only bring each up as it is and read every knob back"},
-        "--json": {"action": "store_true", "help": "print each finding as a line of JSON, as soon as it is there"},
+        "--intact": {
+            "action": "store_true",
+            "help": "leave nothing out: only start each variant and read every setting back",
+        },
+        "--json": {"action": "store_true", "help": "print each result as a line of JSON, as soon as it is known"},
         "--record": {
             "action": "store_true",
-            "help": "with --intact: try every variant that is listed and every study's sweep, or these variants and the sweeps again, and keep what came of it in data/trials for the matrix",
+            "help": "with --intact: also try every study's sweep, and write the results to data/trials, from which the table"
+            " of what each target can measure is made",
         },
     },
     (*TARGETED,),
+    examples=("just sabotage keepalive", "just sabotage backlog --intact"),
 )

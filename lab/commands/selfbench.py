@@ -13,7 +13,7 @@ from rich.console import Console
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import StoreError, check_writable, runs_folder
 from lab.base.quantities import whole_number_in
-from lab.commands import Verb, answer, command_for_record, print_answer
+from lab.commands import SWEEPS_HELP, Verb, answer, command_for_record, print_answer
 from lab.commands.measuring import end_on_sigterm, enter_target, print_plan_line
 from lab.stats.units import format_duration, format_rate, format_seconds
 
@@ -218,50 +218,61 @@ def _describe(measured: Measured) -> str:
 
 
 SELFBENCH = Verb(
-    "what the lab itself costs, and checks of what it claims (default: overhead)",
+    "check the lab itself: its overhead, and whether it finds effects of known size (default: overhead)",
     _run_default,
     words={
         "overhead": Verb(
-            "the lab's own time in a whole run of the baseline",
+            "measure how much time the lab itself takes in a whole run of the baseline",
             _run_overhead,
-            {"--sweep": {"default": SWEEP, "help": f"the loads of the run (default: {SWEEP})"}},
+            {"--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)}},
             ("--plan",),
+            examples=("just selfbench overhead --plan",),
         ),
         "effects": Verb(
-            "how often a run found effects of known size, as pairs and solo",
+            "show how often a run found effects of known size, by pairs and by solo samples",
             _run_effects,
-            {"run": {"metavar": "RUN", "help": "of the sweep known-costs, as data/reference/known-costs is"}},
+            {"run": {"metavar": "RUN", "help": "a run of the sweep known-costs, such as data/reference/known-costs"}},
+            examples=("just selfbench effects data/reference/known-costs",),
         ),
         "order": Verb(
-            "whether the order of points changed a result of any committed run", _run_order, shared=("--json",)
+            "test whether the order of the loads changed a result of any committed run",
+            _run_order,
+            shared=("--json",),
+            examples=("just selfbench order",),
         ),
         "calibrate": Verb(
-            "what every generator reports of a server whose answers are known",
+            "measure what every load generator reports about a server whose answers are known",
             _run_calibrate,
             {
                 "--generator": {
                     "action": "append",
                     "metavar": "NAME",
-                    "help": "only this one; repeatable (default: all)",
+                    "help": "calibrate only this load generator, such as k6; can be repeated (default: all)",
                 },
                 "--scenario": {
                     "action": "append",
                     "metavar": "NAME",
-                    "help": "only this one; repeatable (default: all)",
+                    "help": "use only this behaviour of the server, by its name in the plan; can be repeated (default: all)",
                 },
                 "--repeats": {
                     "type": whole_number_in("--repeats", 1, 100),
-                    "help": f"of everything (default: {REPEATS})",
+                    "metavar": "N",
+                    "help": f"number of times that everything is measured (default: {REPEATS})",
                 },
                 "--duration": {
                     "type": whole_number_in("--duration", SECONDS_LEAST, SECONDS_MOST),
                     "metavar": "SECONDS",
-                    "help": f"of each (default: {DURATION_S}; wrk2 takes 30 at least)",
+                    "help": f"duration of each measurement (default: {DURATION_S}; wrk2 takes at least 30)",
                 },
-                "--show": {"metavar": "CALIBRATION", "help": "print one again, by name or folder"},
+                "--show": {
+                    "metavar": "CALIBRATION",
+                    "help": "print a stored calibration again, named by its name or folder, and measure nothing",
+                },
             },
             ("--seed", "--plan", "--json", "--markdown"),
+            examples=("just selfbench calibrate --generator k6 --plan",),
         ),
     },
     metavar="CHECK",
+    examples=("just selfbench effects data/reference/known-costs", "just selfbench calibrate --plan"),
 )

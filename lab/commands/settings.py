@@ -47,15 +47,16 @@ def _run_settings(options: argparse.Namespace, talk: Console) -> int:
 
 
 SETTINGS = Verb(
-    "what is known of each setting: its effect on every target, what was published, how to test it",
+    "print what is known of a setting: its effect on every target, what was published, and how to test it",
     _run_settings,
     {
         "word": {
             "nargs": "?",
             "metavar": "WORD",
-            "help": "a part of a setting's name, key or title (default: an index of all)",
+            "help": "a part of a setting's name, key or title (default: an index of the settings of ingress-nginx)",
         },
-        "--all": {"action": "store_true", "help": "every setting and every load"},
+        "--all": {"action": "store_true", "help": "list every setting, or every load of a setting"},
     },
     ("--json",),
+    examples=("just settings", "just settings access-log", "just settings keep-alive-requests-10000"),
 )

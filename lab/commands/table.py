@@ -23,7 +23,7 @@ def _run_table(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore, is_ablation
     from lab.records.store import Reparsed, RunStore
 
-    for name in ("from_raw", "notes", "markdown") if options.usage else ("arm", "point"):
+    for name in ("from_raw", "all", "absolute", "markdown") if options.usage else ("arm", "point"):
         if getattr(options, name):
             relation = "beside" if options.usage else "without"
             raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {relation} --usage", "leave it out")
@@ -123,31 +123,55 @@ def _run_compare(options: argparse.Namespace, talk: Console) -> int:
 
 
 TABLE = Verb(
-    "print a run's table again, or an ablation's",
+    "print the result of a stored run or ablation again, or what its processes used",
     _run_table,
     {
         "run": RUN_ARGUMENT,
-        "--from-raw": {"action": "store_true", "help": "recompute every number from the verbatim output"},
-        "--notes": {"action": "store_true", "help": "with all notes, and what the systems hold"},
+        "--from-raw": {
+            "action": "store_true",
+            "help": "compute every number anew from the load generators' verbatim output",
+        },
+        "--all": {
+            "action": "store_true",
+            "help": "print every row, value and note, and the connections, files and memory that the systems hold",
+        },
+        "--absolute": {
+            "action": "store_true",
+            "help": "print all absolute values, also of variants whose difference is inconclusive",
+        },
         "--usage": {
             "action": "store_true",
-            "help": "instead: CPU, memory and page faults of each process and thread, as pidstat shows them",
+            "help": "print CPU, memory and page faults of each process and thread instead, as pidstat shows them",
         },
         "--arm": {
             "type": arm_name,
             "metavar": "ARM",
-            "help": "with --usage: of one variant only (ingress-nginx-again for its second measurement)",
+            "help": "with --usage: show only this arm of the run; ingress-nginx-again is the baseline's second measurement",
         },
         "--point": {
             "metavar": "POINT",
-            "help": "with --usage: at one load only; together with --arm every second is shown",
+            "help": "with --usage: show only this load; together with --arm, every second of it",
         },
     },
     ("--json", "--markdown"),
+    examples=(
+        "just table data/reference/quick-keepalive",
+        "just table data/reference/quick-keepalive --usage --arm keepalive",
+    ),
 )
 COMPARE = Verb(
-    "every metric of a run's variants against their baselines, or of two runs against each other",
+    "compare every metric of a run's variants with their baselines, or of two runs with each other",
     _run_compare,
-    {"runs": {"nargs": "*", "metavar": "RUN[:ARM]", "help": "a run's name or folder; the second is the `other` side"}},
+    {
+        "runs": {
+            "nargs": "*",
+            "metavar": "RUN[:ARM]",
+            "help": "one run, or two: the baseline and the one that is compared with it; RUN:ARM is one arm of a run",
+        }
+    },
     ("--json", "--markdown"),
+    examples=(
+        "just compare data/reference/quick-keepalive",
+        "just compare data/reference/knobs-local data/reference/quick-knobs",
+    ),
 )

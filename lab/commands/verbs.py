@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
+from shutil import get_terminal_size
 from typing import NoReturn
 
 from lab.base.errors import UsageError
@@ -31,6 +33,7 @@ from lab.commands import (
     settings,
     table,
 )
+from lab.model.names import OUTPUT_WIDTH
 
 VERBS: Mapping[str, Verb] = {
     "aa": aa.AA,
@@ -71,7 +74,7 @@ OLD_SPELLINGS: Mapping[str, str] = {
 }
 """The words that replace a recipe of `just` that this release still recognizes; the arguments stay the same."""
 
-OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin"}
+OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin", ("table", "--notes"): "--all"}
 """(verb, option) → the option that replaces it; this release still accepts the old one."""
 
 
@@ -80,12 +83,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError with the message."""
-        raise UsageError(self.prog, message, f"`{self.prog} --help` shows the usage")
+        usage = f"`{self.prog} --help` shows the usage" if " " in self.prog else "`just` lists the verbs"
+        raise UsageError(self.prog, message, usage)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    top = Parser(prog="lab", description="A benchmark lab for ingress proxies: did the tuning step matter?")
+    top = Parser(prog="just", description="A benchmark lab for ingress proxies: did the tuning step matter?")
     _add_subcommands(top, Verb("", None, words=VERBS, metavar="VERB"))
     return top
 
@@ -93,8 +97,16 @@ def parser() -> argparse.ArgumentParser:
 def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
     """Add the subcommands of a verb to its parser, with their arguments and subcommands."""
     subparsers = parent.add_subparsers(required=verb.run is None, metavar=verb.metavar, parser_class=Parser)
+    layout = partial(argparse.RawDescriptionHelpFormatter, width=min(OUTPUT_WIDTH, get_terminal_size().columns) - 2)
     for name, subcommand in verb.words.items():
-        child = subparsers.add_parser(name, help=subcommand.about, description=subcommand.about, **subcommand.more)
+        child = subparsers.add_parser(
+            name,
+            help=subcommand.about,
+            description=subcommand.about,
+            epilog="\n  ".join(["for example:", *subcommand.examples]),
+            formatter_class=layout,
+            **subcommand.more,
+        )
         child.set_defaults(verb=subcommand.run)
         for argument, keywords in {
             **subcommand.takes,

@@ -9,6 +9,8 @@ DEFAULT_TARGET = "local"
 """The target on which `bench` measures by default."""
 EQUIVALENCE_MARGIN = 0.02
 """The default equivalence margin, as a fraction: effects smaller than it do not matter."""
+OUTPUT_WIDTH = 110
+"""The most columns of a line of default output."""
 INSIDE = "LAB_INSIDE"
 """The environment variable of a process in the lab's namespaces (`lab.targets.local.sandbox.namespaces`)."""
 BRING_UP_S = {"apiserver": 4.3, "kind": 12.0, "local": 0.5, "remote": 12.0}

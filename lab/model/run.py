@@ -86,7 +86,10 @@ class NotMeasured(Record):
     remedy: str = Field(default="", description="what would make it measurable; empty = nobody said")
 
     def __str__(self) -> str:
-        return f"{self.variant}: not measurable here: {self.what}: {self.why}"
+        needs = self.why.startswith("needs ")
+        return (
+            f"{self.variant} {self.why}" if needs else f"{self.variant}: not measurable here: {self.what}: {self.why}"
+        )
 
     @property
     def advised(self) -> str:

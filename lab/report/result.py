@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from rich.text import Text
+
 from lab.analysis.aggregate.generations import VarianceComponents, compute_variance_components
-from lab.analysis.applied import describe_programs
+from lab.analysis.applied import list_notes_on_defaults, list_programs
+from lab.analysis.explain.conclusion import conclude_run
 from lab.analysis.judge.thirds import make_totals_reader
 from lab.analysis.knee.report import build_report
+from lab.analysis.rate_costs import RateCost, compute_rate_costs
 from lab.analysis.summary import Summary, summarise_run
 from lab.measure import roundtrip
 from lab.records.references import describe_boot
 from lab.records.store import RunStore
-from lab.report.grid import Part, make_sentence
+from lab.report.grid import Part, Sentences, make_advice, make_sentence
 from lab.report.tables import gauges, knee
-from lab.report.tables.run import make_tables, yield_verdicts
+from lab.report.tables.run import make_tables
+
+MOST_NAMED = 3
+"""The most variants or samples that one line names; it counts the others."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +37,23 @@ class RunResult:
     def summaries(self) -> tuple[Summary, Summary]:
         """The summaries of the run's steady loads, and of its disrupted ones."""
         samples, seconds = self.run.samples(), make_totals_reader(self.run)
-        programs = tuple(describe_programs(self.run))
+        defaults = tuple(list_notes_on_defaults(self.run))
         summaries = (
             summarise_run(self.run.record, samples, self.run.histogram, is_disturbed, seconds)
             for is_disturbed in (False, True)
         )
-        steady, disturbed = (replace(summary, notes=(*summary.notes, *programs)) for summary in summaries)
+        steady, disturbed = (replace(summary, notes=(*summary.notes, *defaults)) for summary in summaries)
         return steady, disturbed
 
     @cached_property
     def levels(self) -> list[VarianceComponents]:
         """The variance components of what was measured on several generations of workers."""
         return compute_variance_components(self.run.record, self.run.samples())
+
+    @cached_property
+    def rate_costs(self) -> list[RateCost]:
+        """The idle and marginal costs of what was measured at two given rates; empty without two."""
+        return compute_rate_costs(self.summaries[0])
 
     @property
     def told(self) -> list[Summary]:
@@ -53,26 +66,67 @@ class RunResult:
         """The completeness of the result: whether both summaries have all samples that their verdicts need."""
         return all(summary.complete for summary in self.summaries)
 
-    def page(self, elsewhere: str = "") -> Iterator[Part]:
-        """Yield the page of the run: a sentence per variant, then the tables.
+    @property
+    def missing(self) -> str:
+        """The samples that verdicts lack, with the most frequent reason; empty if they have all.
+
+        The run's exit status is 1 then, and this is its last line.
+        """
+        cells = [
+            (row, cell)
+            for summary in self.summaries
+            for row in summary.rows
+            if row.arm.role != "reference" and row.missing is None
+            for cell in (row.cell, row.pair.own if row.pair else None)
+            if cell is not None and not cell.complete
+        ]
+        parts: list[str] = []
+        for row, cell in cells:
+            reason = next(iter(Counter(cell.invalid).most_common(1)), None)
+            why = f"{reason[0]}: {reason[0].meaning.removesuffix('.')}" if reason else "not measured"
+            parts.append(f"{row.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})")
+        more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
+        return "; ".join(parts[:MOST_NAMED]) + more
+
+    def page(self, elsewhere: str = "", report: str = "", absolute: bool = True, every: bool = True) -> Iterator[Part]:
+        """Yield the page of the run: what ran, the conclusion, what to apply, then the tables.
 
         Args:
             elsewhere: The command that shows all notes, printed where they are many.
+            report: The place of the HTML page; empty for none.
+            absolute: Whether to show absolute values of variants whose difference is inconclusive, too.
+            every: Whether to show every row.
 
         """
-        for summary in self.told:
-            yield from yield_verdicts(summary)
+        record = self.run.record
         if boots := describe_boot(self.run):
-            yield make_sentence(boots, "dim", blank=True)
+            yield make_sentence(boots, "dim")
+        yield make_sentence(describe_programs(self.run), "dim")
+        snippets: list[Part] = []
+        for number, summary in enumerate(self.told):
+            for place, (line, verdicts) in enumerate(conclude_run(summary, record)):
+                style = {"apply": "bold green", "worse": "bold red"}.get(verdicts[0].kind, "bold") if verdicts else ""
+                markdown = f"- {line.strip()}" if line[:1] == " " else line
+                yield Sentences((Text(line, style),), (markdown,), blank=not place and not number)
+                snippets += [
+                    make_advice(f"To apply {verdict.arm}:", verdict.snippet, bold=False, blank=True)
+                    for verdict in verdicts
+                    if verdict.snippet
+                ]
+        if report:
+            yield Sentences((Text(f"report: {report}"),), None)
+        yield from snippets
         for summary in self.told:
-            yield from make_tables(summary, elsewhere)
+            yield from make_tables(summary, elsewhere, absolute, every)
+        yield from gauges.rate_costs_page(self.rate_costs)
         yield from gauges.variance_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
         """Return all tables without the sentences; for a search for a knee, what it found."""
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]
-        return [*map(make_tables, self.told), gauges.variance_page(self.levels), self.more()]
+        costs = gauges.rate_costs_page(self.rate_costs)
+        return [*map(make_tables, self.told), costs, gauges.variance_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """Return what explains a table: the gauges of the systems, and the round trip of the bare network."""
@@ -80,3 +134,15 @@ class RunResult:
         gauge_table = gauges.gauges_page(steady) if steady in self.told else []
         network = self.run.roundtrip()
         return [*gauge_table, *([make_sentence(roundtrip.describe_roundtrip(network), "dim")] if network else [])]
+
+
+def describe_programs(run: RunStore) -> str:
+    """Return what really ran in a run, for the first line about it: the target, and each program with its version and its arms."""
+    programs = list_programs(run)
+    named = (
+        program
+        if len(programs) == 1
+        else f"{program} ({', '.join(arms) if len(arms) <= MOST_NAMED else f'{len(arms)} variants'})"
+        for program, arms in programs.items()
+    )
+    return f"{run.record.target}: {'; '.join(named) or 'which programs ran is not recorded'}"

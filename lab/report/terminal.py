@@ -5,6 +5,7 @@ Columns are aligned. A table takes the first of its layouts that fits; a table t
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from lab.model.names import OUTPUT_WIDTH
 from lab.report.grid import (
     Grid,
     Heading,
@@ -35,23 +37,40 @@ Layout = tuple[list[Text], list[list[Text]]]
 
 
 def print_parts(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
-    """Print parts in as many columns as the terminal has, or in `width` columns.
+    """Print parts in at most `width` columns; by default that is `OUTPUT_WIDTH`, or as many as a narrower terminal has.
 
-    A longer line is broken at a word, except in a table that cannot fold. Where the output is not a terminal, each row and each sentence is
-    one line whatever its length, so that logs can be searched.
+    A longer line is broken at a word, except in a table that cannot fold, and a line without spaces to break at: a command, a path.
     """
-    limit = width or (console.width if console.is_terminal else None)
+    limit = width or (min(console.width, OUTPUT_WIDTH) if console.is_terminal else OUTPUT_WIDTH)
     for line, part in _yield_lines(parts, limit):
         rigid = isinstance(part, Grid) and part.narrow is None
-        lines = [line]
-        if isinstance(part, Grid) and not rigid and limit is not None and cell_len(line.plain) > console.width:
-            first, *continued = line.wrap(console, console.width - HANGING)
-            lines = [first, *(Text(" " * HANGING).append_text(piece) for piece in continued)]
-        for piece in lines:
-            console.print(piece, soft_wrap=rigid or limit is None, highlight=False)
+        for piece in [line] if rigid else _wrap(line, limit):
+            console.print(piece, soft_wrap=True, highlight=False)
 
 
-def wrap_hanging(console: Console, text: str, indent: int, bold: str = "") -> Text:
+def _wrap(line: Text, limit: int) -> list[Text]:
+    """Return a line in pieces of at most `limit` columns, broken at words, the later ones with hanging indentation."""
+    if cell_len(line.plain) <= limit:
+        return [line]
+    indent = len(line.plain) - len(line.plain.lstrip()) + HANGING
+    starts, column = [0], 0
+    for word in re.finditer(r"\s*\S+", line.plain):
+        if column + cell_len(word[0]) > limit and column:
+            starts.append(word.start())
+            column = indent + cell_len(word[0].lstrip())
+        else:
+            column += cell_len(word[0])
+    first, *continued = line.divide(starts[1:])
+    pieces = [first]
+    for piece in continued:
+        text = piece[len(piece.plain) - len(piece.plain.lstrip()) :]
+        pieces.append(Text(" " * indent).append_text(text))
+    for piece in pieces:
+        piece.rstrip()
+    return pieces
+
+
+def wrap_hanging(console: Console, text: str, indent: int, bold: str = "", most: int | None = None) -> Text:
     """Return a paragraph that is broken at words on a terminal, with hanging indentation.
 
     Args:
@@ -59,12 +78,14 @@ def wrap_hanging(console: Console, text: str, indent: int, bold: str = "") -> Te
         text: The paragraph.
         indent: The spaces before the second and all later lines.
         bold: The part of the text that is printed in bold.
+        most: The maximum number of characters of a line, also where the output is no terminal; None: only the terminal
+            limits them.
 
     """
-    if console.is_terminal:
-        margin = " " * indent
+    if limits := [limit for limit in (most, console.is_terminal and console.width) if limit]:
+        margin, breaks = " " * indent, most is not None
         text = textwrap.fill(
-            text, console.width, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+            text, min(limits), subsequent_indent=margin, break_long_words=breaks, break_on_hyphens=False
         )
     paragraph = Text(text)
     if bold:

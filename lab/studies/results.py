@@ -16,12 +16,13 @@ from rich.text import Text
 from lab.analysis.aggregate.generations import VarianceComponents
 from lab.analysis.explain.notes import LIMIT_NOTES
 from lab.analysis.judge.rows import SummaryRow
+from lab.analysis.rate_costs import RateCost
 from lab.analysis.summary import Summary
 from lab.model.metrics import Ratio
 from lab.model.run import RoundTrip
 from lab.report import grid
 from lab.report.grid import Grid, Notes, Part, Sentences, TableColumn
-from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, STEADY, VERDICT, VERDICTS, VERSION_3
+from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, RATE_COST, STEADY, VERDICT, VERDICTS, VERSION_3
 from lab.report.json.shape import JsonKey
 from lab.report.json.shape import JsonShape as JsonShape
 from lab.report.result import RunResult
@@ -147,9 +148,10 @@ RESULT = JsonShape(
     JsonKey("study", None, ShapedStudy | None),
     JsonKey("outcomes", None, Summary | None),
     JsonKey("levels", None, tuple[VarianceComponents, ...] | None),
-    parts=[VERDICT, STEADY, JsonShape("Study", ShapedStudy, parts=[STUDY_TABLE]), OUTCOMES, LEVELS],
+    JsonKey("rate_costs", None, tuple[RateCost, ...] | None),
+    parts=[VERDICT, STEADY, JsonShape("Study", ShapedStudy, parts=[STUDY_TABLE]), OUTCOMES, LEVELS, RATE_COST],
     title="What `bench --json` and `table --json` print; seconds, requests per second, ratios; null = not known",
-    left_out=("study", "outcomes", "levels"),
+    left_out=("study", "outcomes", "levels", "rate_costs"),
 )
 """The form of a result in `--json`, from the summary of its steady loads.
 
@@ -187,6 +189,7 @@ def make_result_json(result: RunResult) -> dict[str, Any]:
         study=shape_study(result),
         outcomes=disturbed if disturbed.rows else None,
         levels=tuple(result.levels) or None,
+        rate_costs=tuple(result.rate_costs) or None,
     )
 
 

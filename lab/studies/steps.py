@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lab.analysis.applied import describe_kept_defaults, describe_programs
+from lab.analysis.applied import describe_kept_defaults, list_programs
 from lab.analysis.evidence import Evidence, further_boots
 from lab.analysis.explain.run import Verdict, format_difference, make_verdicts
 from lab.analysis.judge.decision import Decision
@@ -87,7 +87,7 @@ class TuningStep:
         blocks: The number of blocks with the effect.
         boots: The boots of the machine that the effect rests on, in words.
         agree: Whether all boots support the decision.
-        program: The stand-in that ran in the place of the arm's proxy; empty: the program that its manifests name.
+        program: The program that ran as the arm's proxy, with its version; empty: it is unknown.
 
     """
 
@@ -152,6 +152,7 @@ class StepFinding:
         advice: The second part of that sentence.
         boots: The effect over the boots of the machine that measured it.
         target: The run's target.
+        program: The program that ran as the proxy, with its version.
         elsewhere: The same step on other targets, one of each target and metric.
         kept: The costly defaults of a stand-in (a program that replaces a missing one) that its run did not change, in words.
 
@@ -164,13 +165,14 @@ class StepFinding:
     advice: str
     boots: StepOverBoots
     target: str
+    program: str
     elsewhere: tuple[TuningStep, ...]
     kept: str
 
     @property
-    def on(self) -> str:
-        """The target of a finding's run in words: `on kind`."""
-        return f"on {self.target}"
+    def where(self) -> str:
+        """The target of a finding's run, and the program that ran there: `kind: Envoy Gateway 1.9.1`."""
+        return f"{self.target}: {self.program}" if self.program else self.target
 
 
 def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[TuningStep]:
@@ -201,11 +203,7 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
 
 
 def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]]) -> Iterator[TuningStep]:
-    programs = {  # arm → sentence about the stand-in that ran for it
-        arm: text.partition(" ran in the place of ")[0]
-        for text in describe_programs(run.run)
-        for arm in text.partition(" ran in the place of ")[2].rpartition(": ")[2].split(", ")
-    }
+    programs = {arm: program for program, arms in list_programs(run.run).items() for arm in arms}
     for summary in summarise_run(run):
         for row in summary.rows:
             if row.arm.role == "variant" and not row.point.control and row.arm.name not in summary.nulls:
@@ -289,8 +287,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     steady, disturbed = summarise_run(run)
     by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
-    sentence = by_arm[question.arm].text.partition("\n")[0].removeprefix(f"{question.arm}: ").removesuffix(":")
-    measured, _, advice = sentence.rpartition(": ")
+    measured, advice = by_arm[question.arm].found, by_arm[question.arm].do
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
     boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
@@ -305,8 +302,18 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
                 if step.arm == question.arm and (step.against, step.point, step.metric) in keys:
                     elsewhere.setdefault((step.target, step.point, step.metric), step)
     sentence = f"{measured}; {boots.text}"
+    program = next((name for name, arms in list_programs(run.run).items() if question.arm in arms), "")
     return StepFinding(
-        question, title, by_arm[question.arm], sentence, advice, boots, target, tuple(elsewhere.values()), defaults
+        question,
+        title,
+        by_arm[question.arm],
+        sentence,
+        advice,
+        boots,
+        target,
+        program.partition(", in place of ")[0],
+        tuple(elsewhere.values()),
+        defaults,
     )
 
 

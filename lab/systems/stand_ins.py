@@ -19,6 +19,7 @@ does no other I/O. The keys of a table:
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
@@ -90,7 +91,9 @@ class StandIn(Record):
     )
     targets: tuple[str, ...] = Field(min_length=1)
     named: str = Field(description="the program and release that the image is")
-    ran: str = Field(description="the program and release that runs")
+    ran: str = Field(
+        description="the program and release that runs; {NAME}: a fact of the run, or a group of `shown_by`"
+    )
     beside: str = Field(
         default="", description="image of another container of the pod, without which it is no stand-in"
     )
@@ -109,8 +112,20 @@ class StandIn(Record):
 
     def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
         """Return whether the facts of a run on a target show that this stand-in ran there."""
-        shows = any(re.search(form, facts.get(name, "")) for name, form in self.shown_by.items())
-        return target in self.targets and (shows or not self.shown_by)
+        return target in self.targets and (bool(self._match(facts)) or not self.shown_by)
+
+    def describe(self, facts: Mapping[str, str]) -> str:
+        """Return the program that ran, with those versions that the facts of a run record, and what it ran for.
+
+        `{nginx}` in the table is the fact of that name, or the named group of the expression in `shown_by` that matched.
+        """
+        known = {name: value for match in self._match(facts) for name, value in match.groupdict().items() if value}
+        ran = re.sub(" +", " ", self.ran.format_map(defaultdict(str, {**facts, **known}))).strip()
+        return f"{ran}, in place of {self.named}{', whose image could not be had' if self.shown_by else ''}"
+
+    def _match(self, facts: Mapping[str, str]) -> list[re.Match[str]]:
+        matches = (re.search(form, facts.get(name, "")) for name, form in self.shown_by.items())
+        return [match for match in matches if match]
 
 
 class _Table(Record):
@@ -212,8 +227,8 @@ def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -
     return reduced
 
 
-def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
-    """Return a sentence for each stand-in that ran, and one for each costly default of it that was not changed.
+def list_programs(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> dict[str, list[str]]:
+    """Return the programs that ran as proxies, each with its version and the names of the arms that it ran for.
 
     Args:
         target: the run's target.
@@ -221,17 +236,46 @@ def describe_run(target: str, facts: Mapping[str, str], manifests: Mapping[str, 
         manifests: name of an arm → the manifests that were applied.
 
     """
-    kept_defaults = list_kept_defaults(target, facts, manifests)
-    sentences: list[str] = []
-    for stand_in, arms in _list_ran(target, facts, manifests):
-        sentences.append(f"{stand_in.ran} ran in the place of {stand_in.named}: {', '.join(arms)}")
-        sentences += [
-            f"{', '.join(names)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
-            f" has {setting.named} ({setting.changes}): {setting.costs}"
-            for owner, setting, names in kept_defaults
-            if owner is stand_in
-        ]
-    return sentences
+    stood_in = {name: stand_in for stand_in, arms in _list_ran(target, facts, manifests) for name in arms}
+    programs: dict[str, list[str]] = {}
+    for name, applied in manifests.items():
+        if name in stood_in:
+            programs.setdefault(stood_in[name].describe(facts), []).append(name)
+        for container in _proxy_containers(applied) if name not in stood_in else ():
+            programs.setdefault(_describe_image(str(container.get("image", "")), facts), []).append(name)
+    return programs
+
+
+def _describe_image(image: str, facts: Mapping[str, str]) -> str:
+    """Return the program of a container's image with its version, as a run's facts record it.
+
+    A fact has the program on a machine (`proxies`), or the image that the lab built under the same version.
+    """
+    repository, _, tag = image.partition("@")[0].rpartition(":")
+    version = tag.removeprefix("v")
+    for program in facts.get("proxies", "").split(", "):
+        if program.split(" ")[1:2] == [version]:
+            return program
+    builds = (re.match(rf"lab/(.*):{re.escape(version)}-", value) for value in facts.values())
+    built = next((build[1] for build in builds if build), None)
+    name = f"{built or repository.rpartition('/')[2]} {version}"
+    return f"{name}, in an image that the lab built" if built else name
+
+
+def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
+    """Return a sentence for each costly default of a stand-in that was not changed in a run.
+
+    Args:
+        target: the run's target.
+        facts: the run's facts.
+        manifests: name of an arm → the manifests that were applied.
+
+    """
+    return [
+        f"{', '.join(names)} ran with the stand-in's own default {setting.name}={setting.stand_in}, where {stand_in.named}"
+        f" has {setting.named} ({setting.changes}): {setting.costs}"
+        for stand_in, setting, names in list_kept_defaults(target, facts, manifests)
+    ]
 
 
 def list_kept_defaults(

@@ -284,7 +284,8 @@ def _check_disk() -> list[PrerequisiteFinding]:
         fault = f"{nearest} is no folder that we may write into"
         return [PrerequisiteFinding("disk for data/runs", LOCAL, False, fault, "set LAB_RUNS to a folder of yours")]
     free = shutil.disk_usage(nearest).free
-    result = f"{free / 1024**3:.1f} GB free in {nearest}"
+    needed = f"{FREE_BYTES // 1024**3} GB needed for runs, and about as much for the tools in .cache"
+    result = f"{free / 1024**3:.1f} GB free in {nearest}, {needed}"
     remedy = f"free {FREE_BYTES // 1024**3} GB, or set LAB_RUNS to a folder with room"
     return [PrerequisiteFinding("disk for data/runs", LOCAL, free >= FREE_BYTES, result, remedy)]
 
@@ -352,7 +353,9 @@ def _check_docker() -> list[PrerequisiteFinding]:
     free = docker.free_bytes(engine)
     room = free is None or free >= docker.DISK_BYTES
     result = (
-        f"{free / 2**30:.1f} GB free in {engine.root}" if free is not None else f"{engine.root} is not this machine's"
+        f"{free / 2**30:.1f} GB free in {engine.root}, up to {docker.DISK_BYTES >> 30} GB needed"
+        if free is not None
+        else f"{engine.root} is not this machine's"
     )
     remedy = (
         f"a cluster takes up to {docker.DISK_BYTES >> 30} GB: `docker system prune` removes what Docker does not use"

@@ -40,7 +40,7 @@ SAMPLES = "export RUN --format json"
 LINES = f"""
 {SAMPLES}
 table RUN
-table RUN --notes
+table RUN --all
 table RUN --json
 table RUN --markdown
 table RUN --from-raw --json

@@ -46,7 +46,7 @@ class Advice:
     `base_arm` and `other_arm` are the names of the first and the second side. Kinds:
 
     apply       better, never worse: `snippet` is what to apply (empty for another system: the text has it)
-    keep        worse, never better: stay with the base
+    keep        worse, never better: do not change to it
     mixed       better in some metrics and worse in others, or better but in some blocks not working: `snippet` as for
                 apply, and the text has the condition
     moved       a difference that no setting explains: the manifests are the same, the runs are of two machines, or their
@@ -158,7 +158,7 @@ class _ArmPair:
             return self._apply(message, "mixed", " only if the first matters more to you")
         if worse:
             by_table = self.comparison.paired and _find_arm(self.comparison.other, self.other_arm).role == "variant"
-            stay = "do not apply it" if by_table else f"stay with {self.base_arm}"
+            stay = "do not apply it" if by_table else f"worse than {self.base_arm}: plan for that if you choose it"
             if self.base_arm == self.other_arm:
                 stay = f"keep the manifests of {self.comparison.base.id}"
             return "keep", f"{message}: {stay}", ""

@@ -6,7 +6,6 @@ Notes do not decide, and they do not recommend anything: verdicts do that (the m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import expm1
 from statistics import fmean, median
 
 from scipy import special
@@ -21,11 +20,10 @@ from lab.analysis.judge.rows import BACKEND, Summary, SummaryRow, choose_slowdow
 from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, find_usual_gap
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, list_differences
-from lab.model.metrics import COLUMNS, QUANTILES, find_metric
+from lab.model.metrics import COLUMNS, find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import TLS_FACTS
 from lab.stats import paired as stats
-from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.units import format_blocks
 
 LIMIT_NOTES = {
@@ -189,23 +187,8 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     absolutes = [value for value in values if value is not None]
     if any(absolute.value is not None for absolute in absolutes):
         yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
-    if any(absolute.value is None and not absolute.clusters for absolute in absolutes):
-        yield FEW_BLOCKS
-    if any(absolute.clusters for absolute in absolutes):
-        yield "370|59,000: the blocks fall into two clusters with these means; no mean of all describes them"
-    if judged := [effect for row in rows for effect in row.shown if effect.decision.judged]:
-        worth = expm1(judged[0].size.worth)
-        yield (
-            f"effect: change against the baseline with its 95 % interval, and the p of its sign, Holm-adjusted over {len(judged)};"
-            f" equivalent: it lies within ±{100 * worth:g} %, the equivalence margin; ?: inconclusive"
-        )
-        if any(effect.scheme for effect in judged):
-            yield "effects are of pairs, which share the machine's noise; rate, latencies and CPU/req are of the arms alone"
-            yield from _list_side_notes([row.pair for row in rows if row.pair])
-    if _has_marks(rows):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only the effect column claims"
-    if any(row.cell.valid_blocks and row.cell.shown(name) is None for row in rows for name in QUANTILES):
-        yield f"–: fewer than {LEAST_BEYOND} requests lie beyond it"
+    if any(effect.scheme for row in rows for effect in row.shown if effect.decision.judged):
+        yield from _list_side_notes([row.pair for row in rows if row.pair])
     if any(row.cell.errors_invalid for row in rows):
         yield "errors (+n): n more in invalid samples"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import expm1
 from typing import Literal
 
 from lab.analysis import rerun
@@ -13,7 +14,7 @@ from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.judge.rulings import FOLLOWS, GIVEN_RATE, describe_failures
 from lab.analysis.judge.thirds import lasting_change
 from lab.model.design import CONCURRENT
-from lab.model.metrics import METRICS, find_metric
+from lab.model.metrics import find_metric
 from lab.stats import paired as stats
 from lab.stats.power import MAX_BLOCKS, count_blocks_to_detect
 from lab.stats.units import format_blocks
@@ -24,6 +25,8 @@ ONLY_TO_MEASURE_BY = "only to measure by, nothing to apply"
 NO_BLOCK = "no valid block of it and its baseline together"
 BY_SOLO = "by solo samples, as these are different systems"
 TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
+
+PAIRS_MISS = "pairs may miss part of such a cost"
 
 VerdictKind = Literal[
     "apply",
@@ -41,11 +44,28 @@ VerdictKind = Literal[
 ]
 
 
+WORDS: dict[VerdictKind, str] = {
+    "apply": "better",
+    "worse": "worse",
+    "differs": "",
+    "false": "a false claim",
+    "mixed": "not better everywhere",
+    "same": "no difference found",
+    "unresolved": "inconclusive",
+    "no-interval": "too few blocks",
+    "bimodal": "two clusters of values",
+    "not-steady": "not steady",
+    "not-measurable": "not measurable",
+    "instrument": "a difference",
+}
+"""Kind of a verdict → what its headline says was found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a run about one variant: a sentence that ends in what to do, and its kind.
+    """The verdict of a run about one variant: what was found, and what to do.
 
-    `arm` is the name of the variant's arm. Kinds:
+    `arm` is the name of the variant's arm, `found` the differences in words, `do` the action, and `further` what would show more. Kinds:
 
     apply           better at some loads, worse at none: `snippet` is what to apply
     worse           worse: do not apply it
@@ -64,8 +84,20 @@ class Verdict:
 
     arm: str
     kind: VerdictKind
-    text: str
+    found: str
+    do: str = ""
     snippet: str = ""
+    further: str = ""
+
+    @property
+    def text(self) -> str:
+        """The verdict as one sentence, with every difference: what was found, then what to do."""
+        return f"{self.arm}: {': '.join(filter(None, (self.found, self.do)))}{self.further}"
+
+    @property
+    def headline(self) -> str:
+        """The verdict as one short line without numbers of single loads: `keepalive: no difference found; no change needed`."""
+        return f"{self.arm}: {'; '.join(filter(None, (WORDS[self.kind], self.do or self.found)))}"
 
 
 RowEffect = tuple[SummaryRow, Effect]
@@ -81,23 +113,13 @@ def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
         if row.arm.role == "variant" and not row.point.control:
             by_arm.setdefault(row.arm.name, []).extend((row, effect) for effect in row.shown)
     results = [_conclude_arm(summary, arm, effects) for arm, effects in by_arm.items()]
-    return (*results, *(Verdict(item.variant, "not-measurable", item.advised) for item in summary.not_measurable))
-
-
-def describe_noise(summary: Summary) -> str:
-    """Return a line with the noise of a run: the effect of the baseline against itself (A/A) in each metric.
-
-    Of several load points the one with the largest effect is shown. `bench baseline` without variants ends with this line.
-    """
-    candidates = (effect for row in summary.rows for effect in (row.shown if summary.disturbed else row.effects))
-    effects = [effect for effect in candidates if effect.decision is Decision.A_A]
-    estimated = [effect for effect in effects if effect.estimate is not None and effect.estimate.has_interval]
-    blocks = min((effect.estimate.n for effect in effects if effect.estimate), default=0)
-    if not estimated:
-        return f"the noise here is not known yet: {format_blocks(blocks)} with both baselines, {stats.MIN_BLOCKS} are needed"
-    widest = {effect.metric: effect for effect in sorted(estimated, key=lambda effect: find_bound(effect.estimate))}
-    parts = [f"{find_metric(name).title} {format_difference(widest[name])}" for name in METRICS if name in widest]
-    return f"the baseline against itself here: {', '.join(parts)} ({format_blocks(blocks)})"
+    return (
+        *results,
+        *(
+            Verdict(item.variant, "not-measurable", "", item.advised.removeprefix(f"{item.variant}: "))
+            for item in summary.not_measurable
+        ),
+    )
 
 
 def suggest_load(arm: str, sweep: str | None, target: str | None) -> str:
@@ -150,10 +172,10 @@ def _conclude_arm(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> 
     steady, message = [(row, effect) for row, effect in findings if row.unsteady is None], "; ".join(unsteady.values())
     outcomes = {Decision.NO_INTERVAL, Decision.BIMODAL}
     if unsteady and not any(effect.decision.judged or effect.decision in outcomes for _, effect in steady):
-        return Verdict(arm, "not-steady", f"{arm}: {message}; no effect is computed")
+        return Verdict(arm, "not-steady", message, "no effect is computed")
     verdict = _conclude_steady(summary, arm, steady)
-    text = f"{arm}: {message}, so no effect is computed there; {verdict.text.removeprefix(f'{arm}: ')}"
-    return replace(verdict, text=text) if unsteady else verdict
+    found = f"{message}, so no effect is computed there; {verdict.found}"
+    return replace(verdict, found=found) if unsteady else verdict
 
 
 def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
@@ -166,7 +188,7 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
     if doubts := [(row, effect) for row, effect in judged if row.thirds is not None and row.thirds.unsettled(effect)]:
         message = "; ".join(_describe_finding(summary, row, effect) for row, effect in doubts)
         do = "nothing to decide by, as the average over a sample hides what holds for minutes"
-        return Verdict(arm, "unresolved", f"{arm}: {message}: {do}")
+        return Verdict(arm, "unresolved", message, do)
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
@@ -174,19 +196,20 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         elsewhere = suggest_load(arm, summary.elsewhere.get(arm), summary.target)
         open_ = [finding for finding in judged if finding[1].decision is not Decision.EQUIVALENT]
         if not open_:
-            return Verdict(arm, "same", f"{arm}: {_describe_equivalent(judged)}{additions}{elsewhere}")
-        family = sum(effect.decision.judged for row in summary.rows for effect in row.shown)
+            found = f"{_describe_equivalent(judged)}{additions}"
+            return Verdict(arm, "same", found, "no change needed", further=elsewhere)
         held = f", equivalent at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
-        return Verdict(arm, "unresolved", f"{arm}: {_describe_inconclusive(open_, family, held)}{additions}{elsewhere}")
+        found, do, blocks = _describe_inconclusive(open_, count_judged(summary), held)
+        return Verdict(arm, "unresolved", found + additions, do, further=blocks + elsewhere)
     parts = [_describe_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
     kinds = [effect.decision for _, effect in judged]
     counts = {"equivalent": kinds.count(Decision.EQUIVALENT), "open": kinds.count(Decision.INCONCLUSIVE)}
     undecided = "".join(f", {label} at {count} of {len(judged)} points" for label, count in counts.items() if count)
-    message = f"{arm}: {'; '.join(parts)}{undecided}{additions}"
+    message = f"{'; '.join(parts)}{undecided}{additions}"
     if arm in summary.nulls:
-        return Verdict(arm, "false", f"{message}: a false claim, as it is the same variant: `just aa` counts them")
+        return Verdict(arm, "false", message, "a false claim, as it is the same variant: `just aa` counts them")
     return _conclude_claims(summary, arm, message, claims)
 
 
@@ -202,29 +225,29 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
     """
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
     if reason := summary.instruments.get(arm):
-        return Verdict(arm, "instrument", f"{message}: {ONLY_TO_MEASURE_BY}: {reason}")
+        return Verdict(arm, "instrument", message, f"{ONLY_TO_MEASURE_BY}: {reason}")
     system, against = arm in summary.systems, claims[0][1].against
     if len(better) > 1:
         good, bad = (
             next(_describe_place(row, effect) for row, effect in claims if effect.better is is_better)
             for is_better in (True, False)
         )
-        do = f"{f'choose {arm}' if system else 'apply'} only if the first matters more to you"
-        text = f"{message}: better in {good}, worse in {bad}: {do}{':' if snippet else ''}"
-        return Verdict(arm, "mixed", text, snippet)
-    if system:
-        choice = f"choose {arm}" if True in better else f"stay with {against}"
-        return Verdict(arm, "differs", f"{message}: another system, no setting to apply: {choice}")
+        do = f"{'choose' if system else 'apply'} it only if the first matters more to you"
+        return Verdict(arm, "mixed", message, f"better in {good}, worse in {bad}: {do}", snippet)
+    if system:  # what it is compared with may have ended: nobody is advised to stay with that
+        good = f"better than {against}: choose it if its behaviour suits you"
+        bad = f"worse than {against}: plan for that if you choose it"
+        return Verdict(arm, "differs", message, good if True in better else bad)
     if better == {False}:
-        return Verdict(arm, "worse", f"{message}: do not apply it")
+        return Verdict(arm, "worse", message, "do not apply it")
     rows = {(row.arm.name, row.point.name): row.cell for row in summary.rows if not row.point.control}
     for (name, point), cell in rows.items():  # points where it failed to do its work in more samples than its baseline
         counted = f"{cell.valid_blocks} of {format_blocks(cell.planned_blocks)} at {point}"
         base = rows.get((against, point))
         if name == arm and (lost := describe_failures(cell.invalid, base.invalid if base else {}, counted)):
-            text = f"{message}, in the blocks that worked ({lost}): apply only once all of them do:"
-            return Verdict(arm, "mixed", text, snippet)
-    return Verdict(arm, "apply", f"{message}: apply:", snippet)
+            found = f"{message}, in the blocks that worked ({lost})"
+            return Verdict(arm, "mixed", found, "apply it only once all of them do", snippet)
+    return Verdict(arm, "apply", message, "apply it", snippet)
 
 
 def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
@@ -244,12 +267,12 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
     """Return the verdict about an arm of which no effect has a decision: why that is so, and what to do about it."""
     if split := _list_clusters(findings):
         do = "find out what decides between them, as no number of blocks narrows it"
-        return Verdict(arm, "bimodal", f"{arm}: {'; '.join(split)}, so that no single difference describes it: {do}")
+        return Verdict(arm, "bimodal", f"{'; '.join(split)}, so that no single difference describes it", do)
     for row, _ in findings:
         if row.missing is not None:
             after, point = next(iter(row.missing.shares)), row.point.name
             do = f"what {after} leaves behind decides at {point}" if after else f"{point} fails first"
-            return Verdict(arm, "not-measurable", f"{arm}: at {point} {row.missing.text}: {do}")
+            return Verdict(arm, "not-measurable", f"at {point} {row.missing.text}", do)
     short = [
         (effect.estimate.n, (row.pair.own if row.pair and effect.scheme else row.cell).planned_blocks)
         for row, effect in findings
@@ -264,13 +287,10 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         go_on = f"not all of it was measured, go on with: {summary.resume}"
         again = f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"
         advice = go_on if summary.resume and planned >= stats.MIN_BLOCKS else again
-        return Verdict(arm, "no-interval", f"{arm}: {text}; {advice}")
-    mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes tell, and measure it again"
-    return Verdict(
-        arm,
-        "not-measurable",
-        f"{arm}: nothing to judge: {_explain_unjudged(summary, arm, findings) or f'{NO_BLOCK}: {mend}'}",
-    )
+        return Verdict(arm, "no-interval", text, advice)
+    mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes say, and measure it again"
+    do = _explain_unjudged(summary, arm, findings) or f"{NO_BLOCK}: {mend}"
+    return Verdict(arm, "not-measurable", "nothing to judge", do)
 
 
 def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
@@ -314,7 +334,7 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
     metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
     if not find_bound(effect.estimate):
-        return f"no difference in {_describe_place(row, effect)}{points}: every block was the same; no change needed"
+        return f"no difference in {_describe_place(row, effect)}{points}, every block was the same"
     significant = effect.holm_p is not None and effect.holm_p <= ALPHA
     message = (
         f"real, but only {metric.size(abs(effect.estimate.effect))}"
@@ -322,13 +342,11 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
         else "no difference"
     )
     within = f"smaller than the equivalence margin of {metric.size(effect.size.worth)}"
-    return (
-        f"no change needed: {message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
-    )
+    return f"{message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
 
 
-def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> str:
-    """Describe inconclusive effects of an arm, by the one that may be the largest, and how many blocks would do.
+def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> tuple[str, str, str]:
+    """Describe inconclusive effects of an arm, by the one that may be the largest: what was found, what to do, how many blocks would do.
 
     Args:
         judged: The inconclusive effects with their rows.
@@ -339,17 +357,30 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
     metric, largest, further = find_metric(effect.metric), find_bound(effect.estimate), len(judged) - 1
     points = f" nor at {further} more point{'s' if further > 1 else ''}" if further else ""
-    reason = ""
-    if effect.size.guard > effect.size.worth:
-        reason = "; the baseline against itself shows as much"
-    elif largest <= effect.size.worth and not effect.size.same:
-        reason = "; pairs are not known to show all of such a cost"
+    reason = explain_inconclusive(effect)
     matters = metric.size(largest) if metric.ratio else f"a difference of {metric.size(largest)}"
     blocks = suggest_blocks(effect, family)
-    return (
-        f"inconclusive in {_describe_place(row, effect)} ({format_difference(effect)}{reason}){points}{held}: no change needed unless {matters}"
-        f" matters to you{f'; {blocks}' if blocks else ''}"
-    )
+    found = f"inconclusive in {_describe_place(row, effect)} ({format_difference(effect)}{f'; {reason}' if reason else ''}){points}{held}"
+    return found, f"no change needed unless {matters} matters to you", f"; {blocks}" if blocks else ""
+
+
+def explain_inconclusive(effect: Effect) -> str:
+    """Return why an effect is inconclusive although its interval is narrow; empty if the interval is simply too wide."""
+    if effect.size.guard > effect.size.worth:
+        return "the baseline against itself shows as much"
+    within = find_bound(effect.estimate) <= effect.size.worth and not effect.size.same
+    return PAIRS_MISS if within else ""
+
+
+def format_margin(effect: Effect) -> str:
+    """Format the equivalence margin that an effect was compared with: `2 %`, `0.2 s`."""
+    metric, margin = find_metric(effect.metric), effect.size.worth
+    return f"{100 * expm1(margin):.3g} %" if metric.ratio else metric.size(margin)
+
+
+def count_judged(summary: Summary) -> int:
+    """Return the number of effects whose p-values a run adjusts together (the family of Holm's method)."""
+    return sum(effect.decision.judged for row in summary.rows for effect in row.shown)
 
 
 def suggest_blocks(effect: Effect, family: int) -> str:

@@ -23,7 +23,6 @@ from lab.analysis.judge.effects import (
     find_noise_floor,
 )
 from lab.analysis.judge.meeting import CellStats, ComparedRuns
-from lab.analysis.judge.rows import SoloRatio, find_misleading_ratio
 from lab.analysis.judge.rulings import Ruling, describe_failures, rule_on
 from lab.model.design import CONCURRENT
 from lab.model.metrics import METRICS, QUANTILES, find_metric, list_compared_metrics
@@ -88,8 +87,6 @@ class ComparedRow:
     primary: bool = False
     baseline_move: stats.Estimate | None = None
     bound: bool = False
-    apart: SoloRatio | None = None
-    """The ratio of the two sides' absolute values if it contradicts the effect of their pair; None if it does not."""
     counted: tuple[int, int] = (0, 0)
     """The numbers (base, other) of valid blocks, whatever the metric."""
     begun: tuple[int, int] = (0, 0)
@@ -269,7 +266,6 @@ def _build_row(
         notes=(),
         baseline_move=move,
         bound=ruled.bound,
-        apart=find_misleading_ratio(other, base, table_effect) if table_effect and relative else None,
         counted=(len(sides.base.counted), len(sides.own.counted)),
         begun=(sides.base.tried, sides.own.tried),
     )

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log, log1p
 
-from lab.analysis.aggregate.absolute import Absolute
 from lab.analysis.aggregate.cells import ArmCell, CellPair, UnsteadyArm
 from lab.analysis.aggregate.exhaustion import Exhaustion
 from lab.analysis.aggregate.order import MissingByOrder
@@ -22,7 +21,6 @@ from lab.model.plan import Arm
 from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.model.sweeps import LoadPoint, find_control
-from lab.stats import paired as stats
 
 BACKEND = "backend_cpu_per_request"
 """The negative control of a pair."""
@@ -195,64 +193,19 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
     return next((name for name in reversed(WINDOWED) if slowdowns and all(name in names for names in slowdowns)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class SoloRatio:
-    """The misleading ratio of two arms' absolute values in one metric: it lies outside the interval of their pair.
+def compute_misleading_gaps(row: SummaryRow) -> dict[str, float]:
+    """Return the metrics in which a row's absolute values contradict the effect of its pair, each with the gap.
 
-    Solo samples of two arms are minutes apart, and vary more than a pair if only a few blocks have them. The columns with absolute values
-    then suggest something else than the effect column of the same table.
-
-    Attributes:
-        metric: The metric's name in the catalogue.
-        against: The name of the arm that is compared with.
-        own: The absolute value of the arm.
-        base: The absolute value of the arm that is compared with.
-        ratio: The log of the ratio of the two absolute values.
-        pair: The effect (log-ratio) that the pair of the two arms shows.
-
+    Solo samples of two arms are minutes apart, and vary more than a pair if only a few blocks have them. So the ratio of two rows of the
+    table with absolute values may suggest something else than the difference. It contradicts the pair if it is more than 5 %
+    (CONTRADICTION_SHARE) outside the pair's 95 % interval. The gap is the log of that ratio less the pair's effect.
     """
-
-    metric: str
-    against: str
-    own: Absolute
-    base: Absolute
-    ratio: float
-    pair: stats.Estimate
-
-
-def list_misleading_ratios(row: SummaryRow) -> tuple[SoloRatio, ...]:
-    """Return the ratios of a row's absolute values to its baseline's that lie outside the interval of the pair.
-
-    They are more than 5 % (CONTRADICTION_SHARE) outside the pair's 95 % interval.
-    """
-    if row.base is None:
-        return ()
-    ratios = (find_misleading_ratio(row.cell, row.base, effect) for effect in row.effects)
-    return tuple(ratio for ratio in ratios if ratio is not None)
-
-
-def find_misleading_ratio(arm: ArmCell, base: ArmCell, effect: Effect) -> SoloRatio | None:
-    """Return the ratio of two arms' absolute values if it lies outside the interval of their pair.
-
-    Args:
-        arm: The solo cell of the arm.
-        base: The solo cell of the arm that it is compared with.
-        effect: The effect between the two in one metric. It is that of their pair, or has the pair's as `beside`.
-
-    Returns:
-        None if the ratio lies within the interval or at most 5 % outside, or if a value or the interval is missing.
-
-    """
-    pair = effect.estimate if effect.scheme is not None else effect.beside
-    values = arm.shown(effect.metric), base.shown(effect.metric)
-    if pair is None or pair.interval is None or not values[0] or not values[1]:
-        return None
-    ratio, (low, high) = log(values[0] / values[1]), pair.interval
-    absolutes = arm.absolute(effect.metric), base.absolute(effect.metric)
-    if (
-        low - log1p(CONTRADICTION_SHARE) <= ratio <= high + log1p(CONTRADICTION_SHARE)
-        or absolutes[0] is None
-        or absolutes[1] is None
-    ):
-        return None
-    return SoloRatio(effect.metric, effect.against, absolutes[0], absolutes[1], ratio, pair)
+    gaps: dict[str, float] = {}
+    for effect in row.effects if row.base is not None else ():
+        pair = effect.estimate if effect.scheme is not None else effect.beside
+        own, base = (cell.shown(effect.metric) for cell in (row.cell, row.base) if cell is not None)
+        if pair is not None and pair.interval is not None and own and base:
+            ratio, (low, high), slack = log(own / base), pair.interval, log1p(CONTRADICTION_SHARE)
+            if not low - slack <= ratio <= high + slack:
+                gaps[effect.metric] = ratio - pair.effect
+    return gaps

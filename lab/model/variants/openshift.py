@@ -73,7 +73,7 @@ def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
         place = "oc -n openshift-ingress-operator"
         if "endpointPublishingStrategy" in controller["spec"]:
             lines += [
-                "# the type of endpoint publishing cannot be updated: the IngressController is made anew, and nothing is served meanwhile",
+                "# endpoint publishing cannot be updated: the IngressController is replaced, and serves nothing meanwhile",
                 f"{place} get ingresscontroller/default -o json |"
                 f" oc patch --local -f - --type=merge -p {text} -o json | oc replace --force --wait -f -",
             ]

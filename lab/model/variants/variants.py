@@ -22,6 +22,7 @@ from pydantic import Field
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.validation import Record
 from lab.model.metrics import Primary
+from lab.model.names import DEFAULT_TARGET
 from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
@@ -143,10 +144,9 @@ class Variant(Record):
 
         """
         if self.only_on and target not in self.only_on:
-            targets_text = " and ".join(self.only_on)
-            raise NotMeasurableError(
-                "target", self.name, f"it runs on target {targets_text} alone", f"--target {self.only_on[0]}"
-            )
+            kind = "a controller" if "apiserver" in self.only_on else "a cluster"
+            needs = f"target {' or '.join(self.only_on)}" if DEFAULT_TARGET in self.only_on else kind
+            raise NotMeasurableError("target", self.name, f"needs {needs}", f"add --target {self.only_on[0]}")
 
     @property
     def compared_with(self) -> str | None:

@@ -14,7 +14,8 @@ from math import log1p
 from pathlib import Path
 
 from lab.analysis import rerun
-from lab.analysis.explain.run import Verdict, describe_noise, format_effect, make_verdicts
+from lab.analysis.explain.conclusion import conclude_run
+from lab.analysis.explain.run import format_effect
 from lab.analysis.judge.rows import Summary
 from lab.base.files import as_option_error, replace_file
 from lab.model.metrics import find_metric
@@ -22,7 +23,7 @@ from lab.report.grid import Part
 from lab.report.html.rendering import css_class_of, fill_template, render_html
 from lab.report.loads import describe_point
 from lab.report.markdown import render_markdown
-from lab.report.result import RunResult
+from lab.report.result import RunResult, describe_programs
 
 FILE = "report.html"
 LEAST_SPAN = 2.5
@@ -93,12 +94,8 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
         "run.html",
         record=record,
         title=title,
-        verdicts=[
-            verdict
-            for summary in result.told
-            for verdict in make_verdicts(summary)
-            or [Verdict("", "unresolved", describe_noise(summary))][: len(summary.rows)]
-        ],
+        programs=describe_programs(result.run),
+        conclusions=[line for summary in result.told for line in conclude_run(summary, record)],
         figure=make_figure(result.told),
         tables=[render_html(render_markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
         loads=[(point.name, describe_point(point)) for point in record.points],

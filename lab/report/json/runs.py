@@ -9,14 +9,16 @@ from typing import Any, Literal
 from lab.analysis.aggregate.absolute import Absolute, Cluster
 from lab.analysis.aggregate.generations import Generation, VarianceComponents
 from lab.analysis.explain.comparison import Advice, advise
+from lab.analysis.explain.conclusion import describe_noise
 from lab.analysis.explain.gate import conclude
-from lab.analysis.explain.run import Verdict, describe_noise, make_verdicts
+from lab.analysis.explain.run import Verdict, make_verdicts
 from lab.analysis.judge.comparison import ComparedRow, Comparison
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.gate import Gate, GatedRow, compute_loss
 from lab.analysis.judge.meeting import CellStats
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.noise import Noise, count_claims
+from lab.analysis.rate_costs import RateCost
 from lab.analysis.summary import list_null_arms
 from lab.model.metrics import DIFFERENCES, METRICS, QUANTILES, RATIOS, Metric
 from lab.model.run import RunRecord
@@ -81,7 +83,14 @@ ARM = "arm=arm.name variant=arm.variant role=arm.role baseline=arm.baseline poin
 COUNTS = "valid_blocks=cell.valid_blocks planned_blocks=cell.planned_blocks invalid=cell.invalid"
 NOISE_LINE = JsonKey("noise", describe_noise, str)
 VERDICTS = JsonKey("verdicts", make_verdicts, tuple[Verdict, ...])
-VERDICT = JsonShape("Verdict", Verdict)
+VERDICT = JsonShape(
+    "Verdict",
+    Verdict,
+    "arm kind",
+    JsonKey("headline", "headline", str),
+    JsonKey("text", "text", str),
+    "snippet",
+)
 STEADY = JsonShape(
     "SteadyRow",
     SummaryRow,
@@ -158,6 +167,17 @@ LEVELS = JsonShape(
         JsonShape("Level", Component),
         JsonShape("Generation", Generation, "block reload log_ratios=ratios own_s base_s"),
     ],
+)
+
+RATE_COST = JsonShape(
+    "RateCost",
+    RateCost,
+    "arm against rates",
+    JsonKey("idle_cores", "idle", Estimate),
+    JsonKey("marginal_s", "marginal", Estimate),
+    JsonKey("idle_cores_change", "idle_change", Estimate | None),
+    JsonKey("marginal_s_change", "marginal_change", Estimate | None),
+    parts=[JsonShape("Cost", Estimate, "value=effect low=interval.0 high=interval.1 blocks=n")],
 )
 
 # -- two arms, a gate -------------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ from lab.report.grid import (
     make_row,
 )
 from lab.report.loads import describe_disruption, describe_load
-from lab.report.tables.run import SHOWN_BELOW, make_solo_ratio_table
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
 
@@ -64,11 +63,15 @@ def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = N
     ]
     differences = (Text(note, "bold red" if note.startswith(TWO_MACHINES) else "dim") for note in part.notes)
     rows = list(_yield_rows(part))
-    heads = ("base", "other", "effect", "p", "n")
+    heads = ("base", "other") if any(wide.cells[2].text for _, wide in rows) else ()
+    heads = (*heads, "effect", "p", "n")
+    if len(heads) == 3:
+        rows = [tuple(replace(row, cells=row.cells[:2] + row.cells[4:]) for row in both) for both in rows]
+    last = len(heads) + 1
     table = Grid(
-        make_columns(("", "", *heads), left=(0, 1, 2, 3, 4, 6)),  # left where an interval or footnotes follow numbers
+        make_columns(("", "", *heads), left={0, 1, last, *range(2, last - 1)}),  # where an interval or footnotes follow
         tuple(narrow for narrow, _ in rows),
-        Fold((0, 1, 2, 3), (4, 5, 6), indent=8),
+        Fold(tuple(range(last - 2)), (last - 2, last - 1, last), indent=8),
         gaps=(3, 2, 1),
         indent=4,
         blank=True,
@@ -77,7 +80,6 @@ def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = N
     return [
         Sentences(tuple(map(Text, runs)), tuple(f"- {line}" for line in runs)),
         table,
-        *make_solo_ratio_table([(row.other.arm, row.point, row.apart) for row in part.rows if row.apart is not None]),
         Notes(tuple(differences), tuple(Text(line, "dim") for line in _yield_legend(comparison)), blank=True),
         *(
             make_advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply", blank=not number)
@@ -97,7 +99,11 @@ def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
         for compared in at_point:
             base, other = compared.pair
             pair = other if base == other else f"{other} against {base}"
-            levels = _format_level(compared, compared.base), _format_level(compared, compared.other)
+            # within one run a ratio is not that of the two absolute values, which `just table` has
+            bare = comparison.paired and compared.relative
+            levels = (
+                ("", "") if bare else tuple(_format_level(compared, side) for side in (compared.base, compared.other))
+            )
             effect = TableCell(_format_effect(compared), STYLES.get(compared.decision, "dim"))
             base_blocks, other_blocks = compared.base.values.keys(), compared.other.values.keys()
             blocks = (
@@ -113,7 +119,8 @@ def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
 
 def _yield_legend(comparison: Comparison) -> Iterator[str]:
     """Yield how to read the table, as far as it applies to its rows."""
-    levels = [(row.relative, side.level) for row in comparison.rows for side in (row.base, row.other) if side.level]
+    shown = [row for row in comparison.rows if not (comparison.paired and row.relative)]
+    levels = [(row.relative, side.level) for row in shown for side in (row.base, row.other) if side.level]
     if any(relative for relative, _ in levels):
         yield "absolute values: geometric mean of the solo blocks [95 % interval], percentiles of all their requests together"
     if any(not relative and level.n >= MIN_BLOCKS for relative, level in levels):
@@ -136,11 +143,9 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
 def _format_level(row: ComparedRow, side: CellStats) -> str:
     """Return the absolute value of one side in the row's unit: `2.31 [2.29, 2.35]`, with few blocks `2.2–2.4`.
 
-    It is – where nothing was measured, both values of two clusters, and a word where the value stands below the table.
+    It is – where nothing was measured, and both values of two clusters.
     """
     absolute, metric = side.absolute, find_metric(row.metric)
-    if row.apart is not None:
-        return SHOWN_BELOW
     if row.relative:
         text = format_absolute(metric, absolute)
         ends = [*map(metric.text, absolute.interval)] if absolute is not None and absolute.interval else []

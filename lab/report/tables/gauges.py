@@ -21,12 +21,13 @@ import polars as pl
 from lab.analysis import pidstat
 from lab.analysis.aggregate.generations import VarianceComponents
 from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.rate_costs import RateCost
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
-from lab.report.grid import Grid, Part, make_columns, make_row, make_sentence
+from lab.report.grid import Fold, Grid, Part, make_columns, make_row, make_sentence
 from lab.report.grid import TableRow as GridRow
 from lab.stats.paired import MIN_BLOCKS
-from lab.stats.units import format_bytes, format_seconds, format_significant
+from lab.stats.units import format_bytes, format_rate, format_seconds, format_significant
 
 # -- what an arm holds, and how long it took to load it --------------------------------------------------------
 
@@ -131,6 +132,42 @@ def _find_range(name: str, rows: Sequence[SummaryRow]) -> tuple[float, float] | 
 
 
 # -- variance components of one system -------------------------------------------------------------------------
+
+
+def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
+    """Return the table of idle and marginal costs, for what was measured at two rates; else empty.
+
+    The baseline's rows have its own costs, the others the difference from it: no row has both.
+    """
+    if not costs:
+        return []
+    rows: list[GridRow] = []
+    for cost in costs:
+        changes = cost.idle_change, cost.marginal_change
+        idle, marginal = changes if None not in changes else (cost.idle, cost.marginal)
+        for name, estimate, scale, unit in (("idle cost", idle, 1e3, "mCPU"), ("marginal cost", marginal, 1e6, "µs")):
+            assert estimate is not None
+            text = (
+                f"{estimate.effect * scale:+.3g} {unit}"
+                if estimate in changes
+                else f"{estimate.effect * scale:.3g} {unit}"
+            )
+            ends = "–"
+            if estimate.interval is not None:
+                low, high = (f"{end * scale:+.3g}" for end in estimate.interval)
+                ends = f"[{low}, {high}]"
+            role = f"against {cost.against}" if estimate in changes else "itself"
+            rows.append(make_row(cost.arm, role, name, text.replace("-", "−"), ends.replace("-", "−"), str(estimate.n)))
+    low, high = costs[0].rates
+    even = next((cost.even_rate for cost in costs if cost.even_rate is not None), None)
+    note = f"idle cost: CPU at rate 0; marginal cost: CPU of each additional request; from {low:,.0f} and {high:,.0f} req/s."
+    if even is not None:
+        note += f" A difference in idle cost matters below some {format_rate(even)} req/s for each proxy, one in marginal cost above."
+    heads = make_columns(("variant", "", "cost at two rates", "CPU", "95 % interval", "n"), left=(0, 1, 2, 4))
+    return [
+        Grid(heads, tuple(rows), Fold((0, 1), (2, 3, 4, 5), indent=2), gaps=(2, 1), blank=True),
+        make_sentence(note, "dim"),
+    ]
 
 
 def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:

@@ -9,7 +9,7 @@ from rich.text import Text
 from lab.analysis.aggregate.absolute import format_absolute
 from lab.analysis.explain.notes import describe_misleading
 from lab.analysis.explain.run import format_effect
-from lab.analysis.judge.rows import Summary, list_misleading_ratios
+from lab.analysis.judge.rows import Summary, compute_misleading_gaps
 from lab.analysis.judge.rows import SummaryRow as ResultRow
 from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
 from lab.analysis.migration.table import WEIGHTS, Weight
@@ -146,7 +146,7 @@ def _format_cost(name: str, result: ResultRow) -> str:
     """Return an absolute value with its ratio to the baseline, where the ratio is not misleading."""
     absolute = result.cell.absolute(name)
     value, base = result.cell.shown(name), result.base.shown(name) if result.base else None
-    apart = name in {ratio.metric for ratio in list_misleading_ratios(result)}
+    apart = name in compute_misleading_gaps(result)
     compared = value is not None and base and result.arm.role == "variant" and not apart
     times = f" ×{format_significant(value / base, 2)}" if compared and value is not None and base else ""
     return f"{format_absolute(find_metric(name), absolute)}{times}"

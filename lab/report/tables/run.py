@@ -1,7 +1,8 @@
-"""The page of a run's summary: a sentence per variant, its tables, and their notes.
+"""The tables of a run: its differences, its absolute values, the legend, and the notes.
 
-Steady loads have one table, with a row per arm below its point. Under it stand the absolute values whose ratio differs from the pair's
-effect. Disrupted loads have a table for each point, with the arms next to each other and the outcomes of each below each other:
+Steady loads have two tables. The differences between an arm and its baseline stand first, with their intervals and decisions. The absolute
+values stand apart, under a sentence that says how far they vary, because two of their rows must not be compared. Disrupted loads have a table
+for each point, with the arms next to each other and the outcomes of each below each other:
 
     kill  100 req/s, …; kill after 5 s (role proxy, how delete)
 
@@ -21,19 +22,17 @@ from math import expm1
 from rich.text import Text
 
 from lab.analysis.aggregate.absolute import compute_absolute, format_absolute
-from lab.analysis.explain.run import describe_noise, format_effect, format_interval, make_verdicts
-from lab.analysis.judge.decision import Decision
+from lab.analysis.explain.run import PAIRS_MISS, explain_inconclusive, format_interval, format_margin, format_p_value
+from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import (
     CONTRADICTION_SHARE,
-    SoloRatio,
     Summary,
     SummaryRow,
     choose_slowdown_percentile,
-    list_misleading_ratios,
+    compute_misleading_gaps,
 )
-from lab.model.metrics import COLUMNS, DIFFERENCES, METRICS
-from lab.model.sweeps import LoadPoint
+from lab.model.metrics import COLUMNS, DIFFERENCES, METRICS, QUANTILES
 from lab.report import grid
 from lab.report.grid import (
     Fold,
@@ -42,54 +41,57 @@ from lab.report.grid import (
     Notes,
     Panels,
     Part,
+    Sentences,
     TableCell,
     TableColumn,
-    make_advice,
     make_sentence,
     make_title,
 )
 from lab.report.loads import describe_load, describe_point
 from lab.stats import paired as stats
-from lab.stats.units import format_rate
+from lab.stats.histogram import LEAST_BEYOND
 
 STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.EQUIVALENT: "", Decision.A_A: "cyan"}
 """The style of the effect column by decision; for any other decision it is dim."""
-SHOWN_BELOW = "below"
-"""The text in a table in place of an absolute value that stands below the table."""
+SHOWN = ("rate", "p50", "p90", "p99", "errors", "cpu_per_request")
+"""The metrics of steady loads that the table of absolute values has; `--absolute` adds the others."""
+MOST_NAMED = 3
+"""The most variants that a sentence names; it counts the others."""
+LONG_NAME = 40
+"""The length of a variant's name from which a row of differences takes two lines."""
+MOST_LINES = 30
+"""The most lines of a table in default output, its head and legend left out; `--all` shows every row."""
+ALWAYS = ("requests", "failed", "gap_s")
+"""The outcomes of a disruption that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
 """The least ratio to the control run at which a number that every system has is shown."""
 
 
-def page(summary: Summary, elsewhere: str = "") -> list[Part]:
-    """Return a sentence per variant with what to apply (for a baseline without variants, its noise), then the tables.
+def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, every: bool = True) -> list[Part]:
+    """Return the tables of a summary with their legend and notes.
 
     Args:
         summary: The summary of the run.
-        elsewhere: The command that shows the notes, printed where they are many.
+        elsewhere: The command that shows all rows and notes, printed where they are many.
+        absolute: Whether to show all absolute values, also of variants whose difference is inconclusive.
+        every: Whether to show every row; else at most `MOST_LINES` lines a table, and the most important outcomes of disruptions.
 
     """
-    return [*yield_verdicts(summary), *make_tables(summary, elsewhere)]
-
-
-def yield_verdicts(summary: Summary) -> Iterator[Part]:
-    """Yield the verdicts of a run in the order of its variants; without any, its noise."""
-    run_verdicts = make_verdicts(summary)
-    for verdict in run_verdicts:
-        yield make_advice(verdict.text, verdict.snippet, bold=verdict.kind == "apply")
-    if not run_verdicts:
-        yield make_sentence(describe_noise(summary))
-
-
-def make_tables(summary: Summary, elsewhere: str = "") -> list[Part]:
-    """Return the tables of a summary and their notes, without the sentences."""
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
+    most = None if every else MOST_LINES
     if not summary.disturbed:
-        apart = [(row.arm.name, row.point, ratio) for row in summary.rows for ratio in list_misleading_ratios(row)]
-        return [_make_steady_table(summary), *make_solo_ratio_table(apart), notes]
+        return [
+            *_make_differences(summary, most),
+            *_make_absolutes(summary, absolute or every, most),
+            *_make_legend(summary),
+            notes,
+        ]
     parts: list[Part] = []
     for point in summary.points:
         rows = summary.at(point)
-        parts += [make_title(point.name, describe_point(point), blank=True), _make_disturbed_table(summary, rows)]
+        if every or not point.control:
+            table = _make_disturbed_table(summary, rows, every)
+            parts += [make_title(point.name, describe_point(point), blank=True), table]
         valid, planned = sum(row.cell.valid_blocks for row in rows), sum(row.cell.planned_blocks for row in rows)
         if point.control and valid:
             count = f"{valid} {f'of {planned} ' if valid < planned else ''}control runs"
@@ -101,46 +103,223 @@ def make_tables(summary: Summary, elsewhere: str = "") -> list[Part]:
 # -- steady loads ---------------------------------------------------------------------------------------------
 
 
-def _make_steady_table(summary: Summary) -> Grid:
-    """Return the table of steady loads.
-
-    Where one line does not fit, the variant stands with its generator and effect above its numbers.
-    """
-    names = [TableColumn(name, stands="left") for name in ("variant", "generator", "effect")]
-    numbers = [TableColumn(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in COLUMNS]
-    columns = (*names[:2], TableColumn("offered", "req/s"), *numbers, TableColumn("blocks"), names[2])
-    last = len(columns) - 1
-    rows = [
-        grid.make_row(*_yield_cells(row), under=[Heading(row.point.name, describe_load(row.point))])
-        for row in summary.rows
-    ]
+def _make_differences(summary: Summary, most: int | None) -> list[Part]:
+    """Return the table of differences: each arm against its baseline in its primary metric, and in others that differ."""
+    heads = ("variant", "metric", "difference", "95 % interval", "per request", "p", "n", "decision")
+    rows: list[tuple[int, grid.TableRow]] = []  # with its rank: what decides is 0
+    for row in summary.rows:
+        under = [Heading(row.point.name, describe_load(row.point))]
+        if row.unsteady is not None and row.arm.role == "variant":
+            cells = TableCell(row.arm.name, "bold"), TableCell(row.unsteady.short(), "yellow")
+            rows.append((0, grid.make_row(*cells, under=under, free=True)))
+            continue
+        rows += [
+            (_rank(row, effect), grid.make_row(*_yield_difference(row, effect), under=under))
+            for effect in row.effects
+            if effect.primary or effect.marked
+        ]
     for item in summary.not_measurable:
         cells = TableCell(item.variant, "bold"), TableCell(f"not measurable: {item.what}", "yellow")
-        rows.append(grid.make_row(*cells, under=[Heading("not measurable here")], free=True))
-    return Grid(columns, tuple(rows), Fold((0, 1, last), tuple(range(2, last))), gaps=(2, 1), blank=True)
+        rows.append((0, grid.make_row(*cells, under=[Heading("not measurable here")], free=True)))
+    last = len(heads) - 1
+    fold = Fold((0, last), tuple(range(1, last)), indent=2)
+    return _make_short_grid(grid.make_columns(heads, left=(0, 1, 3, 7)), rows, fold, most, blank=True)
 
 
-def _yield_cells(row: SummaryRow) -> Iterator[str | TableCell]:
-    cell, marks = row.cell, {effect.metric: _choose_arrow(effect) for effect in row.effects}
-    apart = {ratio.metric for ratio in list_misleading_ratios(row)}
-    generator = cell.generator or row.point.generator
-    yield TableCell(row.arm.name, "bold" if row.arm.role == "variant" else "")
-    yield f"{generator} (for {cell.stand_in_for})" if cell.stand_in_for else generator
-    yield format_rate(row.point.rate_rps) if row.point.rate_rps is not None else "closed"
-    for name in COLUMNS:
+def _rank(row: SummaryRow, effect: Effect) -> int:
+    """Return how soon an effect's row is left out of a long table: first what is not claimed, then noise checks."""
+    if not effect.primary:
+        return 3
+    if row.arm.role == "again":
+        return 2 if _name_decision(effect) == "noise" else 0
+    return 0 if effect.decision.resolved else 1
+
+
+def _make_short_grid(
+    columns: Sequence[TableColumn],
+    ranked: Sequence[tuple[int, grid.TableRow]],
+    fold: Fold,
+    most: int | None,
+    blank: bool,
+) -> list[Part]:
+    """Return a table of at most so many lines, and a sentence about the rows that are left out: those with the highest ranks.
+
+    Args:
+        columns: The columns.
+        ranked: The rows in their order, each with its rank.
+        fold: The layout in two lines, for which a row counts twice if its name is long.
+        most: The most lines; None: every row is shown.
+        blank: Whether an empty line precedes the table.
+
+    """
+
+    def count_lines(rows: Sequence[tuple[int, grid.TableRow]]) -> int:
+        double = any(len(row.cells[0].text) > LONG_NAME and not row.free for _, row in rows)
+        groups = len({row.under for _, row in rows})
+        return 2 * groups + sum(2 if double and not row.free else 1 for _, row in rows)
+
+    shown = list(ranked)
+    while most is not None and count_lines(shown) > most and len(shown) > 1:
+        worst = max(rank for rank, _ in shown)
+        shown.pop(max(place for place, (rank, _) in enumerate(shown) if rank == worst))
+    if not shown:
+        return []
+    parts: list[Part] = [Grid(tuple(columns), tuple(row for _, row in shown), fold, gaps=(2, 1), blank=blank)]
+    if left := len(ranked) - len(shown):
+        parts.append(make_sentence(f"{left} more row{'s' if left > 1 else ''}: --all", "dim"))
+    return parts
+
+
+def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCell]:
+    metric, estimate = METRICS[effect.metric], effect.estimate or effect.beside
+    name = f"noise check ({effect.against})" if row.arm.role == "again" else row.arm.name
+    yield TableCell(name, "bold" if row.arm.role == "variant" else "")
+    yield metric.title
+    if effect.decision is Decision.BIMODAL or estimate is None:
+        yield from ("–", "", "")
+    else:
+        yield metric.change(estimate.effect)
+        yield (metric.ends(*estimate.interval).strip() or "–") if estimate.interval else "–"
+        yield metric.time(estimate.effect, effect.level_s).removeprefix(" = ")
+    yield format_p_value(effect.holm_p) if effect.decision.judged else ""
+    yield f"{estimate.n}" if estimate else "0"
+    style = STYLES.get(effect.decision, "dim")
+    yield TableCell(_name_decision(effect), style, notes=row.notes if effect.primary else ())
+
+
+def _name_decision(effect: Effect) -> str:
+    """Return the decision about an effect as the table has it: a metric that is not the primary one is not claimed."""
+    if effect.decision is Decision.A_A:
+        interval = effect.estimate.interval if effect.estimate else None
+        if interval is None:
+            return Decision.NO_INTERVAL.value
+        return "noise" if interval[0] <= 0 <= interval[1] else "more than noise"
+    if effect.estimate is None and effect.beside is not None:
+        return "as a pair, which decides nothing here"
+    decision = effect.decision.value
+    return (
+        f"{decision}, at least"
+        if effect.bound and effect.decision.resolved
+        else decision
+        if effect.primary
+        else f"({decision})"
+    )
+
+
+def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Part]:
+    """Return the table of absolute values, after a sentence about what they may be used for.
+
+    Args:
+        summary: The summary of the run.
+        every: Whether variants whose difference is inconclusive have a row, and every metric a column.
+        most: The most lines of the table; None: any number.
+
+    """
+    hidden = {
+        (row.arm.name, row.point.name)
+        for row in summary.rows
+        if not every and any(effect.decision is Decision.INCONCLUSIVE for effect in row.shown)
+    }
+    shown = [row for row in summary.rows if (row.arm.name, row.point.name) not in hidden and row.arm.role != "again"]
+    if not shown:
+        return []
+    names = COLUMNS if every else SHOWN
+    numbers = [TableColumn(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in names]
+    columns = (TableColumn("variant", stands="left"), *numbers, TableColumn("n"))
+    rows = [
+        (
+            0 if row.arm.role == "baseline" else 2 if row.arm.role == "reference" else 1,
+            grid.make_row(*_yield_absolute(row, names), under=[_describe_group(row)]),
+        )
+        for row in shown
+    ]
+    counts = [row.cell.valid_blocks for row in shown if row.arm.role != "reference" and row.cell.valid_blocks]
+    few, most = min(counts, default=0), max(counts, default=0)
+    sentence = (
+        f"Absolute values of each alone, {few}–{most} times"
+        if few < most
+        else f"Absolute values of each alone, {few} times"
+    )
+    sentence += ". Do not compare rows: the machine changes between them, and the differences above do without that."
+    if gaps := [gap for row in summary.rows for gap in compute_misleading_gaps(row).values()]:
+        worst = max(100 * abs(expm1(gap)) for gap in gaps)
+        sentence += (
+            f" Ratios of rows leave the interval of the difference by more than {100 * CONTRADICTION_SHARE:.0f} % here,"
+            f" and are off by up to {worst:.0f} %."
+        )
+    if hidden:
+        arms = list(dict.fromkeys(arm for arm, _ in sorted(hidden)))
+        named = ", ".join(arms) if len(arms) <= MOST_NAMED else f"{len(arms)} variants"
+        sentence += f" Without {named} where the difference is inconclusive (--absolute shows them)."
+    fold = Fold((0,), tuple(range(1, len(columns))), indent=2)
+    return [make_sentence(sentence, "dim", blank=True), *_make_short_grid(columns, rows, fold, most, blank=False)]
+
+
+def _describe_group(row: SummaryRow) -> Heading:
+    """Return the heading of a load, with the generator that measured it."""
+    generator, stood_for = row.cell.generator or row.point.generator, row.cell.stand_in_for
+    tool = f"{generator} (for {stood_for})" if stood_for else generator
+    return Heading(row.point.name, f"{tool}, {describe_load(row.point)}")
+
+
+def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | TableCell]:
+    cell = row.cell
+    yield TableCell(
+        "no proxy" if row.arm.role == "reference" else row.arm.name, "bold" if row.arm.role == "variant" else ""
+    )
+    for name in names:
         if name == "errors":
             lost, invalid = sum(cell.errors.values()), sum(cell.errors_invalid.values())
-            yield TableCell(f"{lost:,}" + (f" (+{invalid:,})" if invalid else ""), "red" if lost else "")
-        elif name in apart:
-            yield TableCell(SHOWN_BELOW + marks.get(name, ""), "dim")
+            text = f"{lost:,}" + (f" (+{invalid:,})" if invalid else "")
+            missing = "" if cell.valid_blocks or lost or invalid else "not steady" if row.unsteady else "not alone"
+            yield TableCell(missing or text, "red" if lost else "")
+        elif name == "cpu_per_request" and cell.cpu_of == "backend":
+            yield ""
         else:
-            yield format_absolute(METRICS[name], cell.absolute(name)) + marks.get(name, "")
-    yield _format_blocks(row)
-    if cell.unsteady is not None:
-        yield TableCell(cell.unsteady.short(), "yellow")
-    else:
-        style = STYLES.get(row.shown[0].decision, "dim") if row.shown else ""
-        yield TableCell(", ".join(map(format_effect, row.shown)), style)
+            text = format_absolute(METRICS[name], cell.absolute(name))
+            few = "few" if cell.valid_blocks and name in QUANTILES and cell.absolute(name) is None else ""
+            yield few or (text if cell.valid_blocks else "")
+    stated = any(effect.primary for effect in row.effects)  # then the differences have the row's notes
+    yield replace(_format_blocks(row), notes=() if stated else row.notes)
+
+
+def _make_legend(summary: Summary) -> list[Part]:
+    """Return the legend of both tables, at most five lines."""
+    judged = [effect for row in summary.rows for effect in row.shown if effect.decision.judged]
+    lines: list[str] = []
+    if judged:
+        how = "both at once, as pairs" if any(effect.scheme for effect in judged) else "one after the other"
+        lines.append(
+            f"difference    against the baseline, {how}; n: blocks or pairs; p adjusted for {len(judged)}"
+            f" comparison{'s' if len(judged) > 1 else ''}"
+        )
+        lines.append(
+            f"equivalent    the interval lies within ±{format_margin(judged[0])} (--margin); better, worse: p ≤ {ALPHA} and beyond the noise check"
+        )
+        pairs = any(explain_inconclusive(effect) == PAIRS_MISS for effect in judged)
+        lines.append(
+            f"inconclusive  anything else{', also within the margin where pairs may miss part of a cost' if pairs else ''}"
+        )
+    if any(row.arm.role == "again" for row in summary.rows):
+        lines.append(
+            "noise check   the baseline against itself; (better), (worse): another metric differs, which is not claimed"
+        )
+    values = [
+        value for row in summary.rows for name in SHOWN if METRICS[name].ratio and (value := row.cell.absolute(name))
+    ]
+    kinds = {
+        f"19–24: smallest to largest of fewer than {stats.MIN_BLOCKS} blocks": any(
+            v.value is None and not v.clusters for v in values
+        ),
+        "370|59,000: two clusters": any(v.clusters for v in values),
+        f"few: under {LEAST_BEYOND} requests lie beyond it": any(
+            row.cell.valid_blocks and row.cell.shown(name) is None for row in summary.rows for name in QUANTILES
+        ),
+    }
+    if told := [text for text, applies in kinds.items() if applies]:
+        lines.append(f"values        {'; '.join(told)}")
+    text = tuple(Text(line, style="dim") for line in lines)
+    return [Sentences(text, tuple(f"- {line.replace('  ', ' ')}" for line in lines), blank=True)] if lines else []
 
 
 def _format_blocks(row: SummaryRow) -> TableCell:
@@ -156,51 +335,17 @@ def _choose_arrow(effect: Effect) -> str:
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
 
 
-def make_solo_ratio_table(misleading: Sequence[tuple[str, LoadPoint, SoloRatio]]) -> list[Part]:
-    """Return the table of absolute values whose ratio differs from the pair's effect, after a sentence about it.
-
-    It is empty without any. `lab.analysis.judge.rows` decides which values these are.
-
-    Args:
-        misleading: For each of these values the arm, the load point, and the absolute values with their ratio.
-
-    """
-    if not misleading:
-        return []
-    worst = max(100 * abs(expm1(solo.ratio - solo.pair.effect)) for _, _, solo in misleading)
-    sentence = (
-        "Absolute values apart from the difference: the ratio of these solo samples leaves the pair's 95 % interval by more than"
-        f" {100 * CONTRADICTION_SHARE:.0f} %, and is off the pair's effect by up to {worst:.0f} %. Conclude nothing from it where the pair decides."
-    )
-    rows: list[grid.TableRow] = []
-    for arm, point, solo in misleading:
-        metric = METRICS[solo.metric]
-        cells = (
-            TableCell(arm, "bold"),
-            f"{metric.short} {metric.unit}".rstrip(),
-            format_absolute(metric, solo.own),
-            format_absolute(metric, solo.base),
-            metric.change(solo.ratio),
-            f"{metric.change(solo.pair.effect)}{metric.ends(*(solo.pair.interval or (None, None)))}",
-        )
-        rows.append(grid.make_row(*cells, under=[Heading(point.name, describe_load(point))]))
-    heads = grid.make_columns(
-        ("variant", "metric", "solo", "baseline, solo", "solo ratio", "as a pair"), left=(0, 1, 2, 3, 5)
-    )
-    return [make_sentence(sentence, blank=True), Grid(heads, tuple(rows), Fold((0, 1, 4, 5), (2, 3), indent=4))]
-
-
 # -- disrupted loads ------------------------------------------------------------------------------------------
 
 
-def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow]) -> Grid:
+def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> Grid:
     """Return the table of one point, with as many arms next to each other as fit.
 
     The other arms stand below, next to the baseline again.
     """
     lines = [_make_line("blocks", "", map(_format_blocks, rows))]
     slowed = choose_slowdown_percentile(rows)
-    for name in _select_metrics(summary, rows):
+    for name in _select_metrics(summary, rows, every):
         metric = METRICS[name]
         text, style = ("  " + metric.title, "dim") if metric.detail else (metric.title, "")
         lines.append(_make_line(text, metric.unit, (_format_level(row, name) for row in rows), style))
@@ -208,7 +353,7 @@ def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow]) -> Grid:
         if any(effects):
             against = ", ".join(dict.fromkeys(effect.against for effect in effects if effect))
             lines.append(_make_line(f"  against {against}", metric.unit, map(_format_effect, effects), "dim"))
-        if slowed and name == f"{slowed}_during_s":
+        if every and slowed and name == f"{slowed}_during_s":
             cells = (_format_slowdown(row.cell.slowdowns.get(slowed)) for row in rows)
             lines.append(_make_line(f"  {slowed} during against before", "×", cells, "dim"))
     wide: list[grid.TableRow] = []
@@ -236,7 +381,7 @@ def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:
     return TableCell(ratio, tail=f" [{', '.join(ends)}]" if ends else "")
 
 
-def _select_metrics(summary: Summary, rows: Sequence[SummaryRow]) -> list[str]:
+def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> list[str]:
     """Return the metrics that get a line at this point.
 
     These are the primary metrics, the metrics that are always shown, and the metrics that the disruption changed.
@@ -246,6 +391,10 @@ def _select_metrics(summary: Summary, rows: Sequence[SummaryRow]) -> list[str]:
         of_control = ("requests", "failed", "gap_s", "p50_during_s", "p99_during_s", "max_during_s")
         return [metric for metric in present if metric in of_control]
     primary = {effect.metric for row in rows for effect in row.shown}
+    if not every:
+        marked = {effect.metric for row in rows for effect in row.effects if effect.marked}
+        kept = primary | {metric for metric in marked if not METRICS[metric].detail} | set(ALWAYS)
+        return [metric for metric in present if metric in kept]
     return [metric for metric in present if metric in primary or _deserves_line(summary, rows, metric)]
 
 

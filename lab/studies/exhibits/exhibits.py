@@ -169,7 +169,7 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
     """
     components = [
         entry
-        for entry in compute_variance_components(run.run.record, run.samples)
+        for entry in compute_variance_components(run.run.record, run.all_samples)
         if matches_pattern(point, entry.point.name) and entry.generations
     ]
     selected = [

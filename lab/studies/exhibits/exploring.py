@@ -1,4 +1,4 @@
-"""The explorer's view of one run: its contents, and its variants side by side.
+"""The explorer's view of one run: its verdict, its contents, and its variants next to each other.
 
 The explorer is notebooks/explore.ipynb. It takes any run, the user's or a committed one; what is not available is reported in Markdown and
 stops nothing. Refuses to draw (`lab.studies.exhibits.exhibits`) and to pool runs (`lab.analysis.comparison.comparison`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 
 from rich.text import Text
 
@@ -15,18 +16,19 @@ from lab.analysis.aggregate.cells import select_counted_solo_samples
 from lab.analysis.applied import AsApplied
 from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.evidence import Evidence, Missing, load_references
-from lab.analysis.noise import BASELINE
+from lab.analysis.noise import BASELINE, PRIMARY
 from lab.base.errors import LabError
 from lab.base.files import reference_folder
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.records.store import run_names
-from lab.report.grid import Notes, make_text_table
+from lab.report.grid import Grid, Notes, make_text_table
 from lab.report.loads import describe_disruption, describe_load
 from lab.report.markdown import render_markdown
+from lab.report.result import RunResult
 from lab.report.tables import comparison as comparison_tables
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies.claims import matches_pattern
-from lab.studies.exhibits.frames import RunOrMissing
+from lab.studies.exhibits.frames import RunOrMissing, writes_run
 
 
 def pick_run(name: str = "") -> RunOrMissing:
@@ -64,13 +66,32 @@ def variants(run: RunOrMissing) -> list[str]:
     return [name for name in dict.fromkeys(arm.variant for arm in run.run.record.arms) if name in counted] or [BASELINE]
 
 
+def pairs(run: RunOrMissing) -> list[tuple[str, str]]:
+    """Return (variant, the variant that it is compared with) of a run, in plan order."""
+    arms = () if isinstance(run, Missing) else run.run.record.arms
+    variant_of = {arm.name: arm.variant for arm in arms}
+    return [(arm.variant, variant_of[arm.baseline]) for arm in arms if arm.role == "variant" and arm.baseline]
+
+
+@writes_run
+def verdict(run: Evidence | None) -> str:
+    """Return as Markdown what a run shows: the sentences that stand above its tables."""
+    parts = RunResult(run.run).page() if run else ()
+    return render_markdown([*takewhile(lambda part: not isinstance(part, Grid), parts)])
+
+
 def metrics(run: RunOrMissing) -> list[str]:
-    """Return the names of a run's metrics: outcomes of its disruptions if any, else the metrics of steady loads."""
+    """Return the names of a run's metrics: outcomes of its disruptions if any, else the metrics of steady loads.
+
+    CPU per request comes first of those, because the load generator does not limit it.
+    """
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
     )
     available = ((name, METRICS[name]) for name in DIFFERENCES if name in outcomes)
-    return [name for name, metric in available if not metric.detail and metric.better != "neither"] or list(RATIOS)
+    return [name for name, metric in available if not metric.detail and metric.better != "neither"] or [
+        *dict.fromkeys([PRIMARY, *RATIOS])
+    ]
 
 
 def overview(run: RunOrMissing) -> str:
@@ -89,7 +110,7 @@ def overview(run: RunOrMissing) -> str:
         load = f"{describe_load(point)}{disruption}{'; control run' if point.control else ''}"
         loads.append((point.name, load, " ".join(generators.get(point.name, ())) or "–"))
     facts = [(name.replace("_", " "), " ".join(value.split())) for name, value in record.facts.items()]
-    reasons = Counter(str(sample.reason) for sample in run.samples if sample.reason is not None)
+    reasons = Counter(str(sample.reason) for sample in run.all_samples if sample.reason is not None)
     invalid = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     lines = [
         run.said,

@@ -1,6 +1,7 @@
 """The execution of a notebook in a fresh process, from the committed data only, and its output as a page.
 
-    notebooks/okd.ipynb  →  Page("okd", …, cells=(ShownCell("okd/okd-00", prose="<p>…"), …, ShownCell(…, parts=(CellOutput("figure", …),))))
+    notebooks/okd.ipynb         →  Page("okd", …, cells=(ShownCell("okd/okd-00", prose="<p>…"), …, ShownCell(…, parts=(CellOutput("figure", …),))))
+    notebooks/successors.ipynb  →  notebooks/successors.md, notebooks/figures/successors-03.svg, …
 
 A page has each cell with its output, the figures numbered by their place, and the places that mention a claim. No kernel is started, which
 would cost more than most cells do, and none of the user's runs is visible. A figure's title becomes its caption, which wraps where a plot's
@@ -32,6 +33,7 @@ from lab.base.errors import LabError, UsageError
 from lab.base.files import reference_folder
 from lab.records.published import list_sources
 from lab.records.store import RunStore, run_names
+from lab.report.figures.svg import render_svg
 from lab.report.html import rendering
 from lab.studies.exhibits.exhibits import ClaimList
 
@@ -39,6 +41,11 @@ ROOT = Path(__file__).resolve().parents[3]
 """The top of the checkout."""
 FOLDER = ROOT / "notebooks"
 """The folder of the notebooks."""
+PUBLISHED: Mapping[str, tuple[str, str]] = {
+    "explore": ('name = ""', 'name = "knobs-local"'),
+    "successors": ("", ""),
+}
+"""Notebook with a page for GitHub → the choice in its source that is replaced there, and by what; only with a choice its code is shown."""
 TOP_MARGIN_PX = 48
 """The pixels above a plot without its title: room for its buttons, and for the labels of panels and lines."""
 DIGITS = 6
@@ -227,38 +234,56 @@ def execute_notebook(path: Path, runs: Collection[str] = ()) -> Page:
         NotebookError: A cell raises.
 
     """
-    try:
-        notebook: Any = nbformat.read(path, as_version=4)
-    except (OSError, ValueError, nbformat.ValidationError) as error:
-        raise UsageError(f"notebooks/{path.name}", f"cannot be read: {error}", "restore it from git") from None
-    namespace: dict[str, Any] = {"__name__": path.stem}
-    title, _, body = notebook.cells[0].source.partition("\n")
-    cells = [
-        ShownCell(f"{path.stem}/{notebook.cells[0].get('id')}", rendering.render_html(body, runs, below=0), "", ())
-    ]
-    before: list[str] = []
-    for number, cell in enumerate(notebook.cells[1:], start=1):
-        name = cell.get("id") or f"cell-{number}"
-        anchor = f"{path.stem}/{name}"
+    title, cells, before = "", list[ShownCell](), list[str]()
+    for cell, printed, value in run_notebook(path):
+        anchor, source = f"{path.stem}/{cell.id}", cell.source
+        if not title:
+            title, _, source = source.partition("\n")
         if cell.cell_type != "code":
-            cells.append(ShownCell(anchor, rendering.render_html(cell.source, runs, below=0), "", ()))
+            cells.append(ShownCell(anchor, rendering.render_html(source, runs, below=0), "", ()))
             continue
-        before.append(cell.source)
-        if parts := _run_cell(f"notebooks/{path.name}: cell {name}", cell.source, namespace, runs):
+        before.append(source)
+        if parts := _make_outputs(printed, value, runs):
             cells.append(ShownCell(anchor, "", "\n\n".join(before), parts))
             before = []
     study = list_sources().get(path.stem)
     return Page(path.stem, study.title if study else path.stem, title.lstrip("# ").strip(), tuple(cells))
 
 
-def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collection[str]) -> tuple[CellOutput, ...]:
-    """Run a code cell and return its outputs: the printed text, and the value of its last line if an expression.
+def run_notebook(path: Path, replaced: tuple[str, str] = ("", "")) -> Iterator[tuple[Any, str, Any]]:
+    """Run the cells of a notebook one after the other in this process, and yield each with what it showed.
+
+    Args:
+        path: The notebook's file.
+        replaced: A text in the sources, and the text that takes its place, for another choice than the notebook's.
+
+    Yields:
+        (the cell, what it printed, the value of its last line; None without such a value).
+
+    Raises:
+        UsageError: The file is damaged.
+        NotebookError: A cell raises.
+
+    """
+    try:
+        notebook: Any = nbformat.read(path, as_version=4)
+    except (OSError, ValueError, nbformat.ValidationError) as error:
+        raise UsageError(f"notebooks/{path.name}", f"cannot be read: {error}", "restore it from git") from None
+    namespace: dict[str, Any] = {"__name__": path.stem}
+    for number, cell in enumerate(notebook.cells):
+        cell.id, cell.source = cell.get("id") or f"cell-{number}", cell.source.replace(*replaced)
+        is_code, place = cell.cell_type == "code", f"notebooks/{path.name}: cell {cell.id}"
+        printed, value = _run_source(place, cell.source, namespace) if is_code else ("", None)
+        yield cell, printed, value
+
+
+def _run_source(place: str, source: str, namespace: dict[str, Any]) -> tuple[str, Any]:
+    """Run a code cell and return the printed text, and the value of its last line if that is an expression.
 
     Args:
         place: The cell's place, for messages.
         source: The cell's source.
         namespace: The notebook's variables, which the cell may change.
-        runs: The ids of runs that texts link to.
 
     Raises:
         NotebookError: The cell raises an exception.
@@ -276,10 +301,21 @@ def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collecti
         fault, name = f"{type(error).__name__}: {' '.join(str(error).split())}", namespace["__name__"]
         remedy = f"`just maintain notebook` opens it; `just test lab/tests/studies/test_notebooks.py -k {name}`"
         raise NotebookError(place, fault, remedy) from None
-    text = stdout.getvalue().rstrip()
-    parts = [CellOutput("text", text)] if text else []
+    return stdout.getvalue().rstrip(), value
+
+
+def _make_outputs(printed: str, value: Any, runs: Collection[str]) -> tuple[CellOutput, ...]:
+    """Return the outputs of a code cell.
+
+    Args:
+        printed: The text that the cell printed.
+        value: The value of its last line; None without such a value.
+        runs: The ids of runs that texts link to.
+
+    """
+    parts = [CellOutput("text", printed)] if printed else []
     if isinstance(value, go.Figure):
-        parts.append(_convert_figure(json.loads(value.to_json() or "")))
+        parts.append(_convert_figure(value))
     elif isinstance(value, ClaimList):
         parts.append(CellOutput("claims", " ".join(value.ids)))
     elif isinstance(value, Markdown):
@@ -293,11 +329,12 @@ def _run_cell(place: str, source: str, namespace: dict[str, Any], runs: Collecti
     return tuple(parts)
 
 
-def _convert_figure(figure: Mapping[str, Any]) -> CellOutput:
-    """Return a figure, given as plotly's JSON, as an output of a cell.
+def _convert_figure(plot: go.Figure) -> CellOutput:
+    """Return a figure as an output of a cell.
 
     A figure without a trace is a gap (`lab.report.figures.style.make_empty_figure`) with its reason.
     """
+    figure: Mapping[str, Any] = json.loads(plot.to_json() or "")
     layout: dict[str, Any] = dict(figure["layout"])
     head, _, below = str((layout.pop("title", None) or {}).get("text", "")).partition("<br>")
     meta: Mapping[str, Any] = layout.pop("meta", None) or {}
@@ -332,3 +369,44 @@ def _round_numbers(value: Any) -> Any:
 def _strip_tags(text: str) -> str:
     """Return plotly's own HTML (a few tags) as text."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+# -- pages for GitHub, which shows no outputs of notebooks that are stored without them ------------------------------
+
+
+def render_pages() -> dict[Path, str]:
+    """Execute the published notebooks in this process, and return file → text of their pages and figures.
+
+    From then on, this process sees no runs of the user.
+    """
+    files: dict[Path, str] = {}
+    with TemporaryDirectory(prefix="lab-publish-") as empty:
+        os.environ["LAB_RUNS"] = empty
+        for name, replaced in PUBLISHED.items():
+            files |= _render_page(name, replaced)
+    return {path: text.replace(f"{ROOT}/", "") for path, text in files.items()}
+
+
+def _render_page(name: str, replaced: tuple[str, str]) -> dict[Path, str]:
+    """Return file → text of a notebook's page in Markdown, and of its figures as SVG.
+
+    Args:
+        name: The notebook.
+        replaced: The choice in its source that is replaced, and by what; both empty for none.
+
+    """
+    blocks, figures = [f"<!-- generated: from {name}.ipynb, by `just maintain publish` -->"], dict[Path, str]()
+    for cell, printed, value in run_notebook(FOLDER / f"{name}.ipynb", replaced):
+        is_code = cell.cell_type == "code"
+        blocks += [cell.source] if not is_code else [f"```python\n{cell.source}\n```"] if any(replaced) else []
+        if isinstance(value, go.Figure):
+            output, path = _convert_figure(value), FOLDER / "figures" / f"{cell.id}.svg"
+            blocks.append(f"**{output.title}**{f': {output.text}' if output.kind == 'gap' else ''}")
+            if output.kind == "figure":
+                figures[path] = render_svg(value)
+                blocks += [f"![{output.title}]({path.relative_to(FOLDER)})", output.below]
+            continue
+        text = value.data if isinstance(value, Markdown) else value.text if isinstance(value, ClaimList) else ""
+        plain = [printed, "" if text or value is None else str(value)]
+        blocks += [str(text).strip(), *(f"```text\n{shown}\n```" for shown in plain if shown)]
+    return {FOLDER / f"{name}.md": "\n\n".join([*filter(None, blocks), "<!-- end -->\n"]), **figures}

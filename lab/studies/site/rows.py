@@ -1,4 +1,4 @@
-"""The rows of a page about steps and claims, and README's picture of the steps.
+"""The rows of a page about steps and claims, and README's picture of the findings.
 
 A row has a sentence, details that fold out, and the number with its interval as positions on a short axis:
 
@@ -15,12 +15,11 @@ from html import escape
 from math import inf, log
 
 from lab.analysis import evidence
-from lab.analysis.judge.decision import Decision
 from lab.model.metrics import find_metric
 from lab.report.html.rendering import css_class_of
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.measuring import MeasuredTest
-from lab.studies.steps import StepFinding, TuningStep, list_steps, read_published_ratio
+from lab.studies.steps import StepFinding, TuningStep, list_findings, list_steps, read_published_ratio
 
 ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
     "apply": ("Yes", "better"),
@@ -193,12 +192,12 @@ def place_measured(part: MeasuredTest, published: float | None) -> Strip | None:
 
 # -- README's picture: an SVG that needs nothing from the network and is legible on white and on black ----------
 
-WIDTH, LABEL, AXIS = 980, 350, 330
+WIDTH, LABEL, AXIS = 1000, 500, 330
 """The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
-LINE, THIN, TOP = 17, 4, 34
-"""The heights in pixels: of a line, of the line of an inconclusive step, and of the head."""
-ORDER = (Decision.BETTER, Decision.EQUIVALENT, Decision.INCONCLUSIVE, Decision.WORSE)
-"""The decisions from top to bottom; within each, steps are sorted by their gain."""
+LINE, TOP = 22, 70
+"""The heights in pixels: of a line, and of the legend with the axis."""
+MOST_DRAWN = 12
+"""The number of steps in the picture; the report has all."""
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">
 <style>
@@ -211,45 +210,39 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 """The head of the SVG."""
 
 
-def draw_steps(judged: Sequence[ClaimVerdict]) -> str:
-    """Return the SVG of all tuning steps of the committed runs, with a line for each step.
-
-    An inconclusive step has a thin line without a name.
+def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
+    """Return the SVG of the steps that answer the findings, with the same steps on other targets, a line for each.
 
     Args:
         judged: The verdicts of the claims, for the published effects.
 
     """
-    drawn = [(row, row.strip) for row in make_step_rows(list_steps(evidence.load_references()[0], judged)) if row.strip]
-    rows = sorted(drawn, key=lambda pair: ORDER.index(pair[0].kind))
-    open_ = sum(row.kind == Decision.INCONCLUSIVE for row, _ in rows)
-    height = TOP + LINE * (len(rows) - open_ + 2) + THIN * open_
-    label = (
-        f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals: {open_} are inconclusive"
-    )
+    runs = evidence.load_references()[0]
+    steps = list_steps(runs, judged)
+    asked = [finding.asked for finding in list_findings(runs)]
+    alike = {(question.arm, question.point): {question.run} for question in asked}
+    for finding in list_findings(runs):
+        alike[finding.asked.arm, finding.asked.point] |= {step.folder for step in finding.elsewhere}
+    chosen = [step for step in steps if step.folder in alike.get((step.arm, step.point), ())]
+    rows = [(row, row.strip) for row in make_step_rows(chosen) if row.strip][:MOST_DRAWN]
+    height = TOP + LINE * len(rows) + 6
+    label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals"
     svg = HEAD.format(width=WIDTH, height=height, label=label)
+    svg += '<text class="faint" x="0" y="16">bar: 95 % interval of one boot; green better, red worse, grey no difference or inconclusive;'
+    svg += " diamond: as published; a bar that ends at 12× goes on. All steps: just report</text>\n"
     for place, mark in step_ticks():
-        svg += f'<text class="faint" x="{_place_x(place)}" y="16" text-anchor="middle">{mark}</text>\n'
-        svg += (
-            f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_place_x(place)} 24V{height - LINE}"/>\n'
-        )
-    y, before = TOP, ""
-    for row, strip in rows:
-        step, thin = row.step, row.kind == Decision.INCONCLUSIVE
-        if thin and before != Decision.INCONCLUSIVE:
-            svg += f'<text class="faint" x="0" y="{y + THIN * open_ // 2 + 4}">{open_} inconclusive steps</text>\n'
-        if not thin:
-            title = step.title if len(step.title) <= 50 else f"{step.title[:49]}…"  # as long as there is room for
-            effect = f"{step.text.partition(' [')[0]} {find_metric(step.metric).short} at {step.point}{step.on}"
-            svg += f'<text x="0" y="{y + 8}">{escape(title)}</text>\n'
-            svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(effect)}</text>\n'
-        middle, width, size = (y + 1, 1, 1.5) if thin else (y + 4, 3, 4)
-        svg += f'<g class="{row.kind}"><path stroke="currentColor" stroke-width="{width}" d="M{_place_x(strip.low)} {middle}H{_place_x(strip.high)}"/>'
-        svg += f'<circle fill="currentColor" cx="{_place_x(strip.at)}" cy="{middle}" r="{size}"/></g>\n'
-        for mark in () if thin else strip.published:
-            svg += f'<path class="said" stroke-width="1.5" d="M{_place_x(mark)} {middle - 5}l5 5l-5 5l-5 -5z"/>\n'
-        y, before = y + (THIN if thin else LINE), row.kind
-    return f'{svg}<text class="faint" x="0" y="{height - 4}">bar: 95 % interval of one boot; diamond: as published. All of it with its runs: just report</text>\n</svg>\n'
+        svg += f'<text class="faint" x="{_place_x(place)}" y="46" text-anchor="middle">{mark}</text>\n'
+        svg += f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_place_x(place)} 54V{height - 6}"/>\n'
+    for number, (row, strip) in enumerate(rows):
+        step, y = row.step, TOP + LINE * number
+        effect = f"{step.text.partition(' [')[0]} {find_metric(step.metric).short}"
+        svg += f'<text x="0" y="{y + 8}">{escape(step.title)} <tspan class="faint">({step.target})</tspan></text>\n'
+        svg += f'<text class="faint" x="{LABEL + AXIS + 20}" y="{y + 8}">{escape(effect)}</text>\n'
+        svg += f'<g class="{row.kind}"><path stroke="currentColor" stroke-width="3" d="M{_place_x(strip.low)} {y + 4}H{_place_x(strip.high)}"/>'
+        svg += f'<circle fill="currentColor" cx="{_place_x(strip.at)}" cy="{y + 4}" r="4"/></g>\n'
+        for mark in strip.published:
+            svg += f'<path class="said" stroke-width="1.5" d="M{_place_x(mark)} {y - 1}l5 5l-5 5l-5 -5z"/>\n'
+    return f"{svg}</svg>\n"
 
 
 def _place_x(place: float) -> float:

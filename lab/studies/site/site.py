@@ -30,6 +30,7 @@ from lab.records.calibration import REFERENCE, CalibrationFolder
 from lab.records.published import list_sources
 from lab.report.html.rendering import fill_template, render_html
 from lab.report.markdown import render_markdown
+from lab.report.result import describe_programs
 from lab.report.tables.calibration import page as calibration_page
 from lab.report.tables.noise import describe_aa, level_text
 from lab.stats.paired import MIN_BLOCKS
@@ -120,6 +121,7 @@ def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Sit
         level_text=level_text,
         itself_text=describe_aa,
         overview=lambda run: render_html(overview(run)),
+        programs=lambda run: describe_programs(run.run),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
     ).replace(f"{ROOT}/", "")  # the checkout's place has nothing to do with the data
     with as_option_error("--output", path):

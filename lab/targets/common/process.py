@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -191,18 +191,31 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 
     def begin() -> _Running | GeneratorOutcome:
         try:
-            with as_store_error(job.path):
+            with as_store_error(job.path), _limit_files():
                 process = start()
         except OSError as error:
             return refuse(error)
         running = _Running(process, (stdout, stderr), time.monotonic() + takes_s)
         lasting.callback(running.end)
-        # The kernel ends any writer of a file that grows beyond the limit (SIGXFSZ), the children included.
-        with suppress(ProcessLookupError):  # it may have ended already
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (OUTPUT_LIMIT_BYTES, OUTPUT_LIMIT_BYTES))
         return running
 
     return begin
+
+
+@contextmanager
+def _limit_files() -> Iterator[None]:
+    """Let processes that start in the block inherit a limit on the size of files, the limit of their outputs.
+
+    The kernel ends any writer of a file that grows beyond it (SIGXFSZ), children included. A limit that is set after the start comes too
+    late on a busy machine. The lab itself ignores that signal, as Python does, and writes no such file meanwhile.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = OUTPUT_LIMIT_BYTES if hard == resource.RLIM_INFINITY else min(OUTPUT_LIMIT_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @dataclass(slots=True)

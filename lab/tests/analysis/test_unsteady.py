@@ -86,7 +86,7 @@ def test_the_sentence_says_what_happened_where_and_why_and_nothing_else_where_it
     assert found["backlog"].startswith("worse ")
     found = texts(summary_of(lambda _slot, sample: fallen(sample) if sample.arm == "keepalive" else sample))
     assert found["keepalive"].startswith("not-steady ") and found["keepalive"].endswith(
-        "at later the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out; no effect is computed"
+        "at later the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out: no effect is computed"
     )
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# just doctor: a line for every prerequisite, failing only for what the default target needs.
+# just doctor: whether each target can run here, and what is missing; failing only for what the default target needs.
 
 bats_require_minimum_version 1.11.0
 
@@ -26,12 +26,18 @@ host_state() {
   before=$(host_state)
   run python -m lab doctor
   assert_failure 2
-  assert_line --regexp '^nginx +local, apiserver +missing +1\.10\.3, at least 1\.19\.10 .*apt-get install nginx'
-  assert_line --regexp '^Docker +kind +missing +Cannot connect to the Docker daemon'
-  assert_line --regexp '^namespaces +local, apiserver +missing +unshare: unshare failed: Operation not permitted .*--target kind'
-  assert_line --regexp '^sysctls of a namespace +local, apiserver +missing +not tried +the above first'
-  assert_line --regexp '^--target local: not here, for want of .*nginx'
-  assert_line --regexp '^--target kind: not here, for want of .*Docker'
+  assert_line --index 0 --regexp '^--target local: not ready, for want of .*nginx'
+  assert_line --regexp '^--target kind: not ready, for want of .*Docker'
   refute_line --regexp '^--target local: .*Docker'
+  assert_line --regexp '^ok: disk for data/runs \(for local, apiserver\): .* GB free in .*, 2 GB needed for runs'
+  assert_line --regexp '^missing: nginx \(for local, apiserver\): 1\.10\.3, at least 1\.19\.10 .*– apt-get install nginx'
+  assert_line --regexp '^missing: Docker \(for kind\): Cannot connect to the Docker daemon – '
+  refute_line --regexp '^ok: Python'
+  ((${#lines[@]} <= 25)) || fail "${#lines[@]} lines"
+  run python -m lab doctor --all
+  assert_failure 2
+  assert_line --regexp '^ok: Python \(for all targets\): 3\.'
+  assert_line --regexp '^missing: namespaces \(for local, apiserver\): unshare: unshare failed: Operation not permitted.*--target kind'
+  assert_line --regexp '^missing: sysctls of a namespace \(for local, apiserver\): not tried – the above first'
   assert_equal "$(host_state)" "$before"
 }

@@ -23,6 +23,7 @@ from lab.commands.progress import RunTerminal
 from lab.experiments.bench import BenchRequest, PreparedRun, prepare
 from lab.model.design import PlannedAnew
 from lab.model.plan import Shape
+from lab.model.samples import Reason
 from lab.model.usage import Usage
 from lab.records.store import RunStore
 from lab.tests.support.factories import make_plan, make_point, make_sample
@@ -71,13 +72,14 @@ def changed(prepared: PreparedRun, **fields: object) -> PreparedRun:
 
 def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: PreparedRun) -> None:
     """And counts the fresh bring-ups that are certain."""
-    lines = {line.split()[1]: line for line in print_planned(prepared).splitlines() if line.startswith("point ")}
+    loads = print_planned(prepared).replace("\n           ", " ").splitlines()
+    lines = {line.split()[1]: line for line in loads if line.startswith("load ")}
     told = "40 connections, closed loop, 1 s, 1kB.bin, new connection per request, TLS edge, client link 10 Mbit/s"
     assert f"{told}, accepts gzip, 4 routes, TLS sessions resumed" in lines["full:"]
     assert lines["ceiling:"].endswith("ceiling: wrk, 4 connections, closed loop, 1 s, 1kB.bin")
     anew = PlannedAnew(3, ("caddy at beyond",), ("run-1",))
     said = "3 more bring-ups within blocks, after caddy at beyond, which leave too many local ports waiting (known from run-1)"
-    assert said in print_planned(changed(prepared, fresh=anew))
+    assert said in print_planned(changed(prepared, fresh=anew)).replace("\n           ", " ")
     assert "more bring-ups" not in print_planned(prepared)
 
 
@@ -86,7 +88,7 @@ def test_the_plan_says_everything_of_a_load_that_makes_it_another(prepared: Prep
 ])  # fmt: skip
 def test_who_is_to_wait_long_is_told_how_not_to(blocks: int, duration_s: float, asked: bool, told: bool) -> None:
     made = prepare(BenchRequest(("ingress-nginx+access-log-off",), "quick", blocks=blocks, seed=1), FakeTarget(), ())
-    said = print_planned(changed(made, duration_s=duration_s), may_be_less=not asked)
+    said = " ".join(print_planned(changed(made, duration_s=duration_s), may_be_less=not asked).split())
     assert ("less with --blocks, at least 6 for an interval" in said) is told
 
 
@@ -146,10 +148,27 @@ def test_what_pairs_have_shown_so_far_has_a_value_for_each_bring_up_as_the_table
                 make_sample(point=point, usage={"proxy": Usage(cpu_s=each, rss_bytes=1, processes=1)})
                 for each in (cost, 1.0)
             )
+            watching.begins(slot, 1)
             watching.paired(slot, own, base, last=True)
-    shown = [line.partition("so far")[2] for line in text.getvalue().splitlines() if "so far" in line]
-    assert shown[-1].strip().startswith("+0.0 % [+0.0, +0.0], 6 of 6") or shown[-1].strip().startswith("−0.0 %"), shown
-    assert len(shown) == 2, "not before the third bring-up"
+    first, second, third = text.getvalue().splitlines()
+    assert "block 1 of 3  2 of 2 valid  " in first and "block 2 of 3  4 of 4 valid  " in second, "not before the third"
+    effect = third.removeprefix("block 3 of 3  ").replace("−0.0", "+0.0")
+    assert effect.startswith("baseline-again at ceiling +0.0 % [+0.0, +0.0]") and third.endswith(" left")
+
+
+def test_what_is_measured_again_or_given_up_says_why_and_whether_a_verdict_needs_it() -> None:
+    plan, text = make_plan(), io.StringIO()
+    slots = {slot.arm.role: slot for slot in plan.slots}
+    with RunTerminal(Console(file=text, width=200), plan, 60.0, 0) as watching:
+        for role, attempt, last in (("baseline", 1, False), ("baseline", 3, True), ("reference", 3, True)):
+            busy = make_sample(reason=Reason.OTHER_PROCESSES, detail="cc1 used 9 % of a core", attempt=attempt)
+            watching.begins(slots[role], attempt)
+            watching.measured(slots[role], busy, None, last)
+    said = [line.partition(": ")[2] for line in text.getvalue().splitlines() if "other-processes" in line]
+    reason = "other-processes: cc1 used 9 % of a core"
+    assert said == [
+        f"repeated, {reason}", f"gave up after 3 tries, {reason}", f"gave up after 3 tries, {reason}; the verdict does not need it",
+    ]  # fmt: skip
 
 
 def test_a_fresh_bring_up_is_said_with_its_reason() -> None:

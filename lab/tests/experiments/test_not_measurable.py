@@ -21,12 +21,11 @@ from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
 from lab.records.store import RunStore
 from lab.report.markdown import render_markdown
-from lab.report.tables.run import page
 from lab.studies.results import RESULT
 from lab.tests.experiments.test_design import record
 from lab.tests.support.factories import make_plan, make_run
 from lab.tests.support.fakes import FakeTarget
-from lab.tests.support.golden import print_page, print_planned
+from lab.tests.support.golden import make_page, print_page, print_planned
 from lab.tests.support.sweep_texts import write_sweep
 
 MISSING = NotMeasured(variant="qinng", what="cores", why="asks for 32 workers, the proxy has 1 CPU here")
@@ -112,13 +111,13 @@ def test_it_is_a_row_of_every_table_and_a_verdict_and_does_not_count_against_the
     told = record("r", run, not_measurable=(MISSING,))
     summary = summarise_run(told, samples, lambda sample: histograms.get(sample.id))
     assert summary.complete
-    shown = print_page(page(summary), 60)
-    assert "qinng  not measurable: cores" in shown
+    shown = " ".join(print_page(make_page(summary), 60).split())
+    assert "qinng not measurable: cores" in shown
     assert "qinng: not measurable here: cores: asks for 32 workers" in shown
-    assert "| qinng | not measurable: cores |" in render_markdown(page(summary))
+    assert "| qinng | not measurable: cores |" in render_markdown(make_page(summary))
     assert RESULT.plain(summary)["not_measurable"] == [MISSING.model_dump()]
     assert {verdict.kind for verdict in make_verdicts(summary) if verdict.arm == "qinng"} == {"not-measurable"}
-    assert "not measurable" not in render_markdown(page(replace(summary, not_measurable=())))
+    assert "not measurable" not in render_markdown(make_page(replace(summary, not_measurable=())))
 
 
 # -- systems as they are shipped, and systems made to do the same work ---------------------------------------

@@ -77,7 +77,7 @@ def test_a_terminal_folds_into_two_lines_only_where_no_gap_lets_it_fit() -> None
     log = Console(file=io.StringIO(), width=20)
     assert len(shown(narrow).splitlines()) == 8  # its heading is broken at a word
     assert len(shown(log).splitlines()) == 5
-    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 7
+    assert len(shown(Console(file=io.StringIO(), width=200), 20).splitlines()) == 8
 
 
 def test_panels_repeat_the_first_and_leave_out_what_says_nothing() -> None:

@@ -13,6 +13,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from lab.studies.site.notebooks import PUBLISHED as PAGES
+from lab.studies.site.notebooks import render_pages
 from lab.studies.study_files import load_study
 
 pytestmark = pytest.mark.committed
@@ -25,8 +27,11 @@ CALLED = {
     "lab.studies.ledger",
     "lab.studies.exhibits.exhibits",
     "lab.studies.exhibits.exploring",
+    "plotly.express",
 }
-"""Modules of the lab that a notebook may call; nothing below them."""
+"""Modules of the lab that a notebook may call, nothing below them; and plotly's own for a data frame."""
+SIZE_BYTES = 300_000
+"""The most that a published page may have, with its figures."""
 LIMIT_S = 120
 LINES = 9
 PUBLISHED = {"nds", "okd", "qinng", "successors"}
@@ -106,6 +111,26 @@ def test_without_a_run_every_figure_is_a_gap(path: Path, tmp_path: Path, monkeyp
     assert "nothing in data/reference of" in text
     assert "**reproduced**" not in text and "**contradicted**" not in text
     assert_published_tables(path, text)
+
+
+@pytest.mark.slow
+def test_published_pages_are_fresh_small_and_begin_with_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `just maintain publish` writes them; every figure is on its page, and no file is left from an earlier one."""
+    monkeypatch.delenv("LAB_REFERENCE", raising=False)
+    pages = render_pages()
+    stale = [path.name for path, text in pages.items() if not path.exists() or path.read_text() != text]
+    assert stale == [], "just maintain publish"
+    folder = ROOT / "notebooks"
+    assert {*folder.glob("figures/*"), *folder.glob("*.md")} - pages.keys() == {folder / "README.md"}
+    for name in PAGES:
+        page = pages[folder / f"{name}.md"]
+        own = [path for path in pages if path.suffix == ".svg" and f"(figures/{path.name})" in page]
+        assert own and len(page.encode()) + sum(len(pages[path].encode()) for path in own) <= SIZE_BYTES
+        assert page.count(".svg)") == len(own)
+    order = ["pick_run", "## Differences", "run.samples()", "express.scatter", "## Absolute values"]
+    places = [pages[folder / "explore.md"].index(text) for text in order]
+    assert places == sorted(places)
+    assert re.search(r"^\*\*[^\n]*\d", pages[folder / "successors.md"].partition("## Claims")[0], re.MULTILINE)
 
 
 def assert_published_tables(path: Path, text: str) -> None:

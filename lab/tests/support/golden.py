@@ -12,8 +12,12 @@ from typing import Any
 import plotly.graph_objects as go
 from rich.console import Console
 
+from lab.analysis.explain.run import make_verdicts
+from lab.analysis.summary import Summary
 from lab.commands.measuring import print_plan
 from lab.experiments.bench import PreparedRun
+from lab.report.grid import Part, make_sentence
+from lab.report.tables.run import make_tables
 from lab.report.terminal import print_parts
 
 
@@ -22,6 +26,11 @@ def print_page(parts: Any, width: int | None = None) -> str:
     out = io.StringIO()
     print_parts(Console(file=out, width=width or 80), parts, width)
     return out.getvalue()
+
+
+def make_page(summary: Summary) -> list[Part]:
+    """Return the verdicts of a summary as sentences, then its tables with every value."""
+    return [*(make_sentence(verdict.text) for verdict in make_verdicts(summary)), *make_tables(summary)]
 
 
 def print_planned(made: PreparedRun, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pytest
 from pydantic import ValidationError
 
-from lab.analysis.applied import describe_programs
+from lab.analysis.applied import list_notes_on_defaults, list_programs
 from lab.analysis.migration import table as migrations
 from lab.base.errors import UsageError
 from lab.model.names import BRING_UP_S
@@ -456,16 +456,19 @@ def test_the_tables_defaults_are_the_local_targets_and_every_stand_in_is_in_it()
 @pytest.mark.parametrize(
     ("run", "ran"),
     [
-        ("knobs-kind", "ingress-nginx 1.11.0"),
-        ("nds-apiserver", "ingress-nginx 1.11.0"),
-        ("knobs-local", "the nginx on PATH"),
+        ("knobs-kind", "ingress-nginx at 52c5046 (July 2024, 1.11.0) on Debian's nginx"),
+        ("knobs-apiserver", "ingress-nginx at 52c5046 (July 2024, 1.11.0) on Debian's nginx 1.26.3"),
+        ("nds-apiserver", "ingress-nginx at 52c5046 (July 2024, 1.11.0) on Debian's nginx"),
+        ("knobs-local", "nginx 1.22.1 with the directives that ingress-nginx 1.15.1 writes"),
     ],
 )
 def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str) -> None:
     """Its manifests are those of its own time: the ones that say nothing of metrics left it to the program."""
     stored = RunStore.open(f"data/reference/{run}")
-    said = " ".join(describe_programs(stored))
-    assert ran in said and "in the place of ingress-nginx 1.15.1" in said
+    (program,) = list_programs(stored)
+    assert program.startswith(f"{ran}, ") and ", in place of ingress-nginx 1.15.1" in program
+    assert ("whose image could not be had" in program) is (run != "knobs-local")
+    said = " ".join(list_notes_on_defaults(stored))
     baseline = str(stored.manifests("ingress-nginx"))
     assert ("--enable-metrics=true" in said) is (run != "knobs-local" and "--enable-metrics" not in baseline)
 
@@ -473,12 +476,12 @@ def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str
 def test_an_image_of_ones_own_is_no_stand_in_and_a_setting_is_a_flag_or_a_key() -> None:
     """`LAB_IMAGES` named it, and the facts say so. What did run kept no default where the base is as it is."""
     baseline = {"ingress-nginx": load_variant("ingress-nginx").manifests}
-    (said,) = stand_ins.describe_run("apiserver", MODULE, baseline)
-    assert said.endswith("ran in the place of ingress-nginx 1.15.1: ingress-nginx")
+    (ran,) = stand_ins.list_programs("apiserver", MODULE, baseline)
+    assert ran.endswith(", in place of ingress-nginx 1.15.1, whose image could not be had")
     official = {"controllers": "ingress-nginx: the files of registry.k8s.io/ingress-nginx/controller:v1.15.1"}
-    assert stand_ins.describe_run("apiserver", official, baseline) == []
+    assert stand_ins.list_programs("apiserver", official, baseline) == {"controller 1.15.1": ["ingress-nginx"]}
     named = {"image_ingress-nginx-controller": "registry.k8s.io/ingress-nginx/controller:v1.15.1"}
-    assert stand_ins.describe_run("kind", named, baseline) == []
+    assert stand_ins.list_programs("kind", named, baseline) == {"controller 1.15.1": ["ingress-nginx"]}
     either: tuple[dict[str, Any], ...] = {}, {"flag": "--a", "key": "a"}
     for given in either:
         with pytest.raises(ValidationError, match="expected either flag or key"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from lab.commands import look
+from lab.model.names import OUTPUT_WIDTH
 from lab.targets import prerequisites
 from lab.targets.local.sandbox import cpus
 from lab.targets.local.target import TOOLS
@@ -22,18 +24,43 @@ def _finding(name: str, ok: bool, *needed_by: Need) -> PrerequisiteFinding:
     return PrerequisiteFinding(name, needed_by, ok, "found", "remedy")
 
 
-def _shown(findings: Sequence[PrerequisiteFinding], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+def _shown(
+    findings: Sequence[PrerequisiteFinding], monkeypatch: pytest.MonkeyPatch, everything: bool = False
+) -> tuple[int, str]:
     monkeypatch.setattr(prerequisites, "make_checks", lambda: list(findings))
     out = io.StringIO()
-    return look.doctor(Console(file=out, width=200), False), out.getvalue()
+    return look.doctor(Console(file=out, width=200), False, everything), out.getvalue()
 
 
 def test_fails_only_for_the_default_target(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [_finding("a", True, "local"), _finding("b", False, "kind"), _finding("c", False, "optional")]
     status, text = _shown(others, monkeypatch)
-    assert status == 0 and "--target local: ready" in text and "--target kind: not here, for want of b" in text
+    assert status == 0 and "--target local: ready" in text and "--target kind: not ready, for want of b" in text
     status, text = _shown([*others, _finding("d", False, "local", "kind", "remote")], monkeypatch)
-    assert status == 2 and "--target remote: not here, for want of d" in text
+    assert status == 2 and "--target remote: not ready, for want of d" in text
+
+
+def test_the_answer_comes_first_then_disks_then_what_is_missing_in_at_most_25_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = [
+        _finding("fine", True, "local"),
+        _finding("disk for data/runs", True, "local"),
+        *(_finding(f"{'lost-' * 40}{number}", False, "kind") for number in range(20)),
+        _finding("extra", False, "optional"),
+    ]
+    status, text = _shown([*findings[:3], findings[-1]], monkeypatch)
+    heads = [line.split(" (")[0] for line in text.splitlines() if not line.startswith(" ")]
+    targets = ["--target local: ready", "--target apiserver: ready"]
+    assert status == 0 and heads[:2] == targets
+    assert heads[4] == "ok: disk for data/runs" and heads[5].startswith("missing: lost-")
+    assert "fine" not in text and text.splitlines()[-1].startswith("optional, and not here: extra; ")
+    _, text = _shown(findings, monkeypatch)
+    lines = text.splitlines()
+    assert len(lines) == 25 and re.fullmatch(r"… \d+ more lines: just doctor --all", lines[-1])
+    assert max(map(len, lines)) <= OUTPUT_WIDTH
+    _, text = _shown(findings, monkeypatch, everything=True)
+    assert "ok: fine (for local): found" in text and "optional: extra (for optional): found – remedy" in text
 
 
 def test_versions_are_compared_as_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from lab.model.names import EQUIVALENCE_MARGIN
 from lab.records.levels import SystemComponents
 from lab.stats.histogram import LEAST_BEYOND
 from lab.stats.paired import MIN_BLOCKS
-from lab.studies.site.rows import draw_steps
+from lab.studies.site.rows import draw_findings
 
 ROOT = readme.ROOT
 FILES = list(readme.markdown_files())
@@ -206,7 +206,7 @@ def test_the_parts_are_up_to_date(path: Path) -> None:
 def test_the_picture_is_up_to_date_and_fetches_nothing() -> None:
     """It has no font, style or image from elsewhere: the one address in it is the name of SVG itself."""
     drawn = readme.PICTURE.read_text()
-    assert drawn == draw_steps(readme.judged_claims())
+    assert drawn == draw_findings(readme.judged_claims())
     assert set(re.findall(r"https?://[^\"']+", drawn)) == {"http://www.w3.org/2000/svg"}
 
 

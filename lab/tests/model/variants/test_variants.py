@@ -528,14 +528,14 @@ def test_what_some_targets_alone_can_run_is_refused_on_the_others() -> None:
     """A system with its variants, and a knob with whatever comes after it; one that no target of its system has is no variant."""
     variant = load_variant("envoy-access-log")
     variant.refuse_on("local")
-    with pytest.raises(NotMeasurableError, match="(?s)runs on target local alone.*--target local"):
+    with pytest.raises(NotMeasurableError, match="(?s)needs target local: .*\n  add --target local"):
         variant.refuse_on("kind")
     load_variant("ingress-nginx").refuse_on("kind")
     named = {target for name in overlay_names() for target in load_overlay(name).only_on.split()}
     named |= {target for name in knob_names() for target in load_knob(name).only_on.split()}
     assert named <= set(TARGETS)
     load_variant("ingress-nginx+metrics-on").refuse_on("apiserver")
-    with pytest.raises(NotMeasurableError, match="(?s)runs on target apiserver.*--target apiserver"):
+    with pytest.raises(NotMeasurableError, match="(?s)needs a controller: .*\n  add --target apiserver"):
         load_variant("metrics-on").refuse_on("local")
     with pytest.raises(UsageError, match="no target has all of it: local; apiserver kind remote"):
         load_variant("traefik+metrics-on")

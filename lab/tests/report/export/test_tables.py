@@ -17,6 +17,7 @@ from prometheus_client import parser as prometheus
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
 from lab.__main__ import main
+from lab.analysis.sample_frames import flatten_sample, make_samples_frame
 from lab.base.errors import UsageError
 from lab.commands import K6_OUT
 from lab.disturbances.outage import Outage
@@ -31,7 +32,6 @@ from lab.records.store import RunStore
 from lab.records.tables import events_frame
 from lab.report.export import openmetrics
 from lab.report.export import tables as export
-from lab.report.export.tables import flatten_sample, make_samples_frame
 from lab.stats.histogram import Histogram
 from lab.targets.common import sampler
 from lab.tests.support import disturbed

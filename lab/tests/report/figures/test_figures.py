@@ -282,7 +282,7 @@ def test_measured_corners_are_of_the_merged_histograms(run: Evidence) -> None:
     assert [curve.connections for curve in found] == [100, 500, 1000]
     assert curves.measure_curves(run, "backlog") == ()
     known = Histogram.of_values(np.arange(1, 1001) / 1000)
-    sample = next(each for each in run.samples if each.arm == "baseline" and each.point.connections == 100)
+    sample = next(each for each in run.all_samples if each.arm == "baseline" and each.point.connections == 100)
     (curve,) = curves.measure_curves(evidence_of(MadeStore(run.run.record, [sample], {sample.id: known})), "baseline")
     at = {corner.place: corner.value for corner in curve.corners}
     assert (at[5], at[10]) == pytest.approx((0.5, 0.75), rel=1e-3)

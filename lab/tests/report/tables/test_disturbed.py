@@ -23,10 +23,9 @@ from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample
 from lab.model.sweeps import LoadPoint
 from lab.report.markdown import render_markdown
-from lab.report.tables.run import page
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, make_plan, make_point, make_sample, of_slot
-from lab.tests.support.golden import assert_golden, print_page
+from lab.tests.support.golden import assert_golden, make_page, print_page
 from lab.tests.support.made_runs import made_record
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "outcomes"
@@ -96,7 +95,7 @@ def effect_of(summary: Summary, arm: str, metric: str = "gap_s") -> Effect:
 
 
 def printed(summary: Summary, width: int | None = None) -> str:
-    return print_page(page(summary), width)
+    return print_page(make_page(summary), width)
 
 
 def at(arm: str, block: int, point: str, **update: Any) -> Change:
@@ -112,7 +111,7 @@ FAILED_CONTROL = at("pre-stop-sleep", 2, "control", verdict="invalid", reason=Re
     [
         ("wide.txt", lambda: printed(summary_of(blocks=7, change=FAILED_CONTROL))),
         ("columns-100.txt", lambda: printed(summary_of(blocks=7, change=FAILED_CONTROL), 100)),
-        ("table.md", lambda: render_markdown(page(summary_of(blocks=7, change=FAILED_CONTROL)))),
+        ("table.md", lambda: render_markdown(make_page(summary_of(blocks=7, change=FAILED_CONTROL)))),
         ("two-blocks.txt", lambda: printed(summary_of(blocks=2))),
         ("baseline-alone.txt", lambda: printed(summary_of([("baseline", None)]))),
     ],
@@ -167,11 +166,11 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     spare, sleep = make_verdicts(summary_of())
     assert (spare.kind, spare.snippet) == ("apply", "kind: proxy-replicas-2\n")
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
-    assert "−29" in spare.text and spare.text.endswith("apply:")
-    assert sleep.kind == "same" and sleep.text.startswith(
-        "pre-stop-sleep: no change needed: no difference in longest gap at kill ("
+    assert "−29" in spare.text and spare.text.endswith(": apply it")
+    assert sleep.kind == "same" and sleep.text.startswith("pre-stop-sleep: no difference in longest gap at kill (")
+    assert sleep.text.endswith(", smaller than the equivalence margin of 0.58 s): no change needed"), (
+        "a fiftieth of the baseline's 29 s"
     )
-    assert sleep.text.endswith(", smaller than the equivalence margin of 0.58 s)"), "a fiftieth of the baseline's 29 s"
     narrow = make_verdicts(summary_of(worth=0.001))[1]
     assert narrow.kind == "unresolved" and "no change needed unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
@@ -182,7 +181,7 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     spare = make_verdicts(summary_of(points=[KILL, other, *controls], made=worse))[0]
     assert (spare.kind, spare.snippet) == ("mixed", "kind: proxy-replicas-2\n")
     both = "better in longest gap at kill, worse in longest gap at other"
-    assert spare.text.endswith(f": {both}: apply only if the first matters more to you:")
+    assert spare.text.endswith(f": {both}: apply it only if the first matters more to you")
 
 
 def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_not_claimed() -> None:
@@ -211,13 +210,13 @@ def test_below_six_blocks_nothing_is_claimed() -> None:
     level = row_of(summary, "baseline").cell.level("gap_s")
     assert level is not None and level.low is None
     assert {verdict.kind for verdict in make_verdicts(summary)} == {"no-interval"}
-    assert make_verdicts(summary)[0].text.endswith("; measure with --blocks 6 or more")
+    assert make_verdicts(summary)[0].text.endswith(": measure with --blocks 6 or more")
     interrupted = summary_of(change=lambda slot, one: one if slot.block <= 3 else None)
     assert make_verdicts(interrupted)[0].text.endswith(
-        "; not all of it was measured, go on with: just bench --resume r"
+        ": not all of it was measured, go on with: just bench --resume r"
     )
     _, hurt = make_verdicts(summary_of(change=FAILED_CONTROL))
-    assert hurt.text.endswith("; measure with --blocks 7 or more")
+    assert hurt.text.endswith(": measure with --blocks 7 or more")
     summary = summary_of(change=FAILED_CONTROL)
     hurt, other = row_of(summary, "pre-stop-sleep"), row_of(summary, "proxy-replicas-2")
     assert (hurt.cell.valid_blocks, other.cell.valid_blocks) == (5, 6) and 2 not in hurt.cell.values["gap_s"]

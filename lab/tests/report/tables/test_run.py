@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import expm1
@@ -13,6 +14,7 @@ import pytest
 
 from lab.analysis.aggregate.cells import select_counted_samples
 from lab.analysis.explain import run as verdicts
+from lab.analysis.explain.conclusion import conclude_run, describe_noise
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect, RunQuestions
 from lab.analysis.judge.rows import SummaryRow
@@ -22,7 +24,8 @@ from lab.base.errors import MeasuringError
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Reason, Sample
 from lab.report.markdown import render_markdown
-from lab.report.tables.run import page
+from lab.report.result import RunResult
+from lab.report.tables.run import make_tables
 from lab.stats import paired as stats
 from lab.stats import power, units
 from lab.stats.histogram import Histogram
@@ -52,7 +55,7 @@ def effect_of(summary: Summary, arm: str, metric: str, point: str = "rate-1000")
 
 
 def printed(summary: Summary, width: int | None = None) -> str:
-    return print_page(page(summary), width)
+    return print_page(make_tables(summary, absolute=False), width)
 
 
 def typical() -> Summary:
@@ -66,7 +69,7 @@ def typical() -> Summary:
     [
         ("wide.txt", lambda: printed(typical())),
         ("columns-80.txt", lambda: printed(typical(), 80)),
-        ("table.md", lambda: render_markdown(page(typical()))),
+        ("table.md", lambda: render_markdown(make_tables(typical()))),
         ("baseline-alone.txt", lambda: printed(summary_of(make_plan([("baseline", None)])))),
     ],
 )
@@ -83,8 +86,9 @@ def test_a_claim_of_a_stored_run_ends_in_what_to_apply() -> None:
     (verdict,) = verdicts.make_verdicts(summary)
     assert (verdict.kind, verdict.snippet) == ("apply", "data:\n  keep-alive-requests: '10000'\n")
     assert verdict.text.startswith("keepalive: p99 at rate-1000 (k6 for wrk2) −2")
-    assert verdict.text.endswith(": apply:")
-    assert "keep-alive-requests" in print_page(page(summary))
+    assert verdict.text.endswith(": apply it") and verdict.headline == "keepalive: better; apply it"
+    printed_page = print_page([*RunResult(run).page(report="file:///report.html")])
+    assert "To apply keepalive:\n  data:\n    keep-alive-requests: '10000'\n" in printed_page
 
 
 @pytest.mark.parametrize(("role", "complete"), [("reference", True), ("baseline", False), ("variant", False)])
@@ -104,7 +108,7 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     dying = lost(Reason.PROXY_DIED)
     assert (dying.kind, dying.snippet) == ("mixed", "data: {a: b}")
     blocks = "6 of 10 blocks at ceiling, proxy-died 4"
-    assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply only once all of them do:")
+    assert dying.text.endswith(f", in the blocks that worked ({blocks}): apply it only once all of them do")
     assert lost(Reason.STEAL).kind == "apply"
 
 
@@ -112,8 +116,8 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     ("factor", "systems", "purpose", "kind", "ending"),
     [
         (1.3, [], "", "worse", ": do not apply it"),
-        (0.7, ["keepalive"], "", "differs", ": another system, no setting to apply: choose keepalive"),
-        (1.3, ["keepalive"], "", "differs", ": another system, no setting to apply: stay with baseline"),
+        (0.7, ["keepalive"], "", "differs", ": better than baseline: choose it if its behaviour suits you"),
+        (1.3, ["keepalive"], "", "differs", ": worse than baseline: plan for that if you choose it"),
         (1.3, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
     ],
 )
@@ -156,9 +160,9 @@ def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
     assert (verdict.kind, verdict.snippet) == ("mixed", "data: {a: b}")
     where = "in CPU per request at {} (k6 for wrk2)"
     both = f": better {where.format('rate-1000')}, worse {where.format('ceiling')}"
-    assert verdict.text.endswith(f"{both}: apply only if the first matters more to you:")
+    assert verdict.text.endswith(f"{both}: apply it only if the first matters more to you")
     (other,) = verdicts.make_verdicts(replace(summary, systems=frozenset({"keepalive"})))
-    assert other.kind == "mixed" and other.text.endswith(": choose keepalive only if the first matters more to you")
+    assert other.kind == "mixed" and other.text.endswith(": choose it only if the first matters more to you")
 
 
 @pytest.mark.parametrize(("blocks", "count"), [(1, "1 block"), (5, "5 blocks")])
@@ -168,7 +172,7 @@ def test_fewer_than_six_blocks_give_no_interval(blocks: int, count: str) -> None
     assert effect.decision is Decision.NO_INTERVAL
     assert verdicts.format_effect(effect) == f"p99 no interval ({count})"
     assert stats.NEED_BLOCKS in row_of(summary, "keepalive").notes
-    assert verdicts.describe_noise(summary).endswith(f"not known yet: {count} with both baselines, 6 are needed")
+    assert describe_noise(summary) == f"noise check: none, {count} with the baseline twice, 6 are needed"
     row = next(row for row in RESULT.plain(summary)["rows"] if row["arm"] == "keepalive")
     assert {(effect["ratio_low"], effect["p_value"]) for effect in row["effects"]} == {(None, None)}
 
@@ -179,7 +183,7 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     effect = effect_of(summary, "keepalive", "p99")
     assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
     assert verdicts.make_verdicts(summary)[0].kind == "apply"
-    assert verdicts.describe_noise(summary).startswith("the noise here is not known yet: 5 blocks")
+    assert describe_noise(summary).startswith("noise check: none, 5 blocks")
 
 
 def small(factor: float = 0.99) -> Summary:
@@ -196,11 +200,11 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     assert verdicts.format_effect(replace(unled, beside=None)) == "p99 –"
     (verdict,) = verdicts.make_verdicts(small())
     assert (verdict.kind, verdict.snippet) == ("same", "")
-    said = "keepalive: no change needed: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
+    said = "keepalive: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
     assert verdict.text.startswith(said)
-    assert verdict.text.endswith("smaller than the equivalence margin of 2.0 %)")
+    assert verdict.text.endswith("smaller than the equivalence margin of 2.0 %): no change needed")
     (none,) = verdicts.make_verdicts(small(1.0))
-    assert none.kind == "same" and "no change needed: no difference in p99 at rate-1000" in none.text
+    assert none.kind == "same" and none.text.startswith("keepalive: no difference in p99 at rate-1000")
 
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:
@@ -234,7 +238,7 @@ def test_what_the_generator_limited_is_judged_by_cpu_per_request() -> None:
     assert effect_of(summary, "keepalive", "p50", "ceiling").decision is Decision.NOT_JUDGED
     (verdict,) = verdicts.make_verdicts(summary)
     assert "CPU per request at ceiling (k6 for wrk2) (generator-limited) −3" in verdict.text
-    assert "rate" not in verdicts.describe_noise(summary).replace("generator", "")
+    assert not re.search("rate [+−]", describe_noise(summary))
 
 
 def test_the_rate_is_not_judged_where_it_is_given_nor_latency_at_a_ceiling() -> None:
@@ -271,7 +275,7 @@ def test_a_percentile_without_ten_requests_beyond_it_has_no_effect_and_says_so()
     run = make_plan(blocks=6)
     samples, _ = make_run(run)
     late = Histogram.of_values([0.001] * 5000 + [500.0])
-    assert "≥120,0" in printed(summarise(run, samples, lambda _: late, RunQuestions(PRIMARY)))
+    assert "≥120,0" in print_page(make_tables(summarise(run, samples, lambda _: late, RunQuestions(PRIMARY))))
 
 
 def test_the_last_valid_attempt_counts_and_an_interrupted_block_never() -> None:
@@ -369,7 +373,7 @@ def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseli
     assert cell.valid_blocks == 0 and {*map(cell.shown, ("rate", "cpu_per_request", "slowest_s"))} == {None}
     (verdict,) = verdicts.make_verdicts(summary)
     assert verdict.kind == "not-measurable"
-    assert verdict.text.endswith(": mend what its rows' notes tell, and measure it again")
+    assert verdict.text.endswith(": mend what its rows' notes say, and measure it again")
     assert "0/6" in printed(summary)
     summary = summarise(make_plan(BOTH), [], lambda _: None, RunQuestions(PRIMARY))
     assert "6 blocks not measured" in printed(summary)
@@ -419,4 +423,54 @@ def test_too_few_blocks_end_in_what_gives_more(planned: int, change: Change, adv
     """Where an interruption left some out, that is to go on, unless even all would be too few; of a run that lost a block, more than were planned."""
     run = made(planned=make_plan(blocks=planned), change=change)
     (verdict,) = verdicts.make_verdicts(summarise_run(run.record, run.samples(), run.histogram))
-    assert verdict.kind == "no-interval" and verdict.text.endswith(f"; {advice}")
+    assert verdict.kind == "no-interval" and verdict.text.endswith(f": {advice}")
+
+
+def lines_of(summary: Summary, run: Plan) -> list[str]:
+    return [line for line, _ in conclude_run(summary, made_record("run-1", run))]
+
+
+def test_the_conclusion_of_one_variant_is_at_most_seven_lines_with_every_load_in_words() -> None:
+    """With the line of the report eight. More variants have a line each, and one load each."""
+    plan = make_plan(BOTH[:1], points=[make_point(f"rate-{n}", rate_rps=100.0 * n) for n in range(1, 7)])
+    lines = lines_of(summary_of(plan, effects={"keepalive": 0.8}), plan)
+    assert lines[0] == "keepalive: better; apply it" and len(lines) <= 7
+    loads = [line for line in lines if line.startswith("  rate-")]
+    assert len(loads) == 3 and all(line.endswith(": better") and "p99 −" in line and "[" in line for line in loads)
+    assert "  and 3 more loads, in the table" in lines
+    noise = next(line for line in lines if line.startswith("noise check"))
+    differs = "noise check: baseline against itself differs, p99 +1.3 % [+0.1, +2.5] at rate-4: nothing smaller is claimed there"
+    assert noise == differs
+    many = make_plan([(f"v{n}", "baseline") for n in range(5)])
+    grouped = lines_of(summary_of(many, {f"v{n}": "p99" for n in range(5)}, effects={"v3": 0.8}), many)
+    assert len(grouped) <= 7 and grouped[0] == "better, apply it: v3"
+
+
+def test_a_conclusion_names_the_blocks_that_would_decide_with_their_time() -> None:
+    """And a baseline alone says what this machine finds, and what to do next."""
+    plan = make_plan()
+    lines = lines_of(summary_of(plan, noise=0.03), plan)
+    (more,) = [line for line in lines if line.startswith("to find 2 % at ")]
+    assert "just bench keepalive" in more and " --blocks " in more and "(about " in more
+    alone = make_plan([("baseline", None)])
+    lines = lines_of(summary_of(alone, {}), alone)
+    assert lines[0].startswith("noise check passed: baseline against itself, ")
+    assert lines[1].startswith("this machine finds differences from ") and lines[1].endswith(
+        "; next: just bench keepalive"
+    )
+
+
+def test_absolute_values_stand_apart_and_not_for_what_is_inconclusive_unless_asked() -> None:
+    """No row has a difference and an absolute value."""
+    summary = summary_of(make_plan(), noise=0.03)
+    assert effect_of(summary, "keepalive", "p99").decision is Decision.INCONCLUSIVE
+    text = printed(summary)
+    differences, absolutes = text.split("Absolute values of each alone")
+    assert "Do not compare rows" in absolutes and "Without keepalive where the difference is inconclusive" in absolutes
+    rows = [line for line in absolutes.splitlines() if line.startswith("keepalive")]
+    assert len(rows) == 1, "at the ceiling, where its primary metric is not judged"
+    assert not any("%" in line for line in absolutes.splitlines() if line.startswith(("baseline", "keepalive")))
+    assert "req/s" not in differences.split("\n\n")[0]
+    every = print_page(make_tables(summary))
+    assert len([line for line in every.split("Absolute values")[1].splitlines() if line.startswith("keepalive")]) == 2
+    assert "p99.9" in every and "p99.9" not in text

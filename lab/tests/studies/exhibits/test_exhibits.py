@@ -22,6 +22,7 @@ from lab.model.run import NotMeasured
 from lab.model.samples import Sample
 from lab.model.usage import USAGE_SCHEMA
 from lab.records.store import RunStore
+from lab.report.export import tables as export
 from lab.report.html import rendering as markdown
 from lab.stats.paired import MIN_BLOCKS
 from lab.studies.exhibits import exhibits, exploring, ladder
@@ -159,9 +160,12 @@ def test_without_any_a_committed_one_that_has_intervals() -> None:
 def test_without_any_at_all_it_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_REFERENCE", str(own))
     run = exploring.pick_run()
-    for text in (exploring.overview(run), exploring.compare_variants(run), exhibits.table(run, exploring.metrics(run))):
+    metrics = exploring.metrics(run)
+    tables = exploring.compare_variants(run), exhibits.table(run, metrics), exploring.verdict(run)
+    for text in (exploring.overview(run), *tables):
         assert text.startswith("*no run: nothing in data/reference of any sweep")
-    assert isinstance(run, Missing) and exploring.variants(run)
+    assert isinstance(run, Missing) and exploring.variants(run) and exploring.pairs(run) == []
+    assert run.samples().height == 0 and "cpu_per_request_s" in run.samples().columns
     monkeypatch.setenv("LAB_RUNS", str(own / "none"))
     (own / "broken").mkdir()
     (own / "broken" / "run.json").write_text("{")
@@ -179,6 +183,20 @@ def test_the_overview_has_arms_loads_machine_and_the_runs_metrics(own: Path, mon
     disturbed(own, monkeypatch, "20260101-a")
     newest = exploring.pick_run()
     assert "| held |" in exploring.overview(newest) and "gap_s" in exploring.metrics(newest)
+
+
+@pytest.mark.committed
+def test_the_verdict_is_the_runs_own_and_its_samples_are_a_frame() -> None:
+    """The sentences without a table, what is compared with what, and a row for every sample, as `just export` has them."""
+    run = exploring.pick_run(STEADY)
+    assert isinstance(run, Evidence)
+    text = exploring.verdict(run)
+    assert "keepalive" in text and "|" not in text
+    assert exploring.pairs(run) == [("keepalive", "ingress-nginx")]
+    frame, recorded = run.samples(), run.run.samples()
+    assert frame["sample"].to_list() == [sample.id for sample in recorded]
+    assert frame["valid"].to_list() == [sample.valid for sample in recorded]
+    assert frame.equals(next(export.yield_tables(run.run, "samples", recorded)))
 
 
 @pytest.mark.committed

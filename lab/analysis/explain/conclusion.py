@@ -1,0 +1,208 @@
+"""The conclusion of a run, which is printed first: what to do, each load in words, the noise check, what was the limit, what shows more.
+
+    keepalive: no difference found; no change needed
+      ceiling    CPU per request +0.4 % [−0.3, +1.1] = +0.08 µs: equivalent, within ±2 %
+      rate-1000  CPU per request −0.9 % [−1.6, −0.2] = −0.52 µs: equivalent, within ±2 %
+    noise check passed: ingress-nginx against itself, CPU per request −0.7 % [−2.0, +0.7] at ceiling
+
+A run of disrupted loads has a sentence for each variant, one of many variants a line for each kind of verdict: the table follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lab.analysis import rerun
+from lab.analysis.explain.run import (
+    WORDS,
+    Verdict,
+    count_judged,
+    explain_inconclusive,
+    find_bound,
+    format_difference,
+    format_interval,
+    format_margin,
+    make_verdicts,
+)
+from lab.analysis.judge.decision import ALPHA, Decision
+from lab.analysis.judge.effects import Effect
+from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.model.metrics import find_metric
+from lab.model.run import RunRecord
+from lab.stats import paired as stats
+from lab.stats.power import compute_mde, count_blocks_to_detect
+from lab.stats.units import format_blocks, format_duration
+
+MOST_VERDICTS, MOST_LOADS = 3, 3
+"""The most variants that have a line each, and the most loads that are put into words; the table has the others."""
+LIMITS = {
+    "generator": "the load generator: judge CPU per request there, not requests per second",
+    "limit": "a container's CPU limit",
+    "link": "the shaped link",
+    "errors": "what failed",
+    "proxy": "the proxy's CPUs",
+    "waiting": "no CPU: it waited for something else",
+}
+"""What limited a closed loop (`lab.model.bottleneck`), in words; of several limits at one load the first is named."""
+FIRST_STEP = "just bench keepalive"
+"""The command that a run without a variant recommends."""
+
+RowEffect = tuple[SummaryRow, Effect]
+
+
+def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
+    """Yield the lines of a run's conclusion, each with the verdicts that it states (none: it states none).
+
+    Args:
+        summary: The summary of the run's steady loads, or of its disrupted ones.
+        record: The record of the run.
+
+    """
+    run_verdicts = make_verdicts(summary)
+    yield from _list_verdicts(summary, run_verdicts)
+    if not summary.rows:
+        return
+    yield describe_noise(summary), ()
+    if not run_verdicts and (resolution := _describe_resolution(summary)):
+        yield f"{resolution}; next: {FIRST_STEP}", ()
+    if limits := _describe_limits(summary):
+        yield f"limited {limits}", ()
+    if more := _suggest_blocks(summary, record):
+        yield more, ()
+
+
+def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
+    """Yield a line for each verdict, followed by its loads in words; of many variants a line for each kind of verdict."""
+    if summary.disturbed or len(run_verdicts) <= MOST_VERDICTS:
+        for verdict in run_verdicts:
+            yield verdict.text if summary.disturbed else verdict.headline, (verdict,)
+            most = MOST_LOADS if len(run_verdicts) == 1 else 1
+            yield from ((line, ()) for line in _describe_loads(summary, verdict.arm, most) if not summary.disturbed)
+        return
+    for kind, word in WORDS.items():
+        if alike := tuple(verdict for verdict in run_verdicts if verdict.kind == kind):
+            actions = {verdict.do for verdict in alike}
+            head = ", ".join(filter(None, (word, actions.pop() if len(actions) == 1 else "")))
+            yield f"{head}: {', '.join(verdict.arm for verdict in alike)}", alike
+
+
+def describe_noise(summary: Summary) -> str:
+    """Return the line of the noise check: the effect of each baseline against itself (A/A), and whether it is noise.
+
+    It passes where every interval includes 0. The metrics are those that variants are judged by; without variants it is CPU per request,
+    or every metric if that is not measured.
+    """
+    effects = list(_list_self_effects(summary))
+    known = [(row, effect) for row, effect in effects if effect.estimate and effect.estimate.has_interval]
+    if not known:
+        blocks = min((effect.estimate.n for _, effect in effects if effect.estimate), default=0)
+        return f"noise check: none, {format_blocks(blocks)} with the baseline twice, {stats.MIN_BLOCKS} are needed"
+    failed = [item for item in known if not _includes_zero(item[1])]
+    widest = sorted(failed or known, key=lambda item: -find_bound(item[1].estimate))
+    shown = [item for item in widest if item[1].against == widest[0][1].against][:MOST_LOADS]
+    parts: dict[str, list[str]] = {}
+    for row, effect in shown:
+        metric = find_metric(effect.metric)
+        change = metric.change(effect.estimate.effect) if effect.estimate else "–"
+        parts.setdefault(metric.title, []).append(f"{change}{format_interval(effect)} at {row.point.name}")
+    base, left = shown[0][1].against, len(failed or known) - len(shown)
+    listed = "; ".join(f"{title} {', '.join(texts)}" for title, texts in parts.items())
+    listed += f", and {left} smaller" if left else ""
+    if failed:
+        return f"noise check: {base} against itself differs, {listed}: nothing smaller is claimed there"
+    return f"noise check passed: {base} against itself, {listed}"
+
+
+def _list_self_effects(summary: Summary) -> Iterator[RowEffect]:
+    for row in summary.rows:
+        effects = [effect for effect in row.effects if effect.decision is Decision.A_A]
+        costs = [effect for effect in effects if effect.metric == "cpu_per_request"]
+        primary = [effect for effect in effects if effect.primary]
+        yield from ((row, effect) for effect in primary or ([] if summary.disturbed else costs or effects))
+
+
+def _includes_zero(effect: Effect) -> bool:
+    interval = effect.estimate.interval if effect.estimate else None
+    return interval is None or interval[0] <= 0 <= interval[1]
+
+
+def _describe_resolution(summary: Summary) -> str:
+    """Return which effects this machine finds in a run of as many blocks; empty if that cannot be computed."""
+    parts: list[str] = []
+    for row, effect in _list_self_effects(summary):
+        estimate = effect.estimate
+        if (
+            estimate
+            and estimate.sd
+            and find_metric(effect.metric).ratio
+            and (least := compute_mde(estimate.sd, estimate.n))
+        ):
+            parts.append(f"{100 * least:.1f} % in {find_metric(effect.metric).title} at {row.point.name}")
+    found = ", ".join(parts[:MOST_LOADS])
+    return (
+        found and f"this machine finds differences from {found} on, 9 times in 10, in {format_blocks(summary.blocks)}"
+    )
+
+
+def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
+    """Yield a line for each load of a variant, at most so many: its effect with interval, and the decision in words."""
+    order = [Decision.BETTER, Decision.WORSE, Decision.INCONCLUSIVE, *Decision]
+    rows = [row for row in summary.rows if row.arm.name == arm and not row.point.control]
+    effects = [(row, effect) for row in rows for effect in row.shown]
+    effects.sort(key=lambda item: (item[0].unsteady is None, order.index(item[1].decision)))
+    width = max((len(row.point.name) for row, _ in effects[:most]), default=0)
+    for row, effect in effects[:most]:
+        metric = find_metric(effect.metric)
+        if row.unsteady is not None:
+            yield f"  {row.point.name:<{width}}  {row.unsteady.sentence()}"
+        else:
+            change = f"{metric.title} {format_difference(effect)}"
+            yield f"  {row.point.name:<{width}}  {change}: {_describe_decision(effect)}"
+    if len(effects) > most:
+        left = len(effects) - most
+        yield f"  and {left} more load{'s' if left > 1 else ''}, in the table"
+
+
+def _describe_decision(effect: Effect) -> str:
+    """Return the decision about an effect in words, with the reason why it is none."""
+    if effect.decision is Decision.EQUIVALENT:
+        return f"equivalent, within ±{format_margin(effect)}"
+    if effect.decision is Decision.INCONCLUSIVE and (reason := explain_inconclusive(effect)):
+        return f"inconclusive, {reason}"
+    at_least = ", at least: the faster side was limited by the generator" if effect.bound else ""
+    judged = effect.decision.judged or not effect.note
+    return f"{effect.decision.value}{at_least}" if judged else f"{effect.decision.value}, {effect.note}"
+
+
+def _describe_limits(summary: Summary) -> str:
+    """Return what limited the closed loops of a run's arms: `the proxy's CPUs (ceiling)`; empty without such a load."""
+    limits: dict[str, set[str]] = {}
+    for row in summary.rows:
+        for cell in (row.cell, row.pair.own if row.pair else None):
+            if cell is not None and row.arm.role != "reference":
+                limits.setdefault(row.point.name, set()).update(cell.limits)
+    points: dict[str, list[str]] = {}
+    for point, found in limits.items():
+        for limit in [limit for limit in LIMITS if limit in found][:1]:
+            points.setdefault(LIMITS[limit], []).append(point)
+    return "; ".join(f"at {', '.join(names)} by {limit}" for limit, names in points.items())
+
+
+def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
+    """Return the command that would decide what is inconclusive, with its time; empty if more blocks would not help."""
+    family, blocks = count_judged(summary), dict[str, int | None]()
+    place = ""
+    effects = [(row, effect) for row in summary.rows for effect in row.shown]
+    for row, effect in effects:
+        estimate, margin = effect.estimate, effect.size.worth
+        if effect.decision is Decision.INCONCLUSIVE and estimate and estimate.sd and find_bound(estimate) > margin > 0:
+            needed = count_blocks_to_detect(estimate.sd, estimate.n, margin, ALPHA / family)
+            if needed is None or needed > max((count or 0 for count in blocks.values()), default=estimate.n):
+                place = f"{format_margin(effect)} at {row.point.name}"
+            blocks[row.arm.name] = needed
+    counts = [count for count in blocks.values() if count is not None]
+    if not blocks or len(counts) < len(blocks):
+        return f"more blocks would not find {place}" if blocks else ""
+    command = f"{rerun.measure_command(record, ' '.join(blocks))} --blocks {max(counts)}"
+    duration = format_duration(record.designed.duration_s * max(counts) / max(1, record.blocks))
+    return f"to find {place}: {command} (about {duration})" if max(counts) > summary.blocks else ""

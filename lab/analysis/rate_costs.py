@@ -1,0 +1,125 @@
+"""The idle cost and the marginal cost of a proxy, from the CPU cores that it uses at two rates.
+
+CPU per request is mostly the fixed cost of waking up where the rate is low, so that it says little about another rate. Two numbers do:
+
+    idle cost       CPU cores at rate 0
+    marginal cost   CPU seconds of each additional request
+
+In each block they are the line through the cores at the lowest and at the highest of a run's given rates. The difference between two arms is
+that of their lines, block by block, of both sides of a pair where they were measured as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.analysis.aggregate.cells import ArmCell
+from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.model.sweeps import LoadPoint
+from lab.stats import paired as stats
+
+LEAST_SPREAD = 2.0
+"""The least ratio of the highest rate to the lowest from which a line through both says something about rate 0."""
+Line = tuple[float, float]
+"""The idle cost in CPU cores and the marginal cost in CPU seconds per request, of one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateCost:
+    """The idle cost and the marginal cost of one arm at two rates, and their differences from its baseline.
+
+    Attributes:
+        arm: The name of the arm.
+        against: The arm that it is compared with; empty for a baseline.
+        rates: The lowest and the highest rate, in requests per second.
+        idle: CPU cores at rate 0.
+        marginal: CPU seconds of each additional request.
+        idle_change: The difference of the idle cost from the baseline's; None for a baseline, or without a common block.
+        marginal_change: The difference of the marginal cost from the baseline's; None as for `idle_change`.
+
+    """
+
+    arm: str
+    against: str
+    rates: tuple[float, float]
+    idle: stats.Estimate
+    marginal: stats.Estimate
+    idle_change: stats.Estimate | None = None
+    marginal_change: stats.Estimate | None = None
+
+    @property
+    def even_rate(self) -> float | None:
+        """The rate in requests per second above which the marginal cost is most of the cost; None unless both are positive."""
+        positive = self.idle.effect > 0 and self.marginal.effect > 0
+        return self.idle.effect / self.marginal.effect if positive else None
+
+
+def compute_rate_costs(summary: Summary) -> list[RateCost]:
+    """Return the idle and marginal costs of each arm of a run, in the order of its table; empty without two given rates.
+
+    Args:
+        summary: The summary of the run's steady loads.
+
+    """
+    ends = _find_ends(summary.points)
+    if ends is None:
+        return []
+    rows = {(row.arm.name, row.point.name): row for row in summary.rows}
+    names = dict.fromkeys(row.arm.name for row in summary.rows if row.arm.role != "reference")
+    both = ((rows.get((name, ends[0].name)), rows.get((name, ends[1].name))) for name in names)
+    return [cost for low, high in both if low and high for cost in _compute_cost(low, high)]
+
+
+def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | None:
+    """Return the points with the lowest and the highest given rate of loads that are the same otherwise."""
+    alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
+    for point in points:
+        if point.rate_rps is not None and point.disturbance is None:
+            load = point.model_copy(update={"name": "", "rate_rps": None, "duration_s": 1.0})
+            alike.setdefault(load, []).append((point.rate_rps, point))
+    for rates in alike.values():
+        low, high = min(rates, key=lambda item: item[0]), max(rates, key=lambda item: item[0])
+        if high[0] >= LEAST_SPREAD * low[0]:
+            return low[1], high[1]
+    return None
+
+
+def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
+    """Yield the cost of an arm from its rows at the lowest and the highest rate; nothing without a block that has both."""
+    pairs = [row.pair for row in (low, high) if row.pair is not None]
+    own = _fit_lines(*(pair.own for pair in pairs)) if len(pairs) == 2 else _fit_lines(low.cell, high.cell)
+    base: Mapping[int, Line] = {}
+    if len(pairs) == 2:
+        base = _fit_lines(*(pair.base for pair in pairs))
+    elif low.base is not None and high.base is not None:
+        base = _fit_lines(low.base, high.base)
+    if not own:
+        return
+    rates = (low.point.rate_rps or 0.0, high.point.rate_rps or 0.0)
+    idle, marginal = (_estimate(own, {}, place) for place in (0, 1))
+    changes = [_estimate(own, base, place) for place in (0, 1)] if own.keys() & base.keys() else [None, None]
+    assert idle is not None and marginal is not None
+    yield RateCost(low.arm.name, low.arm.baseline or "", rates, idle, marginal, *changes)
+
+
+def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
+    """Return block → the line through the CPU cores at two rates, in the blocks that have both."""
+    lines: dict[int, Line] = {}
+    points = [(cell.known("rate"), cell.known("cpu_per_request")) for cell in (low, high)]
+    for block in set.intersection(*(set(values) for both in points for values in both)):
+        (low_rate, low_cores), (high_rate, high_cores) = (
+            (rates[block], rates[block] * costs[block]) for rates, costs in points
+        )
+        marginal = (high_cores - low_cores) / (high_rate - low_rate)
+        lines[block] = low_cores - marginal * low_rate, marginal
+    return lines
+
+
+def _estimate(own: Mapping[int, Line], base: Mapping[int, Line], place: int) -> stats.Estimate:
+    """Return the mean of one of the two costs over the blocks, less the baseline's in the same blocks where it is given."""
+    blocks = sorted(own.keys() & base.keys()) if base else sorted(own)
+    zero = (0.0, 0.0)
+    return stats.estimate_difference(
+        [own[block][place] for block in blocks], [base.get(block, zero)[place] for block in blocks]
+    )
