@@ -27,6 +27,19 @@ list *ARGS:
 show VARIANT *ARGS:
     @python -m lab show "$@"
 
+# List what each key of your configuration does, and what can be measured: just check FILE
+[group('look')]
+[no-cd]
+[no-exit-message]
+check FILE *ARGS:
+    @python -m lab check "$@"
+
+# Print what is known of a setting: its effect on every target, and what was published
+[group('look')]
+[no-exit-message]
+settings *ARGS:
+    @python -m lab settings "$@"
+
 # Write all committed results as one HTML file, or a page about one run
 [group('look')]
 [no-cd]

@@ -11,29 +11,29 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from lab.base.errors import UsageError
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
-"""The environment variable that holds the number of the inherited descriptor."""
+"""The environment variable that holds the numbers of the inherited descriptors, separated by commas."""
 
 STDIN = "-"
 
 
-def piped_command(verb: str, option: str = "--configmap") -> str:
+def piped_command(verb: str, option: str = "--config") -> str:
     """Return a command that reads its file from standard input, as the end of a pipe that an error's remedy shows.
 
     Args:
         verb: The verb of `just` with its other arguments, as the user wrote them.
-        option: The option that takes the file.
+        option: The option that takes the file; empty for an argument.
 
     """
-    return f"scripts/shell just {verb} {option} -"
+    return " ".join(filter(None, ["scripts/shell just", verb, option, "-"]))
 
 
 def read_once(path: str, reader: str) -> bytes:
-    """Return the content that the parent process handed over, or else that of the file or standard input.
+    """Return the content that the parent process handed over next, or else that of the file or standard input.
 
     Args:
         path: A file, or `-` for standard input.
@@ -43,9 +43,9 @@ def read_once(path: str, reader: str) -> bytes:
         UsageError: The file or standard input cannot be read.
 
     """
-    if (number := os.environ.pop(DESCRIPTOR_VARIABLE, None)) is not None:
-        descriptor = int(number)
-        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    if descriptors := inherited_descriptors():
+        os.environ[DESCRIPTOR_VARIABLE] = ",".join(map(str, descriptors[1:]))
+        return os.pread(descriptors[0], os.fstat(descriptors[0]).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
         raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
     if path == STDIN and sys.stdin.isatty():
@@ -62,21 +62,21 @@ def read_once(path: str, reader: str) -> bytes:
 
 
 @contextmanager
-def hand_over(content: bytes) -> Iterator[None]:
-    """Hand an input file's content to the child processes started in the block; there, `read_once` returns it.
+def hand_over(*contents: bytes) -> Iterator[None]:
+    """Hand the contents of input files to the child processes started in the block; there, `read_once` returns them.
 
-    Such a child process must inherit the open descriptors that `inherited_descriptors` lists.
+    The child must read the files in the same order, and inherit the open descriptors that `inherited_descriptors` lists.
     """
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        os.environ[DESCRIPTOR_VARIABLE] = str(file.fileno())
-        try:
-            yield
-        finally:
-            os.environ.pop(DESCRIPTOR_VARIABLE, None)
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in contents]
+        for file, content in zip(files, contents, strict=True):
+            file.write(content)
+            file.flush()
+        os.environ[DESCRIPTOR_VARIABLE] = ",".join(str(file.fileno()) for file in files)
+        stack.callback(os.environ.pop, DESCRIPTOR_VARIABLE, None)
+        yield
 
 
 def inherited_descriptors() -> list[int]:
     """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
-    return [int(os.environ[DESCRIPTOR_VARIABLE])] if DESCRIPTOR_VARIABLE in os.environ else []
+    return [int(number) for number in os.environ.get(DESCRIPTOR_VARIABLE, "").split(",") if number]

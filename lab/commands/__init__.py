@@ -7,10 +7,13 @@ Only `__main__` exits.
 from __future__ import annotations
 
 import argparse
+import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -19,6 +22,7 @@ from rich.text import Text
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.quantities import parse_share, whole_number_in
+from lab.model.names import OUTPUT_WIDTH
 
 if TYPE_CHECKING:
     from lab.experiments.bench.request import Resolve
@@ -30,7 +34,10 @@ RunVerb = Callable[[argparse.Namespace, Console], int]
 Answers go to stdout.
 """
 Arguments = Mapping[str, Mapping[str, Any]]
-"""The arguments of a verb, each with the keyword arguments of argparse's `add_argument`."""
+"""The arguments of a verb, each with the keyword arguments of argparse's `add_argument`.
+
+An option may have several spellings with blanks between; the first is its name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +289,23 @@ def answer() -> Iterator[Console]:
     """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)
+
+
+def print_page(template: str, **values: Any) -> None:
+    """Print a page from a template in `lab/commands/pages`.
+
+    Longer lines than `OUTPUT_WIDTH` are broken at blanks, and go on below the text after the first wide gap; lines with a command of just are not.
+    """
+    from lab.systems.rendering import render_template
+
+    with answer():
+        for line in render_template(Path(__file__).parent / "pages" / template, **values).splitlines():
+            head = re.match(r" *(?:\S+(?: \S+)* {2,})?", line)
+            margin = " " * (head.end() if head and head.end() < OUTPUT_WIDTH / 3 else 4)
+            wrapped = textwrap.fill(
+                line, OUTPUT_WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
+            )
+            print(line.rstrip() if "just bench " in line else wrapped)
 
 
 def print_lines(console: Console, lines: Iterable[str | Text], most: int | None, command: str) -> None:

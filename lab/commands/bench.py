@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_unknown
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
     KNEE,
@@ -58,24 +58,27 @@ _NEW_RUN_OPTIONS = {
         "every key is judged by the same equivalence margin, 2 %",
     ),
 }
-"""The reasons why an option does not go with --resume, and why it does not go with --configmap."""
+"""The reasons why an option does not go with --resume, and why it does not go with --config."""
 
 
 def _run_bench(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
     refuse_blocks_with_resolve(options)
-    for name, (with_resume, with_configmap) in _NEW_RUN_OPTIONS.items():
-        if getattr(options, name) is not None and (options.resume or options.configmap):
-            raise UsageError(f"--{name}", with_resume if options.resume else with_configmap, "leave it out")
-    if options.resume and new_run_options(options) - {"configmap"}:
+    for name, (with_resume, with_config) in _NEW_RUN_OPTIONS.items():
+        if getattr(options, name) is not None and (options.resume or options.config):
+            raise UsageError(f"--{name}", with_resume if options.resume else with_config, "leave it out")
+    if options.resume and new_run_options(options) - {"config"}:
         fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
         raise UsageError("bench", fault, "leave them out")
-    if options.sustained and options.configmap:
+    if options.sustained and options.config:
         fault = "every key is measured in the sweep of its own hypothesis, at the length that stands there"
         raise UsageError("--sustained", fault, "leave it out")
-    if options.configmap:
-        return _bench_configmap(options, talk)
+    if options.config:
+        return _bench_config(options, talk)
+    if options.whole or options.only:
+        place = "--whole" if options.whole else "--only"
+        raise UsageError(place, "chooses what of a file is measured, and no file is given", "add --config FILE")
     if not options.variants and not options.resume:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
@@ -101,21 +104,26 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
     return store if isinstance(store, int) else print_and_write_result(options, store)
 
 
-def _bench_configmap(options: argparse.Namespace, talk: Console) -> int:
-    """Run an ablation whose knobs are the keys of a file."""
+def _bench_config(options: argparse.Namespace, talk: Console) -> int:
+    """Run an ablation whose knobs are the keys of a file, or the whole file alone."""
     from lab.experiments.ablation.folder import find_unmeasurable
     from lab.experiments.configmap import knobs, reading, split
 
     if options.k6_out:
-        fault = "--configmap measures many runs, of which none keeps k6's own output"
+        fault = "--config measures many runs, of which none keeps k6's own output"
         raise UsageError("--k6-out", fault, "leave it out")
     if options.variants or options.sweep or options.resume:
-        fault = "--configmap measures each of its keys against the shipped default, in the load that could show it"
+        fault = "--config measures each of its keys against the shipped default, in the load that could show it"
         raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
-    place = options.configmap if options.configmap != STDIN else "standard input"
+    if options.whole and options.only:
+        raise UsageError("--whole", "measures the whole file, and --only measures some keys", "leave one of them out")
+    place = options.config if options.config != STDIN else "standard input"
     reader = piped_command("bench")
     # Complain before anything starts.
-    given = reading.read_settings(place, content := read_once(options.configmap, reader), reader)
+    given = reading.read_settings(place, content := read_once(options.config, reader), reader)
+    only = [key.strip() for key in options.only.split(",")] if options.only else []
+    for key in only:
+        refuse_unknown(key, given.data, "--only", f"{place} has no key '{key}'")
 
     with hand_over(content):
         target = enter_target(options, options.target)
@@ -126,7 +134,12 @@ def _bench_configmap(options: argparse.Namespace, talk: Console) -> int:
             slow = "nginx tries them for every arm, which for thousands of maps takes it minutes"
             print_plan_line(talk, "reading", f"{size // 1000} kB of settings: {slow}")
         parts = split.split(place, given, elsewhere=elsewhere)
-        owned, notes = knobs.write_components(parts, manifests, partial(find_unmeasurable, target, manifests))
+        reasons = {remark.key: remark.text for remark in parts.remarks}
+        for key in only:
+            fault = f"{key} cannot be measured: {reasons.get(key, 'the controller realises it: --target apiserver')}"
+            refuse_unknown(key, {name for item in parts.singles for name in item.values}, "--only", fault)
+        unable = partial(find_unmeasurable, target, manifests)
+        owned, notes = knobs.write_components(parts, manifests, unable, options.whole, only)
         return owned, [*notes, RENDERED] if elsewhere else notes
 
     return ablate(options, talk, target, place, command_for_record(options, "variants"), build)
@@ -191,10 +204,16 @@ BENCH = Verb(
         },
         "--resume": RESUME,
         "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
-        "--configmap": {
+        "--config --configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
         },
+        "--whole": {"action": "store_true", "help": "with --config: measure only the whole file against the baseline"},
+        "--only": {
+            "metavar": "KEYS",
+            "help": "with --config: measure only these keys, each by itself, separated by commas (`just check` lists them)",
+        },
+        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--knee": KNEE,
         "--against": {
             "type": variant_name,
@@ -208,6 +227,7 @@ BENCH = Verb(
         "just bench keepalive",
         "just bench traefik envoy haproxy --against ingress-nginx --plan",
         "just bench access-log-off --target apiserver --resolve 5%",
+        "just bench --config data/examples/configmap.yaml --whole --plan",
     ),
 )
 STUDY = Verb(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from lab.base.errors import LabError, UsageError, did_you_mean
 from lab.base.files import as_option_error
+from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
     MEASURING,
     SWEEPS_HELP,
@@ -30,7 +32,7 @@ from lab.commands import (
 from lab.commands.measuring import answer_plan, enter_target, measure, print_plan, print_plan_line, probe_trials
 from lab.commands.table import compare_named
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
-from lab.model.names import EQUIVALENCE_MARGIN
+from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
 from lab.model.sweeps import DEFAULT_SWEEP
 
 if TYPE_CHECKING:
@@ -74,8 +76,10 @@ def _run_gate(options: argparse.Namespace, talk: Console) -> int:
 
     The status is the same whether or not the answer was read.
     """
+    if options.config:
+        return _gate_files(options, talk)
     if options.against is not None:
-        return _gate_against(options, talk)
+        return _gate_ref(options, talk)
     return _print_gate(options, lambda: _gate_runs(options))
 
 
@@ -114,44 +118,108 @@ def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
             Path(options.junit).write_bytes(xml())
 
 
-def _gate_against(options: argparse.Namespace, talk: Console) -> int:
-    """Measure the checkout's variants in pairs with their state at a git ref, and judge the result."""
-    from lab.experiments.against_ref import commit_of
+Pairs = tuple[Mapping[str, str], Sequence[str], str, Sequence[str]]
+"""What a gate measures: candidate → the variant that it is compared with; what renders as it did; the sweep; what is not compared."""
+
+
+def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
+    """Gate the checkout's variants against their state at a git ref."""
+    from lab.experiments.against_ref import add_ref_manifests, commit_of
     from lab.model.variants.variants import load_variant
+
+    if not options.names:
+        raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
+    options.names = names = [variant_name(name) for name in options.names]
+    for name in names:  # complain before anything starts
+        load_variant(name)
+    commit_of(options.against)
+
+    def write(manifests: Path, elsewhere: bool) -> Pairs:
+        return *add_ref_manifests(manifests, options.against, names), DEFAULT_SWEEP, ()
+
+    return _measure_change(options, talk, f"gate-{'-'.join(names)[:40].replace('+', '-')}", f"{options.against}'s", write)
+
+
+def _gate_files(options: argparse.Namespace, talk: Console) -> int:
+    """Gate a configuration file against an old one, or against its state at a git ref."""
+    from lab.experiments.against_ref import read_at_ref
+    from lab.experiments.configmap import knobs, split
+    from lab.experiments.configmap.reading import read_settings
+    from lab.model.variants.variants import load_variant
+
+    files, ref, reader = options.config, options.against, piped_command("gate", "--config FILE")
+    if len(files) != (1 if ref else 2) or options.names or files.count(STDIN) > (0 if ref else 1):
+        fault = f"expected {'one file, which is in git,' if ref else 'two files, the old one first,'} and nothing else"
+        remedy = "as `just gate --config old.yaml new.yaml`, or `just gate --config FILE --against REF` for one in git"
+        raise UsageError("--config", fault, remedy)
+    contents = [read_once(name, reader) for name in files]
+    sides = [(name, read_settings(name, content, reader)) for name, content in zip(files, contents, strict=True)]
+    if ref:
+        old_name = f"{files[0]} at {ref}"
+        sides.insert(0, (old_name, read_settings(old_name, read_at_ref(Path(files[0]), ref), reader)))
+
+    def write(manifests: Path, elsewhere: bool) -> Pairs:
+        old, new = (split.sort_keys(name, given, elsewhere) for name, given in sides)
+        if refused := "; ".join(f"{key}: {text}" for kind, key, text in new.remarks if kind == "refused"):
+            fault = f"the controller would refuse the whole file, and keep {sides[0][0]}: {refused}"
+            raise UsageError(sides[1][0], fault, "correct it, or take these keys out")
+        before, after, sweep = knobs.write_files(old, new, manifests)
+        remarks = [*old.remarks, *new.remarks]
+        hidden = {*old.of_controller, *new.of_controller, *(key for kind, key, _ in remarks if kind in ("unseen", "here"))}
+        differing = sorted(key for key in hidden if len({given.data.get(key) for _, given in sides}) > 1)
+        notes = [f"not compared on this target: {', '.join(differing)} (`just check` says why)"] if differing else []
+        if len({load_variant(name, manifests).manifests_sha256 for name in (before, after)}) > 1:
+            return {after: before}, [], sweep, notes
+        return {}, [sides[1][0]], sweep, notes
+
+    return _measure_change(options, talk, f"gate-{Path(sides[1][0]).stem[:40]}", sides[0][0], write, contents)
+
+
+def _measure_change(
+    options: argparse.Namespace,
+    talk: Console,
+    label: str,
+    since: str,
+    write: Callable[[Path, bool], Pairs],
+    contents: Sequence[bytes] = (),
+) -> int:
+    """Measure candidates in pairs with what they are compared with, and judge the result.
+
+    Args:
+        options: The parsed options.
+        talk: The console of stderr.
+        label: The part of the folder's name that says what is measured.
+        since: What the candidates are compared with, in words.
+        write: Writes the variants into a copy of the checkout's manifests; the second argument is whether the target runs the controller.
+        contents: The contents of files that were read, which a child process of this command must receive.
+
+    """
     from lab.records.sweep_files import load_sweep
 
     if options.again:
-        fault = "names runs of a second measurement, and --against makes one itself where it needs one"
+        fault = "names runs of a second measurement, and --against and --config make one themselves where they need one"
         raise UsageError("--again", fault, "leave it out")
-    if not options.names:
-        raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
     bounds = _build_bounds(options)
-    options.names = [variant_name(name) for name in options.names]
-    for name in options.names:  # complain before anything starts
-        load_variant(name)
     load_sweep(options.sweep or DEFAULT_SWEEP)
-    commit_of(options.against)
-
-    target = enter_target(options, options.target)
+    with hand_over(*contents):
+        target = enter_target(options, options.target)
     from lab.analysis.comparison.comparison import compare_runs
     from lab.analysis.gate.gate import confirm_regressions, judge_gate
     from lab.experiments import bench
     from lab.experiments.ablation.folder import new_manifests
-    from lab.experiments.against_ref import add_ref_manifests
 
-    with new_manifests(f"gate-{'-'.join(options.names)[:40].replace('+', '-')}") as (manifests, keep):
-        pairs, same = add_ref_manifests(manifests, options.against, options.names)
-        if same and pairs:
-            print_plan_line(
-                talk, "unchanged", f"no rendered manifest of {', '.join(same)} differs from {options.against}'s"
-            )
+    with new_manifests(label) as (manifests, keep):
+        pairs, same, sweep, notes = write(manifests, target.name != DEFAULT_TARGET)
+        for head, texts in {"note": notes, "unchanged": same if pairs else ()}.items():
+            for text in texts:
+                print_plan_line(talk, head, text if head == "note" else f"no rendered manifest of {text} differs from {since}")
         if not pairs:
-            return _report_unchanged(options, same)
+            return _report_unchanged(options, since, same, notes)
 
         def prepare(names: Sequence[str], seed: int | None) -> PreparedRun:
             request = bench.BenchRequest(
                 tuple(names),
-                options.sweep or DEFAULT_SWEEP,
+                options.sweep or sweep,
                 options.blocks,
                 seed,
                 label=f"gate-{'-'.join(names)}",
@@ -183,16 +251,17 @@ def _gate_against(options: argparse.Namespace, talk: Console) -> int:
         if (second := judge(again)) is None:
             return UNFINISHED
         result = confirm_regressions(result, second)
-    last = result
+    last = replace(result, left_out=(*result.left_out, *notes))
     return _print_gate(options, lambda: last)
 
 
-def _report_unchanged(options: argparse.Namespace, same: Sequence[str]) -> int:
+def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[str], notes: Sequence[str]) -> int:
     """Report in the requested form that there is nothing to measure, and return 0."""
     from lab.report.json.shape import dumps
     from lab.report.tables.gate import UNCHANGED
 
-    message = f"0 regressions: no rendered manifest of {', '.join(same)} differs from {options.against}'s: nothing to measure, nothing to do"
+    nothing = f"no rendered manifest of {', '.join(same)} differs from {since}: nothing to measure, nothing to do"
+    message = "; ".join([f"0 regressions: {nothing}", *notes])
     data = {"schema_version": 3, "verdict": "passed", "exit_status": 0, "conclusion": message, "unchanged": same}
     _write_junit(options, lambda: UNCHANGED)
     with answer():
@@ -207,11 +276,14 @@ def _gate_runs(options: argparse.Namespace) -> Gate:
     for name in ("target", "sweep", "blocks", "seed", "plan"):
         if getattr(options, name):
             raise UsageError(
-                f"--{name}", "is of what --against measures", "leave it out, or name a git ref by --against"
+                f"--{name}",
+                "is of what --against and --config measure",
+                "leave it out, or name a git ref by --against, or files by --config",
             )
     if not 1 <= len(options.names) <= 2:
         fault = f"expected one run or two, got {len(options.names)}"
-        raise UsageError("gate", fault, "just gate RUN [RUN] --max-regression 5%, or just gate --against REF VARIANT")
+        remedy = "just gate RUN [RUN] --max-regression 5%, just gate --against REF VARIANT, or just gate --config OLD NEW"
+        raise UsageError("gate", fault, remedy)
     if options.max_regression is None and not options.max_more:
         raise UsageError(BOUND, "no bound given: how much worse is still good?", "as --max-regression 5%")
     if options.metric and options.max_regression is None:
@@ -234,7 +306,7 @@ def _gate_runs(options: argparse.Namespace) -> Gate:
 def _build_bounds(options: argparse.Namespace) -> Bounds:
     from lab.analysis.judge.gate import Bounds
 
-    default = EQUIVALENCE_MARGIN if options.against is not None and not options.max_more else None
+    default = EQUIVALENCE_MARGIN if (options.against or options.config) and not options.max_more else None
     return Bounds(options.max_regression or default, dict(options.max_more), tuple(options.metric))
 
 
@@ -251,6 +323,12 @@ GATE = Verb(
         "--against": {
             "metavar": "REF",
             "help": "measure the variants of this checkout in pairs with the same variants at this git ref, and judge that",
+        },
+        "--config --configmap": {
+            "metavar": "FILE",
+            "nargs": "+",
+            "help": "measure your new ConfigMap or Helm values in pairs with the old ones, and judge that: --config OLD NEW; with"
+            " --against REF, one FILE against itself as this ref of the file's own repository has it; - is the standard input",
         },
         "--again": {
             "nargs": "+",
@@ -299,5 +377,7 @@ GATE = Verb(
     examples=(
         "just gate data/reference/quick-keepalive --max-regression 5%",
         "just gate --against origin/main keepalive",
+        "just gate --config old.yaml new.yaml --plan",
+        "just gate --config values.yaml --against HEAD~1",
     ),
 )

@@ -41,8 +41,10 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
 
 def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     from lab.commands import readme
+    from lab.studies.settings import FILE
     from lab.studies.site.rows import draw_findings
 
+    FILE.write_text(readme.make_settings_text())
     makers = readme.part_makers()
     for path in readme.markdown_files():
         path.write_text(readme.render_file(path, makers))
@@ -97,7 +99,9 @@ MAINTAIN = Verb(
             examples=("just maintain pack RUN", "just maintain pack RUN --into keepalive-pairs --replace"),
         ),
         "readme": Verb(
-            "write the generated parts of every README anew", _write_readmes, examples=("just maintain readme",)
+            "write the generated parts of every README, and data/settings.json, anew",
+            _write_readmes,
+            examples=("just maintain readme",),
         ),
         "schema": Verb(
             "write the JSON schemas of everything that the lab reads and records anew",

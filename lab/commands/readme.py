@@ -8,6 +8,7 @@ are relative to the top of the checkout.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -31,7 +32,7 @@ from lab.records.levels import SystemComponents, read_components
 from lab.records.store import RunStore
 from lab.report.markdown import render_markdown
 from lab.report.tables import calibration, selfbench
-from lab.studies import boots, carrying, ledger, matrix
+from lab.studies import boots, carrying, ledger, matrix, settings
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.site.rows import find_answer
 from lab.studies.steps import list_findings, list_steps
@@ -134,6 +135,11 @@ def judged_claims() -> Sequence[ClaimVerdict]:
     The first call takes seconds.
     """
     return ledger.judge_claims()
+
+
+def make_settings_text() -> str:
+    """Return the content of data/settings.json, from the committed runs."""
+    return json.dumps(settings.make_settings(list_steps(_runs(), judged_claims()), judged_claims()), indent=1) + "\n"
 
 
 def floors() -> Mapping[str, int]:

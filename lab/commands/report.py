@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import runs_folder
-from lab.commands import Verb
+from lab.commands import Verb, print_page
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 """The folder of the report in this checkout, which git ignores."""
@@ -81,7 +81,7 @@ def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
     elif options.boots:
         print_parts(Console(), page)
     else:
-        ledger.print_verdicts(Console(), verdicts, options.rules, checks)
+        print_page("ledger.txt", ledger=ledger, verdicts=verdicts, checks=checks, rules=options.rules)
     return 0
 
 

@@ -19,6 +19,7 @@ from lab.commands import (
     ablate,
     bench,
     capacity,
+    check,
     clusters,
     export,
     gate,
@@ -29,6 +30,7 @@ from lab.commands import (
     report,
     sabotage,
     selfbench,
+    settings,
     table,
 )
 from lab.model.names import OUTPUT_WIDTH
@@ -38,6 +40,7 @@ VERBS: Mapping[str, Verb] = {
     "ablate": ablate.ABLATE,
     "bench": bench.BENCH,
     "capacity": capacity.CAPACITY,
+    "check": check.CHECK,
     "compare": table.COMPARE,
     "doctor": look.DOCTOR,
     "down": clusters.DOWN,
@@ -51,6 +54,7 @@ VERBS: Mapping[str, Verb] = {
     "report": report.REPORT,
     "sabotage": sabotage.SABOTAGE,
     "selfbench": selfbench.SELFBENCH,
+    "settings": settings.SETTINGS,
     "show": look.SHOW,
     "study": bench.STUDY,
     "table": table.TABLE,
@@ -108,7 +112,7 @@ def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
             **subcommand.takes,
             **{option: OPTIONS[option] for option in subcommand.shared},
         }.items():
-            child.add_argument(argument, **keywords)
+            child.add_argument(*argument.split(), **keywords)
         if subcommand.add is not None:
             subcommand.add(child)
         if subcommand.words:

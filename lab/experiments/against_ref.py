@@ -39,6 +39,20 @@ def commit_of(ref: str) -> str:
     return result.stdout.decode().strip()[:SHORT]
 
 
+def read_at_ref(file: Path, ref: str) -> bytes:
+    """Return the content of a file as a git ref of the file's own repository has it.
+
+    Raises:
+        UsageError: The file is in no git repository, git knows no such commit, or the file is not in it.
+
+    """
+    shown = _run_git("show", f"{ref}:./{file.name}", folder=file.absolute().parent)
+    if shown.returncode != 0:
+        fault = f"{file} at '{ref}': {shown.stderr.decode(errors='replace').strip()}"
+        raise UsageError("--against", fault, "name a ref of its own repository that has it, or two files: --config OLD NEW")
+    return shown.stdout
+
+
 def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Add a ref's manifests to a copy of the checkout's, for a comparison of each variant with its state at the ref.
 
@@ -77,10 +91,9 @@ def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tup
     return {name: old_name for name, old_name in old_names.items() if name not in same}, same
 
 
-def _run_git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def _run_git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    place = ["-C", str(folder or ROOT), "-c", f"safe.directory={'*' if folder else ROOT}"]
     try:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", *arguments], check=False, capture_output=True
-        )
+        return subprocess.run(["git", *place, *arguments], check=False, capture_output=True)
     except OSError as error:
         raise UsageError("git", f"cannot be run: {error.strerror}", "install git") from None

@@ -27,6 +27,15 @@ def describe_load(point: LoadPoint) -> str:
     return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *details])
 
 
+def describe_kind(point: LoadPoint) -> str:
+    """Return a point's load and its disruption in words, without duration and repeats, which change no effect but its precision.
+
+    So loads of several runs are equal.
+    """
+    plain = point.model_copy(update={"duration_s": 0.0, "generations": 1, "repeats": 1, "singly": False})
+    return "; ".join(filter(None, [describe_load(plain).replace(", 0 s", ""), describe_disruption(point)]))
+
+
 def describe_disruption(point: LoadPoint) -> str:
     """Return a point's disruption and its time in words; empty without a disruption.
 

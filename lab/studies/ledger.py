@@ -1,7 +1,7 @@
 """The ledger: every published claim with two judgements side by side.
 
 The first judgement is by the publication's own data (`lab.studies.claims.publications`). The second one is by our runs, with the measured
-effect and its run. The ledger is printed as text, as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a
+effect and its run. The ledger is given as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a
 claim without a rule is counted.
 """
 
@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lab.analysis import evidence
@@ -21,18 +19,8 @@ from lab.studies import claims
 from lab.studies.boots import ONE_BOOT_CAVEAT
 from lab.studies.claims import ANSWERS, KINDS, Answer
 from lab.studies.claims.judging import ClaimVerdict, judge_claim
-from lab.studies.claims.publications import OWN_ANSWERS, OwnAnswer, judge_by_own_data
+from lab.studies.claims.publications import OWN_ANSWERS, judge_by_own_data
 
-STYLES: dict[Answer | OwnAnswer, str] = {
-    "reproduced": "green",
-    "contradicted": "red",
-    "inconclusive": "yellow",
-    "not judged yet": "dim",
-    "supported": "green",
-    "not supported": "red",
-    "no data": "dim",
-}
-"""The terminal style of each answer."""
 OPENINGS: dict[Answer, str] = {
     "reproduced": "**It holds here** that",
     "contradicted": "**It does not hold here** that",
@@ -79,8 +67,25 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer occurs: `102 claims: 3 reproduced, 12 inconclusive, …`."""
-    return f"{len(verdicts)} claims: {_count_answers([verdict.answer for verdict in verdicts], ANSWERS)}"
+    """Return in words how often each answer occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
+
+    Claims that rest on the same measured number are one measurement.
+    """
+    counts = _count_answers([verdict.answer for verdict in verdicts], ANSWERS).split(", ")
+    for place, answer in enumerate(answer for answer in ANSWERS if any(verdict.answer == answer for verdict in verdicts)):
+        if number := len(group_by_measurement([verdict for verdict in verdicts if verdict.answer == answer])):
+            counts[place] += f" (of {number} measurement{'s' if number > 1 else ''})"
+    return f"{len(verdicts)} claims: {', '.join(counts)}"
+
+
+def group_by_measurement(verdicts: Iterable[ClaimVerdict]) -> list[list[ClaimVerdict]]:
+    """Return the verdicts that rest on a measurement in groups: those that share a measured number are in one group."""
+    groups: list[list[ClaimVerdict]] = []
+    for verdict in verdicts:
+        near = [group for group in groups if any(verdict.measurements & member.measurements for member in group)]
+        merged = [*(member for group in near for member in group), verdict]
+        groups = [*(group for group in groups if group not in near), *([merged] if verdict.measurements else [])]
+    return groups
 
 
 def own_counts(verdicts: Sequence[ClaimVerdict]) -> str:
@@ -170,46 +175,6 @@ def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
 # -- as people read it, and as data -------------------------------------------------------------------------
 
 
-def print_verdicts(
-    console: Console, verdicts: Sequence[ClaimVerdict], rules_too: bool = False, known: Sequence[ClaimVerdict] = ()
-) -> None:
-    """Print every judged claim with its text, both judgements, effect and run.
-
-    Below stand, by study, the claims that have no rule yet, and the counts of the answers.
-
-    Args:
-        console: Where to print.
-        verdicts: The verdicts of the claims.
-        rules_too: Whether to print both rules of each claim, and how claims of each kind are judged.
-        known: The verdicts of the checks (facts known before any run), printed after the claims.
-
-    """
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for verdict in (*drop_unjudged(verdicts), *known):
-        name = f"check {verdict.claim.id}" if verdict in known else verdict.claim.id
-        text = Text(verdict.claim.text)
-        if verdict.claim.published:
-            text.append(f"\npublished: {verdict.claim.value}", style="dim")
-        if verdict.own is not None:
-            text.append("\nits own data: ", style="dim").append(verdict.own.answer, style=STYLES[verdict.own.answer])
-            text.append(f": {verdict.own.sentence}", style="dim")
-        rules = [("rule of its own data", verdict.own.rule if verdict.own else ""), ("rule", verdict.rule)]
-        lines = [f"{label}: {rule}" for label, rule in rules if rule and rules_too]
-        targets = {finding.run: f" on {finding.target}" for finding in verdict.findings}
-        lines += [verdict.effect, verdict.why, ", ".join(f"{run}{targets.get(run, '')}" for run in verdict.runs)]
-        text.append("".join(f"\n{line}" for line in lines if line), style="dim")
-        grid.add_row(Text.assemble((name, "bold"), "\n", (verdict.answer, STYLES.get(verdict.answer, ""))), text)
-        grid.add_row("", "")
-    console.print(Text(f"{ONE_BOOT_CAVEAT}.", style="dim"), soft_wrap=True)
-    console.print(grid)
-    for line in [*list_unjudged(verdicts), *(_explain_kinds(verdicts) if rules_too else [])]:
-        console.print(Text(line, style="dim"), soft_wrap=True)
-    for line in (count_answers(verdicts), own_counts(verdicts)):
-        console.print(line, highlight=False, soft_wrap=True)
-
-
 def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), linked: bool = False) -> list[Part]:
     """Return the ledger as a table with notes, for a Markdown file and for the notebooks' ends.
 
@@ -225,7 +190,7 @@ def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), l
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
     heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
     table = make_text_table(heads, [list(_list_cells(verdict, folders, linked)) for verdict in drop_unjudged(verdicts)])
-    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts), *_explain_kinds(verdicts)]
+    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts), *explain_kinds(verdicts)]
     notes += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
     return [make_sentence(f"{ONE_BOOT_CAVEAT}."), table, Notes(tuple(map(Text, notes)))]
 
@@ -252,7 +217,7 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
     yield ", ".join(f"{text}{targets.get(run, '')}" for run, text in linked_runs)
 
 
-def _explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
+def explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
     """Return a line for each kind of claim among these verdicts: how claims of that kind are judged."""
     kinds = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]

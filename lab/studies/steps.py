@@ -9,7 +9,7 @@ from the run's own table (`lab.analysis.summary`, `lab.analysis.explain.run`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from lab.base.validation import read_toml, validate_table
 from lab.model.metrics import find_metric
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants.variants import load_chain, load_overlay
+from lab.report.loads import describe_kind
 from lab.studies.boots import (
     MIN_BOOTS,
     BootTask,
@@ -80,6 +81,13 @@ class TuningStep:
         note: The run's note about the effect.
         gain: The effect as log-ratios (value, lower end, upper end), larger is better; None for a difference.
         published: What claims published about the step.
+        knobs: The knobs that the arm adds to what it is compared with; empty: another system.
+        load: The load in words, without its duration.
+        level_s: What a request costs the baseline, in CPU seconds; None for another metric.
+        blocks: The number of blocks with the effect.
+        boots: The boots of the machine that the effect rests on, in words.
+        agree: Whether all boots support the decision.
+        program: The program that ran as the arm's proxy, with its version; empty: it is unknown.
 
     """
 
@@ -98,6 +106,13 @@ class TuningStep:
     note: str
     gain: tuple[float, float, float] | None
     published: tuple[PublishedEffect, ...] = ()
+    knobs: tuple[str, ...] = ()
+    load: str = ""
+    level_s: float | None = None
+    blocks: int = 0
+    boots: str = ""
+    agree: bool = True
+    program: str = ""
 
     @property
     def on(self) -> str:
@@ -188,10 +203,12 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
 
 
 def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]]) -> Iterator[TuningStep]:
+    programs = {arm: program for program, arms in list_programs(run.run).items() for arm in arms}
     for summary in summarise_run(run):
         for row in summary.rows:
             if row.arm.role == "variant" and not row.point.control and row.arm.name not in summary.nulls:
-                yield from (_make_step(run, row, effect, published) for effect in row.shown if effect.decision.judged)
+                steps = (_make_step(run, row, effect, published) for effect in row.shown if effect.decision.judged)
+                yield from (replace(step, program=programs.get(step.arm, "")) for step in steps)
 
 
 def summarise_run(run: Evidence) -> tuple[Summary, ...]:
@@ -217,9 +234,12 @@ def _make_step(
         low, middle, high = estimate.interval[0], estimate.effect, estimate.interval[1]
         gain = (middle, low, high) if metric.better == "more" else (-middle, -high, -low)
     key = (record.id, row.arm.name, effect.against, row.point.name, effect.metric)
+    boots = compute_step_over_boots(run, further_boots(run), row.arm.name, row.point.name)
     return TuningStep(
         record.id, run.name, record.target, record.study or study, system, row.arm.name, variant.title, effect.against,
         row.point.name, effect.metric, effect.decision, format_difference(effect), effect.note, gain, tuple(published.get(key, ())),
+        variant.own_knobs if variant.baseline == effect.against else (), describe_kind(row.point), effect.level_s,
+        estimate.n if estimate else 0, boots.text, boots.agree,
     )  # fmt: skip
 
 

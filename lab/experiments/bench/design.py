@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -31,13 +31,13 @@ from lab.analysis.past import (
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.measurable import MeasurableRun, choose_generator, generator_record, refuse_loads
-from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
+from lab.experiments.bench.request import RESOLVE, BenchRequest, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import NOISE_FLOOR_BLOCKS, PlannedFor, Promise, choose_scheme
+from lab.model.design import NOISE_FLOOR_BLOCKS, PlannedFor, Promise, choose_scheme, choose_shape
 from lab.model.metrics import RATIOS, find_metric
-from lab.model.names import DEFAULT_TARGET
-from lab.model.pairs import SIDES
-from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm
+from lab.model.names import BRING_UP_S, DEFAULT_TARGET
+from lab.model.pairs import SIDES, Side
+from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan_samples
 from lab.model.run import RunRecord
 from lab.model.sweeps import LoadPoint
 from lab.records.levels import SystemComponents
@@ -82,7 +82,16 @@ def design_run(
         names = [name for name, variant in loaded.asked.items() if variant.shared_cost and name in record.variants]
         shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in names}
         solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
-    points, blocks, fixed = _choose_generations(loaded, run, target, bool(solo))
+    points, blocks, fixed = _choose_generations(
+        request,
+        loaded.sweep.blocks,
+        record,
+        len(run.asked),
+        bool(solo),
+        target.sides,
+        target.bring_up_s,
+        lambda name: target.makes_new_workers(run.variants[name]),
+    )
     chosen = {point.name: choose_generator(point, target, request.k6_out) for point in points}
     if request.k6_out and target.name != DEFAULT_TARGET:
         fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
@@ -112,6 +121,20 @@ def design_run(
         raise UsageError(f"point {several[0].name}", fault, "--target local or apiserver, or leave `generations` out")
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
+
+
+def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
+    """Return about how many seconds a run takes, without a target, rendered variants or earlier runs.
+
+    Args:
+        record: The record of the run, without slots; all its variants must make new workers at a reload.
+        sweep_blocks: The number of blocks of its sweep.
+
+    """
+    solo, bring_up_s, asked = record.solo, BRING_UP_S[record.target], BenchRequest(())
+    points, blocks, _ = _choose_generations(asked, sweep_blocks, record, 1, bool(solo), SIDES, bring_up_s, lambda _: True)
+    shape = choose_shape(record.arms, points, blocks, SIDES, solo, (), sweep_blocks)
+    return plan_samples(record.arms, points, blocks, 0, shape).lasts_s(bring_up_s)
 
 
 def with_design(
@@ -383,7 +406,14 @@ class BlockCosts:
 
 
 def _choose_generations(
-    loaded: LoadedRequest, run: MeasurableRun, target: Target, solo: bool
+    request: BenchRequest,
+    sweep_blocks: int,
+    record: RunRecord,
+    asked: int,
+    solo: bool,
+    sides: Sequence[Side],
+    bring_up_s: float,
+    makes_new_workers: Callable[[str], bool],
 ) -> tuple[tuple[LoadPoint, ...], int, tuple[str, ...]]:
     """Choose the number of worker generations for the closed loops, and the number of blocks that goes with it.
 
@@ -395,25 +425,30 @@ def _choose_generations(
     pair, no pair has several generations.
 
     Args:
-        loaded: The request.
-        run: The measurable part of it.
-        target: The target.
+        request: The request.
+        sweep_blocks: The number of blocks of the sweep.
+        record: The record of its measurable part.
+        asked: The number of requested variants that are measurable.
         solo: Whether solo samples decide anywhere. They are in every block, so that more blocks mean more solo samples.
+        sides: The sides of the target.
+        bring_up_s: The seconds of a bring-up on the target.
+        makes_new_workers: Returns whether a reload starts new worker processes of a variant's proxy.
 
     Returns:
         The points, the number of blocks, and the variants that prevent several generations.
 
     """
-    request, record, sweep_blocks = loaded.request, run.record, loaded.sweep.blocks
     blocks, resolve = request.blocks or sweep_blocks, request.resolve
     excluded = request.nulls is not None or (resolve and resolve.metric not in (None, METRIC))
     steady = all(point.disturbance is None for point in record.points)
     pairable = [point for point in record.points if not point.why_alone]
     slices = [point for point in pairable if point.scheme == "slices" and point.generations == 1]
-    two_sides = len(target.sides) == len(SIDES)
+    two_sides = len(sides) == len(SIDES)
     if excluded or not (steady and slices and two_sides) or blocks < MIN_BLOCKS:
         return record.points, blocks, ()
-    components = levels.find_components(target.name, set(loaded.baselines.values()), "slices")
+    arms = {arm.name: arm for arm in record.arms}
+    bases = {arms[arm.baseline].variant for arm in record.arms if arm.baseline is not None}
+    components = levels.find_components(record.target, bases, "slices")
     if components is None:
         return record.points, blocks, ()
     single = [point for point in pairable if point not in slices]
@@ -422,16 +457,15 @@ def _choose_generations(
     reload_s = len(slices) * len(SIDES) * RELOAD_S + overhead_s  # every point has reloads for its generations alone
     unpaired = {name for name, variant in record.variants.items() if variant.unpaired}
     max_blocks = sweep_blocks if solo or unpaired or len(pairable) < len(record.points) else MAX_PLANNED
-    costs = BlockCosts(target.bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
+    costs = BlockCosts(bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
     planned, generations = choose_blocks_and_generations(components, costs)
     if resolve is not None:
-        judged = len(run.asked) * len(pairable)
+        judged = asked * len(pairable)
         generations = choose_cheapest_generations(components, costs, resolve.effect, ALPHA / max(1, judged))
     if generations > 1:
-        arms = {arm.name: arm for arm in record.arms}
         pairs = [(arm.variant, arms[arm.baseline].variant) for arm in record.arms if arm.baseline is not None]
         paired = dict.fromkeys(name for pair in pairs if {*pair}.isdisjoint(unpaired) for name in pair)
-        fixed = tuple(name for name in paired if not target.makes_new_workers(run.variants[name]))
+        fixed = tuple(name for name in paired if not makes_new_workers(name))
         if fixed:
             return record.points, blocks, fixed
     return set_generations(record.points, generations, components), request.blocks or planned, ()

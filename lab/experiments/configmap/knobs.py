@@ -6,7 +6,8 @@ Each setting is read back by the directives that it changes.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -14,10 +15,10 @@ import yaml
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
 from lab.experiments.ablation.plan import OwnedKnob, Refusal
-from lab.experiments.configmap.split import TLS, WHOLE, KeySetting, Split
+from lab.experiments.configmap.split import TLS, WHOLE, KeySetting, Split, pair_files
 from lab.model.metrics import find_metric
 from lab.model.variants import kustomize
-from lab.model.variants.knobs import CostPlace, knob_names, load_knob
+from lab.model.variants.knobs import MANIFESTS, CostPlace, knob_names, load_knob
 from lab.model.variants.variants import load_overlay
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.configmap import KEYS
@@ -27,7 +28,13 @@ PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what it changes in the load balancer: the ConfigMap's name, and the files of the key's component."""
 
 
-def write_components(parts: Split, manifests: Path, unmeasurable: Refusal) -> tuple[list[OwnedKnob], list[str]]:
+def write_components(
+    parts: Split,
+    manifests: Path,
+    unmeasurable: Refusal,
+    whole_only: bool = False,
+    only: Collection[str] = (),
+) -> tuple[list[OwnedKnob], list[str]]:
     """Write a kustomize component for each setting of a user's file, and return the settings as knobs.
 
     A key that is not measurable alone is left out of the settings of several keys.
@@ -36,21 +43,27 @@ def write_components(parts: Split, manifests: Path, unmeasurable: Refusal) -> tu
         parts: The settings.
         manifests: The folder of manifests to write into.
         unmeasurable: Returns why a variant is not measurable in a sweep, or None.
+        whole_only: Whether to return the whole file alone; if the file has only one key, that is the setting of this key.
+        only: The only keys to return, each by itself; empty: all, and the settings of several keys.
 
     Returns:
         The knobs, the whole file first, and the notes.
 
     """
-    singles = [_write_setting(item, manifests) for item in parts.singles]
+    chosen = [item for item in parts.singles if not only or not item.values.keys().isdisjoint(only)]
+    singles = [_write_setting(item, manifests) for item in chosen]
+    if only:
+        return singles, parts.notes
     without = [
         key
-        for item, owned in zip(parts.singles, singles, strict=True)
+        for item, owned in zip(chosen, singles, strict=True)
         for key in item.values
         if unmeasurable(_name_variant(owned), owned.knob.sweep)
     ]
-    together = [_write_setting(item, manifests) for item in parts.together(without)]
+    settings = [item for item in parts.together(without) if item.whole or not whole_only]
+    together = [_write_setting(item, manifests) for item in settings]
     notes = [f"{WHOLE}: without {', '.join(without)}, which this machine cannot show"] if without and together else []
-    return [*together, *singles], [*parts.notes, *notes]
+    return (together or singles) if whole_only else [*together, *singles], [*parts.notes, *notes]
 
 
 def write_whole_file(parts: Split, manifests: Path) -> str:
@@ -61,6 +74,16 @@ def write_whole_file(parts: Split, manifests: Path) -> str:
     candidates = [setting for setting in parts.together() if setting.whole]
     item = min(candidates, key=lambda setting: setting.root in TLS, default=parts.singles[0])
     return _name_variant(_write_setting(item, manifests))
+
+
+def write_files(old: Split, new: Split, manifests: Path) -> tuple[str, str, str]:
+    """Write a component for each of two whole files; return the variants (of the old file, of the new one) and the sweep that shows both.
+
+    Both variants stand on the same root. A file that changes nothing has no component: its variant is the root.
+    """
+    settings = pair_files(old, new)
+    before, after = (_name_variant(_write_setting(item, manifests)) if item.values else item.root for item in settings)
+    return before, after, "tls" if settings[0].root in TLS else "quick"
 
 
 def _name_variant(owned: OwnedKnob) -> str:
@@ -91,16 +114,12 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
     A new component has a shared-resource cost if a shipped component that sets one of its keys has one. The cost of
     any other directive is within the process.
     """
-    shipped = {name: _read_literals(manifests / "components" / name) for name in knob_names(manifests)}
-    same = next((name for name, literals in shipped.items() if literals == dict(item.values)), None)
-    if same and not item.whole:
+    sweep, metric, cost, same = choose_load(item, manifests)
+    if same:
         return same
-    name = item.name
-    while name in shipped:
+    name, existing = item.name, knob_names(manifests)
+    while name in existing:
         name = f"my-{name}"
-    similar = [knob for knob, literals in shipped.items() if literals and not item.values.keys().isdisjoint(literals)]
-    cost: CostPlace = "shared" if any(load_knob(knob, manifests).cost == "shared" for knob in similar) else "process"
-    hypothesis, sweep, metric = _choose_hypothesis(item, shipped, manifests)
     short_values = {
         key: " ".join((value if len(value) <= 40 else f"{value[:40]}…").split()) for key, value in item.values.items()
     }
@@ -123,7 +142,8 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
         "metadata": {
             "annotations": {
                 "lab/title": title,
-                "lab/hypothesis": hypothesis,
+                "lab/hypothesis": f"In sweep {sweep}, {find_metric(metric).title} changes against the shipped"
+                f" {'defaults' if len(item.values) > 1 else next(iter(item.values))}.",
                 "lab/sweep": sweep,
                 "lab/primary-metric": metric,
                 "lab/cost": cost,
@@ -145,31 +165,41 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
     return name
 
 
-def _choose_hypothesis(
-    item: KeySetting, shipped: Mapping[str, dict[str, str] | None], manifests: Path
-) -> tuple[str, str, str]:
-    """Return a setting's hypothesis, sweep and metric, as in a shipped component that sets its first key."""
+def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str, CostPlace, str]:
+    """Return the load that a setting is measured with, as in a shipped component that sets its first key.
+
+    Returns:
+        The sweep, and the metric that decides; where the cost can lie, which is shared if a shipped component that sets one of the keys has
+        a shared-resource cost, while any other directive's is within the process; and the name of a shipped component that sets exactly these
+        keys, unless they are the whole file: empty without one.
+
+    """
     key, value = next(iter(item.values.items()))
-    values = {name: literals[key] for name, literals in shipped.items() if literals and key in literals}
+    shipped = {name: _read_literals(manifests / "components" / name) for name in knob_names(manifests)}
+    similar = [load_knob(name, manifests) for name in shipped if not item.values.keys().isdisjoint(shipped[name])]
+    cost: CostPlace = "shared" if any(knob.cost == "shared" for knob in similar) else "process"
+    same = next((knob for knob in similar if not item.whole and shipped[knob.name] == dict(item.values)), None)
+    if same is not None:
+        return same.sweep, same.primary_metric, same.cost, same.name
     stated = "" if item.whole else KEYS[key].sweep or ("tls" if KEYS[key].tls else "")
-    name = None if item.whole or stated else min(values, key=lambda name: values[name] != value, default=None)
-    similar = load_knob(name, manifests) if name else None
-    sweep, metric = (
-        (similar.sweep, similar.primary_metric)
-        if similar
-        else (stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request")
-    )
-    subject = "defaults" if len(item.values) > 1 else key
-    return f"In sweep {sweep}, {find_metric(metric).title} changes against the shipped {subject}.", sweep, metric
+    alike = [knob for knob in similar if not item.whole and not stated and key in shipped[knob.name]]
+    nearest = min(alike, key=lambda knob: shipped[knob.name][key] != value, default=None)
+    if nearest is not None:
+        return nearest.sweep, nearest.primary_metric, cost, ""
+    return stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request", cost, ""
 
 
-def _read_literals(folder: Path) -> dict[str, str] | None:
-    """Return the ConfigMap keys that a component sets; None if it changes anything else."""
-    content = kustomize.read_yaml(folder / "kustomization.yaml", str(folder))
+@cache
+def _read_literals(folder: Path) -> Mapping[str, str]:
+    """Return the ConfigMap keys that a component sets; empty if it changes anything else. A component never changes."""
+    path = folder / "kustomization.yaml"
+    if CONFIGMAP not in path.read_text("utf-8"):  # most components: reading YAML takes longer
+        return {}
+    content = kustomize.read_yaml(path, str(folder))
     generators = content.get("configMapGenerator", [])
     changes_more = any(content.get(key) for key in ("patches", "resources", "replacements"))
     if changes_more or len(generators) != 1 or generators[0].get("name") != CONFIGMAP:
-        return None
+        return {}
     if "files" in generators[0]:
         pairs = (str(entry).split("=", 1) for entry in generators[0]["files"])
         return {key: (folder / file).read_text() for key, file in pairs}

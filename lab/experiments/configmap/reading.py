@@ -11,7 +11,7 @@
 that extracts one. A file of another form is refused with the form's name and the command that renders it, from a row of
 `forms.tsv`:
 
-    resource "helm_release" "edge" {      "is Terraform (line 1)", "give what comes of it: terraform show -json | just bench --configmap -"
+    resource "helm_release" "edge" {      "is Terraform (line 1)", "give what comes of it: terraform show -json | just bench --config -"
 
 The column `where` defines what a row's pattern is searched in: `file` is the whole text before it is parsed, `rest` is
 a text without settings, `value` is a value, `plain` is a value that cannot hold a variable of nginx, and `number` is a

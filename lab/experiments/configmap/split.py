@@ -16,7 +16,9 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from lab.base.errors import UsageError
 from lab.experiments.configmap.reading import FileSettings
@@ -36,6 +38,7 @@ _ROOTS = {
 }
 """The variant that keys are set on, by whether it uses TLS and whether it is behind a load balancer."""
 NAMESPACE = "ingress-lab"
+REFUSED = "nginx refuses it, and so the controller the whole file"
 WHOLE = "your-configuration"
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]{0,19}(?<!-)")
 _ELSEWHERE = re.compile(
@@ -66,6 +69,8 @@ class KeySetting:
     whole: bool = False
     beside: tuple[str, ...] = ()
     """The objects that the setting's values name, as JSON."""
+    label: str = ""
+    """The setting's name, where it is not made from its keys."""
 
     @property
     def name(self) -> str:
@@ -74,6 +79,8 @@ class KeySetting:
         It has the value only of a single key, and only where the value is a word.
         """
         over = "-over-tls" if self.root in TLS else ""
+        if self.label:
+            return self.label
         if self.whole:
             return f"{WHOLE}{over}"
         key, *further = self.values
@@ -81,6 +88,30 @@ class KeySetting:
             return f"{key}-and-{len(further)}-more{over}"
         text = self.values[key].lower().replace("_", "-")
         return f"{key}-{text}" if _WORD.fullmatch(text) else key
+
+
+class KeyNote(NamedTuple):
+    """A note about a key of a user's ConfigMap: why it is not measured, or how the controller reads its value.
+
+    Attributes:
+        kind: The kind of note, as below.
+        key: The key; empty for a note about the whole file.
+        text: The note in words.
+
+    unknown     ingress-nginx has no such key, and ignores it
+    invalid     the controller ignores the value, so that a default stays
+    default     the value is the default
+    unseen      the key changes nothing for what the lab sends
+    read        the key is measured, with another value than the text suggests
+    refused     nginx refuses the value, and so the controller the whole file
+    here        the key cannot be measured here, for another reason
+    file        a note about the file, or about what a value in it becomes
+
+    """
+
+    kind: Literal["unknown", "invalid", "default", "unseen", "read", "refused", "here", "file"]
+    key: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +122,17 @@ class Split:
     """The settings of single keys, from which `together` makes the settings of several keys."""
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx accepts together with the others."""
-    notes: tuple[str, ...]
+    remarks: tuple[KeyNote, ...]
     """Notes about everything that is not measured."""
     beside: tuple[str, ...] = ()
     """The objects that values of the file name, as JSON."""
+    of_controller: tuple[str, ...] = ()
+    """The keys that only the controller itself realises, where the target does not run it."""
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes about everything that is not measured, as lines."""
+        return [f"{key}: {text}" if key else text for _, key, text in self.remarks]
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings of several keys: the whole file, and smaller groups of related keys.
@@ -124,8 +162,8 @@ def refuse_f5(place: str, given: FileSettings) -> None:
         raise UsageError(
             place,
             "is the ConfigMap of F5's NGINX Ingress Controller, not of ingress-nginx",
-            f"their counterparts: {counterparts}\n  written with those keys, `just bench --configmap FILE` measures it, and"
-            " `just migrate --configmap FILE` shows what every successor makes of it",
+            f"their counterparts: {counterparts}\n  written with those keys, `just bench --config FILE` measures it, and"
+            " `just migrate --config FILE` shows what every successor makes of it",
         )
 
 
@@ -141,26 +179,44 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
         UsageError: Nothing is left to measure; the remedy has all notes.
 
     """
+    parts = sort_keys(place, given, elsewhere)
+    if not parts.singles:
+        raise UsageError(place, "nothing to measure", "\n  ".join(parts.notes) or "it holds no settings")
+    return parts
+
+
+def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
+    """Return what is measured of the settings of a file, which may be nothing, and notes about everything else.
+
+    Args:
+        place: The name of the file.
+        given: The settings.
+        elsewhere: Whether the target runs the controller itself.
+
+    Raises:
+        UsageError: It is the ConfigMap of F5's controller.
+
+    """
     refuse_f5(place, given)
-    notes = list(given.notes)
+    notes = [KeyNote("file", "", text) for text in given.notes]
     of_nginx: dict[str, str] = {}
     of_controller: dict[str, str] = {}
     objects_named: dict[str, None] = {}
     for key, value in given.data.items():
         if key not in KEYS:
-            notes.append(f"{key}: ingress-nginx 1.15.1 has no such key, and ignores it: {explain_name(key, value)}")
+            text = f"ingress-nginx 1.15.1 has no such key, and ignores it: {explain_name(key, value)}"
+            notes.append(KeyNote("unknown", key, text))
             continue
         look = keys.inspect_key(key, value)
         if look.idle or look.told:
-            notes.append(f"{key}: {look.idle or look.told}")
+            notes.append(KeyNote(look.kind, key, look.idle or look.told))
         if look.idle:
             continue
         (of_controller if keys.needs_controller(key, value) else of_nginx)[key] = value
         if elsewhere and (kind := KEYS[key].names):
             if (reference := _build_object(kind, value, given)) is None:
-                notes.append(
-                    f"{key}: names a {kind} that the file does not hold: give both, and name it as namespace/name"
-                )
+                text = f"names a {kind} that the file does not hold: give both, and name it as namespace/name"
+                notes.append(KeyNote("here", key, text))
                 del of_controller[key]
             else:
                 of_controller[key], text = reference
@@ -168,21 +224,24 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
     if of_controller and not elsewhere:
         count = f"{len(of_controller)} of {len(given.data)} keys {'is' if len(of_controller) == 1 else 'are'} the real controller's"
         file = shlex.quote(place) if place != "standard input" else "-"
-        command = f"scripts/shell just bench --configmap {file} --target apiserver"
-        notes.append(f"{count} ({', '.join(of_controller)}): left out here; measured with the whole file by: {command}")
+        command = f"scripts/shell just bench --config {file} --target apiserver"
+        text = f"{count} ({', '.join(of_controller)}): left out here; measured with the whole file by: {command}"
+        notes.append(KeyNote("file", "", text))
     tried = OVER_TLS if any(KEYS[key].tls for key in of_nginx) else BASELINE
     accepted = _select_accepted(of_nginx, tried)
     refused = _explain(of_nginx, accepted, of_controller, tried)
-    notes += [f"{key}: {fault}" for key, fault in refused.items()]
+    notes += refused.values()
     answering, measurable = _split_answering(accepted, tried)
     notes += [
-        f"{key}: not measurable: with it nginx answers every request itself (`{it}`), and no backend"
+        KeyNote("here", key, f"not measurable: with it nginx answers every request itself (`{it}`), and no backend")
         for key, it in answering.items()
     ]
+    roots = {key: _ROOTS[KEYS[key].tls, KEYS[key].behind] for key in measurable}
+    with ThreadPoolExecutor() as pool:  # nginx's checker is another process; its answers are kept
+        list(pool.map(lambda key: keys.refusal({key: measurable[key]}, roots[key]), measurable))
     singles: list[KeySetting] = []
     objects = tuple(objects_named)
-    for key in measurable:
-        root = _ROOTS[KEYS[key].tls, KEYS[key].behind]
+    for key, root in roots.items():
         needs = _find_needs(key, measurable, root)
         values = {key: measurable[key]}
         if needs and not keys.differs({}, needs, root):  # the needs alone change nothing: set all at once
@@ -191,9 +250,10 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
             _build_setting(values, needs, _choose_root({**needs, **values}, root), ()) if needs is not None else None
         )
         if single is None and not any(key in item.values for item in singles):
-            notes.append(f"{key}: nothing to measure: alone it changes no directive")
+            notes.append(KeyNote("here", key, "nothing to measure: alone it changes no directive"))
         elif single and not single.checks:
-            notes.append(f"{key}: not measurable: what it sets depends on the machine, or is read back by nothing")
+            text = "not measurable: what it sets depends on the machine, or is read back by nothing"
+            notes.append(KeyNote("here", key, text))
         elif single:
             singles.append(single)
     for key, value in of_controller.items() if elsewhere else ():
@@ -202,14 +262,31 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
         measurable[key] = value
     left = [*refused, *answering, *(() if elsewhere else of_controller)]
     if left and measurable:
-        notes.append(f"{WHOLE}: the whole file without {', '.join(left)}")
-    if not singles:
-        raise UsageError(place, "nothing to measure", "\n  ".join(notes) or "it holds no settings")
-    if len(measurable) == 1:
-        notes.append(f"{WHOLE}: the whole file is {singles[0].name}")
-    return Split(
-        tuple(singles), {key: measurable[key] for key in given.data if key in measurable}, tuple(notes), objects
-    )
+        notes.append(KeyNote("file", WHOLE, f"the whole file without {', '.join(left)}"))
+    if len(measurable) == 1 and singles:
+        notes.append(KeyNote("file", WHOLE, f"the whole file is {singles[0].name}"))
+    kept = {key: measurable[key] for key in given.data if key in measurable}
+    return Split(tuple(singles), kept, tuple(notes), objects, () if elsewhere else tuple(of_controller))
+
+
+def pair_files(old: Split, new: Split) -> list[KeySetting]:
+    """Return two whole files as settings on the same root, the old file first; one without values changes nothing.
+
+    The root has TLS, or a load balancer, if a key in which the files differ needs it, or a value in one of them.
+
+    Raises:
+        UsageError: Nothing of a file can be read back.
+
+    """
+    differing = [key for key in {**old.kept, **new.kept} if old.kept.get(key) != new.kept.get(key)]
+    root = _ROOTS[any(KEYS[key].tls for key in differing), any(KEYS[key].behind for key in differing)]
+    root = _choose_root(new.kept, _choose_root(old.kept, root))
+    settings = [_build_setting(side.kept, {}, root, side.beside, is_whole=True) for side in (old, new)]
+    if unread := next((item for item in settings if item.values and not item.checks), None):
+        fault = f"nothing shows whether {', '.join(unread.values)} is set: it cannot be read back"
+        raise UsageError("--config", fault, "measure it on the controller: --target apiserver")
+    labels = ("old-configuration", "new-configuration")
+    return [replace(item, label=label) for item, label in zip(settings, labels, strict=True)]
 
 
 def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str] | None:
@@ -230,7 +307,7 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
 
 def _explain(
     settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
-) -> dict[str, str]:
+) -> dict[str, KeyNote]:
     """Return the reason why nginx does not accept each of the keys that are left out, by key.
 
     The reason is something that this place lacks, another key, or a refusal that the controller would meet as well.
@@ -242,21 +319,22 @@ def _explain(
         variant: The variant on which the keys are tried.
 
     """
-    reasons: dict[str, str] = {}
+    reasons: dict[str, KeyNote] = {}
     left = [*(key for key in settings if key not in accepted), *of_controller]
     for key in left[: len(left) - len(of_controller)]:
         message = keys.refusal({**accepted, key: settings[key]}, variant)
         missing = ", ".join(name for name in left if name != key)
         if _UNDEFINED.search(message) and missing:
-            reasons[key] = f"not measurable here: it may need what {missing} would define: {message}"
+            text = f"not measurable here: it may need what {missing} would define: {message}"
         elif _ELSEWHERE.match(message):
-            reasons[key] = f"not measurable here: it needs what only your cluster can have: {message}"
+            text = f"not measurable here: it needs what only your cluster can have: {message}"
         elif message.startswith(keys.UNREAD):
-            reasons[key] = f"not measurable here: {message}"
+            text = f"not measurable here: {message}"
         elif checker.is_late(message):
-            reasons[key] = f"not measurable here: whether nginx takes it cannot be said: {message}"
+            text = f"not measurable here: whether nginx takes it cannot be said: {message}"
         else:
-            reasons[key] = f"nginx refuses it, and so the controller the whole file: {message}"
+            text = f"{REFUSED}: {message}"
+        reasons[key] = KeyNote("refused" if text.startswith(REFUSED) else "here", key, text)
     return reasons
 
 

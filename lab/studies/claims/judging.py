@@ -37,6 +37,7 @@ class RunFinding:
         why: The reason for the answer, if it needs one; for a damaged run, the damaged file.
         measured: The results of the rule's tests.
         damaged: Whether a file that the rule needs cannot be read.
+        given: The number of tests at the beginning of `measured` that only show whether the load was what the claim is about.
 
     """
 
@@ -48,6 +49,17 @@ class RunFinding:
     why: str
     measured: tuple[MeasuredTest, ...]
     damaged: bool = False
+    given: int = 0
+
+    @property
+    def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
+        """The measured numbers that the answer rests on: those that contradict the claim, or else all that the rule judges.
+
+        Each is the run, the metric, the point, and the two sides that are compared, whichever is first.
+        """
+        judged = [part for part in self.measured[self.given :] if part.test.bounded and part.value is not None]
+        deciding = [part for part in judged if part.holds is False] or judged
+        return {(self.run, part.test.metric, part.point, frozenset({part.arm, part.other})) for part in deciding}
 
     @property
     def gaps(self) -> list[str]:
@@ -84,6 +96,11 @@ class ClaimVerdict:
     own: OwnJudgement | None = None
     unable: str = ""
     """The name of the folder of a run that was made for the claim and could not show it; empty: there is none."""
+
+    @property
+    def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
+        """The measured numbers that the answer rests on (`RunFinding.measurements`); claims that share one are one measurement."""
+        return {number for finding in self.findings if finding.answer == self.answer for number in finding.measurements}
 
 
 def judge_claim(
@@ -178,7 +195,7 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
     except LabError as error:
         return replace(blank, why=describe_damage(run.name, error).said, damaged=True)
     effect = "; ".join(dict.fromkeys(part.text for part in (*tested, *unjudged)))
-    blank = replace(blank, effect=effect, measured=(*given, *tested, *unjudged))
+    blank = replace(blank, effect=effect, measured=(*given, *tested, *unjudged), given=len(given))
     for part in given:
         if part.holds is False or part.gap:
             required = "" if part.test.above is None else f", to be above {part.test.above:,g}"

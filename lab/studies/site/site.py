@@ -40,6 +40,7 @@ from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.publications import OWN_ANSWERS
 from lab.studies.exhibits.exploring import overview
 from lab.studies.site.notebooks import ROOT, Page, execute_all, list_notebooks
+from lab.studies.settings import TARGETS, make_settings
 from lab.studies.site.rows import claim_row, find_answer, make_step_rows, step_ticks
 from lab.studies.steps import list_findings, list_steps
 
@@ -135,6 +136,7 @@ def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], page
     tally: dict[str, Counter[str]] = {}
     for verdict in verdicts:
         tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
+    settings = make_settings(measured, verdicts)
     facts = [run.run.record.facts for run in runs]
     frequent = {
         name: Counter(run_facts[name] for run_facts in facts if name in run_facts)
@@ -151,6 +153,9 @@ def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], page
         "steps": make_step_rows(measured),
         "ticks": step_ticks(),
         "decided": Counter(step.decision.value for step in measured),
+        "settings": settings,
+        "setting_verdicts": Counter(item["verdict"] for item in settings),
+        "targets": TARGETS,
         "findings": [(finding, find_answer(finding)) for finding in list_findings(runs)],
         "run_ids": {run.name: run.run.record.id for run in runs},
         "claims": [rows[verdict.claim.id] for verdict in verdicts],

@@ -22,14 +22,14 @@ from lab.systems.manifests.routes import PREFIX
 TABLE = Path(__file__).with_suffix(".tsv")
 F5 = "F5"
 _WITH_KEYS = {
-    "nginx": "nginx's {directive} is {keys} here",
-    "spelling": "{keys} is meant",
+    "nginx": "you mean {keys}",
+    "spelling": "you mean {keys}",
     "older": "a key of older versions; now {keys}",
     "annotation": "an annotation; its key is {keys}",
     F5: "a key of F5's controller; here {keys}",
 }
 _WITHOUT_KEY = {
-    "nginx": "nginx's {directive} has no key here",
+    "nginx": "no key does what nginx's {directive} does",
     "older": "a key of older versions",
     "annotation": "an annotation, which has no key",
     F5: "a key of F5's controller, which has none here",
@@ -101,7 +101,7 @@ def explain_name(name: str, text: str = "") -> str:
         return f"nginx's own configuration, which it never reads; keys that set it: {keys}"
     plain = _normalize(name)
     if plain in KEYS:
-        return f"{plain} is meant"
+        return f"you mean {plain}"
     rows = [row for row in counterparts() if fnmatchcase(plain, row.name)]
     if name.startswith(PREFIX):  # it is an annotation, even if a name of another dialect is the same
         rows = [row for row in rows if row.dialect == "annotation"] or [row for row in rows if row.keys]
@@ -109,7 +109,7 @@ def explain_name(name: str, text: str = "") -> str:
         return rows[0].text(plain)
     if name.startswith(PREFIX):
         return _WITHOUT_KEY["annotation"]
-    return f"the nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
+    return f"nearest: {', '.join(difflib.get_close_matches(plain, KEYS, n=3, cutoff=0.0))}"
 
 
 def find_key(name: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from lab.model.variants.knobs import Check
 from lab.model.variants.variants import load_variant
@@ -76,16 +77,17 @@ class InspectedKey:
 
     Attributes:
         value: the decoded value, as text.
-        default: the key's default.
         told: the message where the value differs from the text in the ConfigMap; empty where it does not.
         idle: the reason why the key has no effect to measure; empty where it has one.
+        kind: the kind of that reason: the value is `invalid`, so that a default stays; it is the `default`; or no load of the lab shows
+            the effect (`unseen`). `read`: the key has an effect.
 
     """
 
     value: str
-    default: str
     told: str = ""
     idle: str = ""
+    kind: Literal["read", "invalid", "default", "unseen"] = "read"
 
 
 def needs_controller(name: str, text: str) -> bool:
@@ -105,17 +107,18 @@ def needs_controller(name: str, text: str) -> bool:
 def inspect_key(name: str, text: str) -> InspectedKey:
     """Return the value that the controller decodes for an existing key, and whether it can be measured."""
     key, decoded = look_up(name, text)
-    idle = ""
+    kind, idle = "read", ""
     if decoded.kept or (key.kind == "int" and not text):
-        idle = decoded.told if decoded.kept else f"{decoded.told}: write the number that is meant"
+        kind, idle = "invalid", decoded.told if decoded.kept else f"{decoded.told}: write the number that is meant"
     elif key.kind == "offset" and not decoded.value:
         idle = f"nothing to measure: {decoded.told or 'empty, the directive is left out, and its default is the shipped one'}"
+        kind = "invalid" if decoded.told else "default"
     elif name in IDLE:
-        idle = f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
+        kind, idle = "unseen", f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
     elif decoded.value == key.default:
         excerpt = decoded.value if len(decoded.value) <= 40 else f"{decoded.value[:40]}…"
-        idle = f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default"
-    return InspectedKey(decoded.value, key.default, decoded.told, idle)
+        kind, idle = "default", f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default"
+    return InspectedKey(decoded.value, decoded.told, idle, kind)
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
@@ -128,12 +131,12 @@ def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
         variant: the variant whose ConfigMap gets this data.
 
     """
-    context = _context(variant, 1, 100_000)
-    text = render(decode_settings("ConfigMap", data), context, nginx_version())
-    if message := checker.find_refusal(CHECKER, files(text, context)):
+    machine = (1, 100_000)
+    text = _render_text(tuple(sorted(data.items())), variant, machine)
+    if message := checker.find_refusal(CHECKER, files(text, _context(variant, *machine))):
         return message
     try:
-        _count_directives(tuple(sorted(data.items())), variant, UNLIKELY[0])
+        _count_directives(data, variant, UNLIKELY[0])
     except UnreadableError as error:
         return f"{UNREAD}: {error}"
     return ""
@@ -239,7 +242,7 @@ def _compare(
         every: whether to list changes in a single block even where the changes by kind of block show them.
 
     """
-    old, new = (_count_directives(tuple(sorted(side.items())), variant, machine) for side in (before, after))
+    old, new = (_count_directives(side, variant, machine) for side in (before, after))
     earlier, later = _join(old), _join(new)
     values = {place: value for place, value in later.items() if earlier.get(place) != value}
     values |= {place: ABSENT for place in earlier if place not in later}
@@ -260,9 +263,17 @@ def _join(counts: Mapping[tuple[str, str, str, str], int]) -> Directives:
     return {place: ", ".join(texts) for place, texts in values.items()}
 
 
+def _count_directives(data: Mapping[str, str], variant: str, machine: tuple[int, int]) -> Counts:
+    return _count_in(_render_text(tuple(sorted(data.items())), variant, machine))
+
+
+@lru_cache(maxsize=1024)
+def _render_text(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> str:
+    return render(decode_settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
+
+
 @lru_cache(maxsize=256)
-def _count_directives(data: tuple[tuple[str, str], ...], variant: str, machine: tuple[int, int]) -> Counts:
-    text = render(decode_settings("ConfigMap", dict(data)), _context(variant, *machine), nginx_version())
+def _count_in(text: str) -> Counts:
     return Counter(
         (directive.context, directive.place, directive.name, " ".join(directive.arguments))
         for directive in list_directives({"nginx.conf": text})

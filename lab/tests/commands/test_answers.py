@@ -346,7 +346,7 @@ def test_a_gate_of_a_ref_that_changed_no_rendered_manifest_passes_at_once(
             "lab bench --target=remote --blocks=3 --json -- keepalive okd",
         ),
         ("bench --bloc 3 keepalive", "lab bench --blocks=3 -- keepalive"),
-        ("bench --configmap=-odd.yaml --seed 0", "lab bench --configmap=-odd.yaml --seed=0"),
+        ("bench --configmap=-odd.yaml --seed 0", "lab bench --config=-odd.yaml --seed=0"),
         ("study --quick okd --resolve 5%", "lab study --resolve=5% --quick -- okd"),
         ("aa", "lab aa"),
         ("ablate keepalive --variant", "lab ablate --variant -- keepalive"),

@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.experiments import against_ref
-from lab.experiments.against_ref import add_ref_manifests, commit_of
+from lab.experiments.against_ref import add_ref_manifests, commit_of, read_at_ref
 from lab.model.facts import ROOT
 from lab.model.variants.variants import load_variant
 
@@ -48,3 +48,27 @@ def test_what_is_new_and_a_ref_that_is_none_are_refused(both: Path) -> None:
         add_ref_manifests(both, "HEAD", ["keepalive", "backlog"])
     with pytest.raises(UsageError, match="(?s)'no-such': .*fetch"):
         commit_of("no-such")
+
+
+def test_a_file_is_read_as_its_own_repository_had_it(tmp_path: Path) -> None:
+    """Whatever the working folder is; what is in no repository, or new, is refused."""
+    file = tmp_path / "there" / "values" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("keep-alive: '75'\n")
+    for words in (["init", "-q"], ["add", "."], [*FIELDS, "commit", "-qm", "then"]):
+        subprocess.run(["git", "-C", str(tmp_path / "there"), *words], check=True)
+    file.write_text("keep-alive: '300'\n")
+    assert read_at_ref(file, "HEAD") == b"keep-alive: '75'\n"
+    new = file.with_name("new.yaml")
+    new.write_text("keep-alive: '300'\n")
+    alone = tmp_path / "mine.yaml"
+    alone.write_text("")
+    for path, ref, fault in (
+        (new, "HEAD", "new.yaml' exists on disk, but not in 'HEAD'"),
+        (file, "no-such", "invalid object name 'no-such'"),
+        (alone, "HEAD", "not a git repository"),
+    ):
+        with pytest.raises(UsageError) as raised:
+            read_at_ref(path, ref)
+        assert raised.value.place == "--against" and fault in raised.value.fault, raised.value
+        assert "--config OLD NEW" in raised.value.remedy

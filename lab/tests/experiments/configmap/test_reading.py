@@ -191,5 +191,5 @@ def test_whatever_a_file_is_it_is_read_or_refused(data: st.DataObject) -> None:
 def test_of_two_that_may_be_meant_commands_extract_each() -> None:
     told = refused(f"{MAP}---\na-b:\n  controller: {{{CONFIG}}}\n")
     assert "holds 2 maps of settings: ConfigMap y/x; a-b.controller.config" in told
-    assert "kubectl -n y get configmap x -o yaml | scripts/shell just a-verb --configmap -" in told
+    assert "kubectl -n y get configmap x -o yaml | scripts/shell just a-verb --config -" in told
     assert 'yq \'select(di == 1) | explode(.) | .["a-b"]["controller"]["config"]\' FILE' in told

@@ -41,8 +41,8 @@ def test_one_file_tells_all_at_once_and_measures_the_rest() -> None:
         "use-gzip: nothing to measure: 'false' is the default",
         "hsts: nothing to measure: it changes nothing for what the lab sends",
         "1 of 9 keys is the real controller's (enable-modsecurity): left out here; measured with the whole file by:"
-        " scripts/shell just bench --configmap mine.yaml --target apiserver",
-        "worker-connections: ingress-nginx 1.15.1 has no such key, and ignores it: nginx's worker_connections is max-worker-connections here",
+        " scripts/shell just bench --config mine.yaml --target apiserver",
+        "worker-connections: ingress-nginx 1.15.1 has no such key, and ignores it: you mean max-worker-connections",
         "proxy-read-timeout: '30s' is not a whole number: the controller logs that and keeps '60'",
         'proxy-buffering: nginx refuses it, and so the controller the whole file: invalid value "true"',
         f"{WHOLE}: the whole file without proxy-buffering, enable-modsecurity",
@@ -54,7 +54,7 @@ def test_one_file_tells_all_at_once_and_measures_the_rest() -> None:
 def test_nothing_left_is_wrong_usage_with_every_reason() -> None:
     said = refused(keep_alive_request="5000", use_gzip="false", keep_alive="")
     assert all(
-        each in said for each in ("the nearest: keep-alive-requests, ", "is the default", "the controller reads 0")
+        each in said for each in ("nearest: keep-alive-requests, ", "is the default", "the controller reads 0")
     )
     assert '"proxy_busy_buffers_size" must be less than' in refused(proxy_busy_buffers_size="32k")
 
@@ -71,7 +71,7 @@ def test_keys_of_the_real_controllers_are_counted_and_left_out() -> None:
     found = split("my file.yaml", FileSettings(THEIRS))
     assert list(found.kept) == ["keep-alive"]
     assert "3 of 4 keys are the real controller's (use-forwarded-headers, server-snippet, ssl-dh-param)" in told(found)
-    assert "just bench --configmap 'my file.yaml' --target apiserver" in told(found)
+    assert "just bench --config 'my file.yaml' --target apiserver" in told(found)
 
 
 def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_configmap() -> None:
@@ -120,7 +120,7 @@ def test_tls_keys_are_measured_over_tls_and_so_is_the_whole_file_then() -> None:
 def test_f5s_map_is_refused_with_the_counterparts() -> None:
     said = refused(worker_processes="4", worker_connections="65536", http_snippets="tcp_nodelay on;")
     assert "F5's NGINX Ingress Controller" in said and "worker-connections → max-worker-connections" in said
-    assert "`just migrate --configmap FILE` shows what every successor makes of it" in said
+    assert "`just migrate --config FILE` shows what every successor makes of it" in said
 
 
 HOST = "http/server[bench.lab.test]"

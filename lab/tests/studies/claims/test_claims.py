@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -12,11 +11,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from lab.analysis import evidence
 from lab.analysis.evidence import Evidence
 from lab.base.errors import UsageError
+from lab.commands import print_page
 from lab.model.plan import Arm
 from lab.model.sweeps import LoadPoint
 from lab.records.sweep_files import load_sweep
@@ -339,7 +338,7 @@ def test_a_run_that_cannot_be_read_leaves_its_claims_open(file: str, judge: Judg
 
 
 def test_a_damaged_run_is_told_in_every_form_and_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("outage", "kind-qinng"):
         unpacked(ROOT / "data" / "reference" / name, tmp_path / name)
@@ -352,9 +351,9 @@ def test_a_damaged_run_is_told_in_every_form_and_hides_no_other(
     changed = [now for now, was in zip(known, known_before, strict=True) if now != was]
     assert [verdict.claim.id for verdict in changed] == ["outage"]
     ledger.assert_settled(verdicts, known)
-    console = Console(width=10_000, record=True, file=io.StringIO())
-    ledger.print_verdicts(console, verdicts, known=known)
-    forms = console.export_text(), render_markdown(ledger.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
+    print_page("ledger.txt", ledger=ledger, verdicts=verdicts, checks=known, rules=False)
+    text = " ".join(capsys.readouterr().out.split())
+    forms = text, render_markdown(ledger.page(verdicts, known)), dumps(list_verdicts(verdicts, known))
     assert all(f"outage is damaged: {path}: " in form for form in forms)
 
 
@@ -388,7 +387,7 @@ def test_a_cell_is_like_another_machines_by_its_ratio(tmp_path: Path, monkeypatc
     assert made.tests[0].within == test.within
 
 
-def test_every_claim_is_in_the_ledger() -> None:
+def test_every_claim_is_in_the_ledger(capsys: pytest.CaptureFixture[str]) -> None:
     """All, in their order, each judged, here and by its own data. A check is none, and judged alike. No line of Markdown's table is broken."""
     verdicts = ledger.judge_claims()
     counted = ledger.count_answers(verdicts)
@@ -408,11 +407,12 @@ def test_every_claim_is_in_the_ledger() -> None:
         assert verdict.answer not in ("reproduced", "contradicted") or (verdict.runs and verdict.effect)
     assert counted.startswith(f"{len(verdicts)} claims: ")
     assert sum(int(part.split()[0]) for part in counted.partition(": ")[2].split(", ")) == len(verdicts)
-    console = Console(width=120, record=True, file=io.StringIO())
-    ledger.print_verdicts(console, verdicts, rules_too=True)
-    plain, text, told = console.export_text(), render_markdown(ledger.page(verdicts)), dumps(list_verdicts(verdicts))
+    print_page("ledger.txt", ledger=ledger, verdicts=verdicts, checks=(), rules=True)
+    plain = capsys.readouterr().out
+    assert all(len(line) <= 110 for line in plain.splitlines() if "just bench " not in line)
+    text, told = render_markdown(ledger.page(verdicts)), dumps(list_verdicts(verdicts))
     assert all(f"| {name} | " in text and name in plain for name in claims.rules())
-    assert counted in plain and counted in text and json.loads(told)["counts"] == counted
+    assert counted in " ".join(plain.split()) and counted in text and json.loads(told)["counts"] == counted
     assert all(line.count(" | ") == 6 for line in text.splitlines() if line.startswith("| ND"))
 
 

@@ -229,13 +229,13 @@ def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("keepalive-timeout", "nginx's keepalive_timeout is keep-alive here"),
-        ("keepalive_timeout", "nginx's keepalive_timeout is keep-alive here"),
-        ("keep-alive-timeout", "keep-alive is meant"),
-        ("keepAlive", "keep-alive is meant"),
-        ("useGzip", "use-gzip is meant"),
-        ("controller.config.keep-alive", "keep-alive is meant"),
-        ("nginx.ingress.kubernetes.io/proxy-body-size", "proxy-body-size is meant"),
+        ("keepalive-timeout", "you mean keep-alive"),
+        ("keepalive_timeout", "you mean keep-alive"),
+        ("keep-alive-timeout", "you mean keep-alive"),
+        ("keepAlive", "you mean keep-alive"),
+        ("useGzip", "you mean use-gzip"),
+        ("controller.config.keep-alive", "you mean keep-alive"),
+        ("nginx.ingress.kubernetes.io/proxy-body-size", "you mean proxy-body-size"),
         ("nginx.ingress.kubernetes.io/configuration-snippet", "its key is location-snippet"),
         ("nginx.ingress.kubernetes.io/limit-rps", "an annotation, which has no key"),
         ("limit-rps", "an annotation, which has no key"),
@@ -243,7 +243,7 @@ def test_every_line_leads_to_a_key_that_there_is_with_a_default_of_its_own_kind(
         ("nginx.ingress.kubernetes.io/allowlist-source-range", "an annotation; its key is whitelist-source-range"),
         ("http-snippets", "here http-snippet"),
         ("body-size", "now proxy-body-size"),
-        ("keep-alive-request", "the nearest: keep-alive-requests, "),
+        ("keep-alive-request", "nearest: keep-alive-requests, "),
     ],
 )
 def test_a_name_leads_to_the_key_that_does_it_or_to_the_nearest_three(name: str, told: str) -> None:
@@ -259,7 +259,7 @@ def test_f5s_configmap_and_nginxs_own_configuration_are_known_by_what_they_hold(
     told = explain_name("nginx.conf", "worker_processes auto;\nevents {}\nhttp { keepalive_timeout 300s; }\n")
     assert told.endswith("keys that set it: worker_processes → worker-processes; keepalive_timeout → keep-alive")
     for text in ("", "a: b;", "controller:\n  config: {keep-alive: '1'}", "no directive", "# only; a comment;"):
-        assert "the nearest" in explain_name("nginx.conf", text), text
+        assert "nearest: " in explain_name("nginx.conf", text), text
 
 
 ANSWERED = [

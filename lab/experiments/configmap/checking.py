@@ -1,0 +1,104 @@
+"""The check of a user's file without a measurement: which keys do nothing, which are defaults, and what could be measured.
+
+The keys are those of `split`, so that a check says what `bench --config` would measure. Nothing is rendered by kustomize, and no target
+is entered: the times are those of a plan for the default target on a machine without earlier runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from lab.experiments.bench.design import estimate_duration_s
+from lab.experiments.configmap import knobs, reading, split
+from lab.model import names, plan, run
+from lab.records import store, sweep_files
+
+REFERENCE = "direct"
+"""The name of the direct reference, which is measured beside variants on plain HTTP."""
+Compared = tuple[str, str, bool]
+"""The baseline of a variant, its primary metric, and whether it can have a shared-resource cost."""
+
+
+def check_file(place: str, given: reading.FileSettings) -> dict[str, Any]:
+    """Check the settings of a file.
+
+    Args:
+        place: The name of the file.
+        given: The settings.
+
+    Returns:
+        The check as JSON data: `settings`, their number; `keys`, those with a remark (`kind` as in `split.KeyNote`); `needs_controller`, keys
+        that only the controller realises; `notes` about the file; `can_be_measured`, keys; `measurable`, settings with load and time, the
+        whole file first; `duration_s`, of the whole file, of each key by itself, and of both.
+
+    Raises:
+        UsageError: It is the ConfigMap of F5's controller.
+
+    """
+    parts = split.sort_keys(place, given)
+    testable = list(dict.fromkeys(key for item in parts.singles for key in item.values))
+    plans = [(item, *knobs.choose_load(item)) for item in [*parts.together(), *parts.singles]]
+    singles = [entry for entry in plans if entry[0] in parts.singles]
+    return {
+        "schema_version": 1,
+        "file": place,
+        "settings": len(given.data),
+        "keys": [
+            {"key": key, "value": given.data[key], "kind": kind, "why": text}
+            for kind, key, text in parts.remarks
+            if key in given.data and not (kind == "here" and key in testable)
+        ],
+        "needs_controller": list(parts.of_controller),
+        "notes": list(given.notes),
+        "can_be_measured": testable,
+        "measurable": [
+            {
+                "keys": list(entry[0].values),
+                "needs": list(entry[0].needs),
+                "whole": entry[0].whole,
+                "sweep": entry[1],
+                "metric": entry[2],
+                "duration_s": _estimate_s([entry]),
+            }
+            for entry in plans
+        ],
+        "duration_s": {
+            "whole": _estimate_s([entry for entry in plans if entry[0].whole] or singles[:1]),
+            "each": _estimate_s(singles),
+            "both": _estimate_s(plans),
+        },
+    }
+
+
+def _estimate_s(plans: Iterable[tuple[split.KeySetting, str, str, str, str]]) -> float:
+    """Return about how many seconds an ablation of these settings takes, with a run for each sweep."""
+    by_sweep: dict[str, list[Compared]] = {}
+    for item, sweep, metric, cost, _ in plans:
+        by_sweep.setdefault(sweep, []).append(("-with-".join([item.root, *item.needs]), metric, cost == "shared"))
+    return sum(estimate_run_s(sweep, tuple(compared)) for sweep, compared in by_sweep.items())
+
+
+@cache
+def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
+    """Return about how many seconds a run of a sweep takes on the default target.
+
+    Args:
+        sweep_name: The name of the sweep.
+        compared: An entry for each variant of the run.
+
+    """
+    name, sweep = sweep_files.load_sweep(sweep_name)
+    points = tuple(point.on_cpus(None) for point in sweep.expanded())
+    by_variant = {f"{entry[0]}+{number}": entry for number, entry in enumerate(compared)}
+    plain = all(point.disturbance is None and point.tls in ("none", "routed") for point in points)
+    arms = plan.list_arms([(variant, entry[0]) for variant, entry in by_variant.items()], REFERENCE if plain else None)
+    bare: dict[str, Any] = {"title": "", "knobs": (), "own_knobs": (), "hypothesis_sweep": name, "manifests_sha256": ""}
+    variants: dict[str, run.VariantRecord] = {}
+    for arm in arms:
+        base, metric, shared = by_variant.get(arm.variant, (None, None, False))
+        facts = {"name": arm.variant, "baseline": base, "primary_metric": metric, "shared_cost": shared, "base": name}
+        variants[arm.variant] = run.VariantRecord(**bare, **facts)
+    record = store.new_record("check", name, names.DEFAULT_TARGET, (), arms, points, variants, {})
+    return estimate_duration_s(record, sweep.blocks)

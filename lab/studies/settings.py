@@ -1,0 +1,207 @@
+"""The settings: what the committed runs show of each on every target, and what was published about it.
+
+    access-log-off  →  local −7.9 %, apiserver −6.8 %, kind −41.0 %: better; qinng published the same
+
+A setting is a knob, or the knobs that a variant adds to its baseline at once. Reading all committed runs takes longer than a page may,
+so `just maintain readme` writes the settings as JSON into `FILE`, which the verb `settings` reads; the report makes them anew. Every value is
+text, as a page shows it:
+
+    name, title, system     system: the root variant that it stands on
+    sets                    NAME=VALUE, a list
+    verdict, advice         the verdict in one word (`ADVICE`), and what to do
+    effects                 the effect on each target, at the load that most targets have; others: at other loads or against other baselines
+    instrument              why nobody should apply it; empty: they may
+    published               what was published, a list; claims that rest on one measurement follow each other
+    claims, measurements    how many claims our runs have measured, and by how many measurements
+    command                 the command that tests it here
+
+Nothing is judged again: decisions are those of the runs, and of the boots of the machine that measured them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.analysis import rerun
+from lab.model.metrics import find_metric
+from lab.model.names import BRING_UP_S, DEFAULT_TARGET
+from lab.model.sweeps import DEFAULT_SWEEP
+from lab.model.variants import knobs, kustomize, naming, variants
+from lab.records import published
+from lab.studies import claims, ledger
+from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.steps import TuningStep
+
+FILE = Path(__file__).resolve().parents[2] / "data" / "settings.json"
+TARGETS = ("local", "apiserver", "kind")
+"""The targets that an index has a column for."""
+ADVICE: Mapping[str, str] = {
+    "better": "worth applying",
+    "worse": "do not apply it",
+    "depends": "better at one load or target, worse at another",
+    "equivalent": "no change needed",
+    "inconclusive": "no change needed unless a difference within the interval matters to you",
+    "not measured": "no committed run has it",
+}
+"""What to do, by verdict; the verdicts in the order of the index."""
+Setting = Mapping[str, Any]
+"""A setting as JSON data; the module lists its keys."""
+
+
+def read_settings() -> list[Setting]:
+    """Return the settings as they were written last."""
+    return json.loads(FILE.read_text("utf-8"))
+
+
+def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict]) -> list[Setting]:
+    """Return all settings, those with a difference first.
+
+    Args:
+        steps: The tuning steps of the committed runs.
+        verdicts: The verdicts of the claims.
+
+    """
+    by_knobs: dict[tuple[str, ...], list[TuningStep]] = {(name,): [] for name in knobs.knob_names()}
+    for step in (step for step in steps if step.knobs and {(name,) for name in step.knobs} <= by_knobs.keys()):
+        by_knobs.setdefault(tuple(sorted(step.knobs)), []).append(step)
+    rules = claims.rules()
+    settings = [_make_setting(names, _rank(of_knobs), verdicts, rules) for names, of_knobs in by_knobs.items()]
+    return sorted(settings, key=lambda setting: ([*ADVICE].index(setting["verdict"]), setting["name"]))
+
+
+def _rank(steps: Sequence[TuningStep]) -> list[list[TuningStep]]:
+    """Return the steps of a setting in groups that have the same load, metric and baseline, one step of each target.
+
+    The group with most targets comes first. Of several, one against a root does, then one that no rate limits. Of several runs on a target
+    the one with the most blocks counts.
+    """
+    groups: dict[tuple[str, ...], dict[str, TuningStep]] = {}
+    for step in sorted(steps, key=lambda step: (step.blocks, step.run)):
+        groups.setdefault((step.against, step.point, step.load, step.metric), {})[step.target] = step
+    order = list(dict.fromkeys((*TARGETS, *BRING_UP_S)))
+    ranked = [sorted(group.values(), key=lambda step: order.index(step.target)) for group in groups.values()]
+    return sorted(
+        ranked,
+        key=lambda group: (
+            bool(naming.split_name(group[0].against)[1]),
+            -len(group),
+            "closed loop" not in group[0].load,
+            group[0].point,
+        ),
+    )
+
+
+def _make_setting(
+    names: Sequence[str],
+    ranked: Sequence[Sequence[TuningStep]],
+    verdicts: Sequence[ClaimVerdict],
+    rules: Mapping[str, Sequence[claims.ClaimRule]],
+) -> Setting:
+    """Return a setting as JSON data.
+
+    Args:
+        names: The names of its knobs.
+        ranked: Its steps in groups, as `_rank` returns them.
+        verdicts: The verdicts of the claims.
+        rules: Claim → its rules.
+
+    """
+    own = [knobs.load_knob(name) for name in names]
+    arms = [step.arm for group in ranked for step in group] or [naming.find_present_name(names[0])]
+    name = names[0] if len(own) == 1 else arms[0]
+    effects, *others = [[_describe(step) for step in group] for group in ranked] or [[]]
+    target = next((place for place in ("apiserver", *TARGETS) if any(item["target"] == place for item in effects)), "local")
+    short, sweep = name if naming.find_present_name(name) == arms[0] else arms[0], own[-1].sweep
+    verdict = _conclude([effects, *others])
+    instrument = "; ".join(knob.only_to_measure_by for knob in own if knob.only_to_measure_by)
+    about = [item for item in verdicts if _concerns(item, rules.get(item.claim.id, ()), own, arms)]
+    measured = ledger.group_by_measurement(about)
+    return {
+        "name": name,
+        "title": own[0].title if len(own) == 1 else ranked[0][0].title,
+        "system": variants.load_chain(arms[0])[0].name,
+        "sets": list(dict.fromkeys(text for knob in own for text in _list_values(knob))),
+        "verdict": verdict,
+        "advice": f"only to measure by: {instrument}" if instrument else ADVICE[verdict],
+        "instrument": instrument,
+        "effects": effects,
+        "others": [effect for group in others for effect in group],
+        "published": [
+            *(f"{knob.study}: {knob.published}" for knob in own if knob.published),
+            *(
+                f"{_name_author(item)}, {item.claim.id}: {item.claim.text}"
+                f"{f' ({item.claim.value})' if item.claim.value else ''}: {item.answer}"
+                f"{', by the same measurement' if place else ''}"
+                for group in (*measured, *([item] for item in about if not item.measurements))
+                for place, item in enumerate(group)
+            ),
+        ],
+        "claims": sum(map(len, measured)),
+        "measurements": len(measured),
+        "command": f"just bench {short}{rerun.place(target)}" if sweep == DEFAULT_SWEEP else rerun.bench(short, sweep, target),
+    }
+
+
+def _describe(step: TuningStep) -> dict[str, str]:
+    metric = find_metric(step.metric)
+    return {
+        "target": step.target,
+        "change": step.text.partition(" [")[0],
+        "effect": step.text + (f" of {metric.with_unit(step.level_s)}" if metric.cost and step.level_s else ""),
+        "word": step.decision.value if step.agree else "inconclusive",
+        "metric": metric.title,
+        "short": metric.short,
+        "against": step.against,
+        "point": step.point,
+        "load": step.load,
+        "boots": step.boots if step.agree else f"boots differ: {step.boots}",
+        "run": step.folder,
+        "program": step.program,
+    }
+
+
+def _conclude(groups: Sequence[Sequence[Mapping[str, str]]]) -> str:
+    """Return the verdict on a setting in one word.
+
+    Effects at all loads count that have the first group's baseline. `local` counts only where nothing else was measured, since it runs no
+    controller.
+    """
+    effects = [effect for group in groups for effect in group if effect["against"] == groups[0][0]["against"]]
+    words = {effect["word"] for effect in effects if effect["target"] != DEFAULT_TARGET}
+    words = words or {effect["word"] for effect in effects} or {"not measured"}
+    return "depends" if {"better", "worse"} <= words else next(word for word in VERDICTS if word in words)
+
+
+VERDICTS = ("better", "worse", "inconclusive", "equivalent", "not measured")
+"""The decisions about a setting's effects; the first that one of them has is the verdict."""
+
+
+def _list_values(knob: knobs.Knob) -> Iterator[str]:
+    """Yield what a knob sets, as NAME=VALUE: keys of ConfigMaps, then what is read back."""
+    content = kustomize.read_yaml(knobs.MANIFESTS / "components" / knob.name / "kustomization.yaml", knob.name)
+    for generator in content.get("configMapGenerator", []):
+        yield from map(str, generator.get("literals", []))
+    yield from (f"{check.name}={check.value}" for check in knob.readback if check.name)
+
+
+def _concerns(
+    verdict: ClaimVerdict, rules: Sequence[claims.ClaimRule], own: Sequence[knobs.Knob], arms: Sequence[str]
+) -> bool:
+    """Return whether a claim names a published parameter of a single knob, or its rules judge one of the arms."""
+    named = {f"{verdict.claim.study}/{parameter}" for parameter in _read_row(verdict)["parameters"].split(";")}
+    judged = {test.variant or rule.variant for rule in rules for test in rule.tests}
+    return (len(own) == 1 and not named.isdisjoint(own[0].parameters)) or not judged.isdisjoint(arms)
+
+
+def _name_author(verdict: ClaimVerdict) -> str:
+    """Return the author of a claim with the year, as far as it is known, or the document: `DigitalOcean (2022)`, `envoy-edge`."""
+    source, document = published.list_sources()[verdict.claim.study], _read_row(verdict)["source_lines"].partition(" of ")[2]
+    author = source.author.partition(";")[0].partition(",")[0]
+    return document or author + (f" ({source.date[:4]})" if source.date else "")
+
+
+def _read_row(verdict: ClaimVerdict) -> Mapping[str, str]:
+    return next(row for row in published.read_texts("claims") if row["claim_id"] == verdict.claim.id)
