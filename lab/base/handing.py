@@ -17,6 +17,8 @@ from lab.base.errors import UsageError
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
 """The environment variable that holds the number of the inherited descriptor."""
+TRAFFIC_VARIABLE = "LAB_HANDED_TRAFFIC"
+"""The same for what was read of an access log, which may be handed over beside another file."""
 
 STDIN = "-"
 
@@ -32,18 +34,19 @@ def piped_command(verb: str, option: str = "--configmap") -> str:
     return f"scripts/shell just {verb} {option} -"
 
 
-def read_once(path: str, reader: str) -> bytes:
+def read_once(path: str, reader: str, variable: str = DESCRIPTOR_VARIABLE) -> bytes:
     """Return the content that the parent process handed over, or else that of the file or standard input.
 
     Args:
         path: A file, or `-` for standard input.
         reader: The command that reads the file, as the end of a pipe in a remedy (see `piped_command`).
+        variable: The environment variable of the handover.
 
     Raises:
         UsageError: The file or standard input cannot be read.
 
     """
-    if (number := os.environ.pop(DESCRIPTOR_VARIABLE, None)) is not None:
+    if (number := os.environ.pop(variable, None)) is not None:
         descriptor = int(number)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
@@ -62,7 +65,7 @@ def read_once(path: str, reader: str) -> bytes:
 
 
 @contextmanager
-def hand_over(content: bytes) -> Iterator[None]:
+def hand_over(content: bytes, variable: str = DESCRIPTOR_VARIABLE) -> Iterator[None]:
     """Hand an input file's content to the child processes started in the block; there, `read_once` returns it.
 
     Such a child process must inherit the open descriptors that `inherited_descriptors` lists.
@@ -70,13 +73,13 @@ def hand_over(content: bytes) -> Iterator[None]:
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
-        os.environ[DESCRIPTOR_VARIABLE] = str(file.fileno())
+        os.environ[variable] = str(file.fileno())
         try:
             yield
         finally:
-            os.environ.pop(DESCRIPTOR_VARIABLE, None)
+            os.environ.pop(variable, None)
 
 
 def inherited_descriptors() -> list[int]:
     """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
-    return [int(os.environ[DESCRIPTOR_VARIABLE])] if DESCRIPTOR_VARIABLE in os.environ else []
+    return [int(os.environ[name]) for name in (DESCRIPTOR_VARIABLE, TRAFFIC_VARIABLE) if name in os.environ]

@@ -173,6 +173,16 @@ OPTIONS: Arguments = {
         "help": "as many blocks as find such an effect in the variants' primary metric (or METRIC) with 90 %% probability,"
         " by the noise that an earlier run found here (see aa)",
     },
+    "--traffic": {
+        "metavar": "LOG|RUN",
+        "help": "load with the mix of requests of an access log (- = standard input): common, combined, ingress-nginx, Traefik, Envoy,"
+        " HAProxy or JSON; or with that of an earlier run. Its hosts and paths become numbers, and nothing else of it is kept",
+    },
+    "--traffic-rate": {
+        "type": whole_number_in("--traffic-rate", 1, 1_000_000),
+        "metavar": "REQ/S",
+        "help": "with --traffic: the rate that the log's arrivals are scaled to (default: the log's mean rate)",
+    },
     "--margin": {
         "type": partial(fraction, "--margin"),
         "metavar": "2%",

@@ -33,6 +33,7 @@ from lab.commands.measuring import (
     resume_command,
     target_of,
 )
+from lab.commands.traffic import TRAFFIC, hand_over_traffic
 from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
 from lab.stats.units import format_duration
 
@@ -50,6 +51,7 @@ _NEW_RUN_OPTIONS = {
     "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
     "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
     "points": ("a run that goes on has its points", "every key has a load of its own"),
+    "traffic": ("a run that goes on has its load", "every key has a load of its own"),
     "margin": (
         "a run that goes on has its equivalence margin",
         "every key is judged by the same equivalence margin, 2 %",
@@ -77,15 +79,17 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
-    target = enter_target(options, target_of(options))
+    with hand_over_traffic(options) as made:
+        target = enter_target(options, target_of(options))
 
     from lab.experiments import bench
 
     request = bench.BenchRequest(
         tuple(options.variants),
-        options.sweep,
+        TRAFFIC if made else options.sweep,
         options.blocks,
         options.seed,
+        made=made,
         k6_out=options.k6_out,
         resolve=options.resolve,
         knee=options.knee,
@@ -198,7 +202,7 @@ BENCH = Verb(
             "help": "compare them with this one instead of their baselines: any system or variant",
         },
     },
-    ("--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
+    ("--traffic", "--traffic-rate", "--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
 )
 STUDY = Verb(
     "run a study's variants at published scale and print its tables",

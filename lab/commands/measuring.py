@@ -22,7 +22,7 @@ from lab.stats.units import format_duration
 if TYPE_CHECKING:
     from lab.experiments.bench import BenchRequest, PreparedRun
     from lab.experiments.bench.probing import ProbeTrials
-    from lab.model.run import NotMeasured
+    from lab.model.run import NotMeasured, RunRecord
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -223,6 +223,14 @@ def say_left_out(talk: Console, missing: Iterable[NotMeasured]) -> None:
         print_plan_line(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
 
 
+def print_traffic(talk: Console, record: RunRecord) -> None:
+    """Print the mix of requests of a run's loads, and what is kept of the log that it was made from."""
+    from lab.report.loads import describe_traffic
+
+    for line in [] if record.traffic is None else describe_traffic(record.traffic):
+        print_plan_line(talk, "traffic", line)
+
+
 def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False) -> None:
     """Print what will be measured, how long that takes, and which effects it can detect.
 
@@ -272,6 +280,7 @@ def print_plan(talk: Console, prepared: PreparedRun, done: int, may_be_less: boo
         count = paired.get(point.name, design.blocks)
         parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
         print_plan_line(talk, "point", "; ".join(filter(None, parts)))
+    print_traffic(talk, record)
     for variant in record.variants.values():
         if variant.unpaired:
             print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")

@@ -22,9 +22,11 @@ from pydantic import Field
 from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.validation import Record
 from lab.model.metrics import Primary
+from lab.model.traffic import FIXTURE, MAX_ROUTES
 from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
+from lab.model.variants.hosts import add_routes
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, CostPlace, Knob, knob_names, load_knob, parse_patch_targets
 from lab.model.variants.knobs import Check as Check  # the type of a variant's read-backs, for importers
@@ -366,6 +368,8 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
     _refuse_idle_knobs(overlay, objects, manifests)
     if fixtures:
         objects = kustomize.parse_objects(_render(overlay, manifests, fixtures=fixtures))
+    if FIXTURE in fixtures:
+        objects = add_routes(objects, MAX_ROUTES)
     _refuse_incomplete(overlay, objects)
     return Variant(
         name=find_present_name(overlay.name),  # of older manifests, too
