@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import accumulate
 from math import sqrt
 from random import Random
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from lab.base.validation import Record
 from lab.model.pages import PAGES
@@ -42,7 +43,8 @@ METHODS: tuple[Method, ...] = get_args(Method)
 Line = Annotated[str, Field(pattern=rf"^[1-9]\d* ({'|'.join(METHODS)}) h([1-9]|{MAX_ROUTES}) p[1-9]\d* \d+$")]
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Shape:
     """A kind of request in a mix: how often it is made, its method, host, path and the size of its answer."""
 
     count: int
@@ -131,25 +133,27 @@ class Traffic(Record):
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The numbers of the shapes in the order in which they are requested; after the last the first follows."""
+        """The numbers of the shapes in the order in which they are requested; after the last the first follows.
+
+        Requests of one host stand together in a list, and so do those of one path, by size. Steps of the golden ratio go around this list:
+        of any number of consecutive steps each of its parts gets its share, more evenly than by chance (the additive recurrence of
+        Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, theorem 3.3).
+        """
         random, shapes = Random(self.seed), self.shapes
-        by_path = sorted(
-            range(len(shapes)), key=lambda index: (shapes[index].host, shapes[index].path, shapes[index].size_bytes)
-        )
-        counts = list(accumulate(shapes[index].count for index in by_path))
-        length = min(counts[-1], ORDER_LENGTH)
+        lots = {place: random.random() for place in sorted({(shape.host, shape.path) for shape in shapes})}
+
+        def list_place(shape: Shape) -> tuple[int, float, int]:
+            return shape.host, lots[shape.host, shape.path], shape.size_bytes
+
+        listed = sorted(range(len(shapes)), key=lambda index: list_place(shapes[index]))
+        counts = list(accumulate(shapes[index].count for index in listed))
+        length, start = min(counts[-1], ORDER_LENGTH), random.random()
         ends = [round(count * length / counts[-1]) for count in counts]
         entries = [
-            index for index, start, end in zip(by_path, [0, *ends], ends, strict=False) for _ in range(end - start)
+            index for index, first, end in zip(listed, [0, *ends], ends, strict=False) for _ in range(end - first)
         ]
-        places: list[tuple[float, int]] = []
-        for _, group in groupby(entries, key=lambda index: shapes[index][2:4]):
-            of_path, start = list(group), random.random()
-            turns = sorted(range(len(of_path)), key=lambda turn: (start + turn * GOLDEN) % 1)
-            places += [
-                ((turn + random.random()) / len(turns), index) for turn, index in zip(turns, of_path, strict=True)
-            ]
-        return tuple(index for _, index in sorted(places))
+        turns = sorted(range(length), key=lambda turn: (start + turn * GOLDEN) % 1)
+        return tuple(index for _, index in sorted(zip(turns, entries, strict=True)))
 
     @cached_property
     def _sums(self) -> Sequence[int]:
@@ -184,6 +188,9 @@ def _read_key(value: Any) -> Any:
 
 
 PointTraffic = Annotated[
-    Traffic, BeforeValidator(_read_key), PlainSerializer(lambda traffic: traffic.digest, return_type=str)
+    Traffic,
+    BeforeValidator(_read_key),
+    PlainSerializer(lambda traffic: traffic.digest, return_type=str),
+    WithJsonSchema({"type": "string"}),
 ]
 """The mix of a load point, which is stored as its digest: run.json has the mix itself once."""

@@ -130,6 +130,7 @@ def _explain_unread(
         has = f"has the fields {', '.join(row)[:QUOTED_CHARACTERS]}" if row else "is no JSON"
         known = "; ".join(f"{field}: {', '.join(names)}" for field, names in fields.items() if field != "host")
         return UsageError(f"{place}: line {first}", f"{share}: it {has}", f"name its fields so: {known}")
+    text = "".join(character if character.isprintable() else "?" for character in text)
     quoted = text[:QUOTED_CHARACTERS] + ("…" if len(text) > QUOTED_CHARACTERS else "")
     return UsageError(f"{place}: line {first}", f'{share}: it is "{quoted}"', known)
 
