@@ -144,15 +144,17 @@ function logged() {
   console.log(`request ${iterationInTest} ${startTime} ${times} ${kind ? 0 : response.status} ${kind || '-'} ${answer}`);
 }
 
+const places = mix ? load.destinations.map(([base, headers]) => [base, Object.assign({}, params, { headers: headers })]) : [];
+
 // An answer of another length than the mix asks for is an error; one that comes in chunks states none.
 function mixed() {
   const number = exec.scenario.iterationInTest;
   const index = mix.order.charCodeAt(number % mix.order.length) - mix.first;
   const [method, place, path, size] = mix.shapes[index].split(' ');
-  const [base, headers] = load.destinations[place];
+  const [base, itsParams] = places[place];
   if (mix.waits_s.length) sleep(mix.waits_s[number % mix.waits_s.length]);
   try {
-    const response = http.request(method, base + path, null, Object.assign({}, params, { headers: headers }));
+    const response = http.request(method, base + path, null, itsParams);
     const length = response.headers['Content-Length'];
     count(response, response.status === 200 && length && length !== size ? 'other' : '');
   } catch (error) {

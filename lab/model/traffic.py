@@ -23,9 +23,11 @@ from lab.base.validation import Record
 from lab.model.pages import PAGES
 
 FIXTURE = "traffic"
-"""The component of manifests/fixtures with which the backend serves any size, from several endpoints."""
+"""The component of manifests/fixtures with which the backend serves any size."""
 MAX_ROUTES = 10
 """The largest number of hosts of a mix, and so of the routes that a variant needs."""
+ENDPOINTS = 3
+"""The number of the backend's pods under a mix, unless a knob sets it."""
 SERVED = "100MB.bin"
 """The page whose end the backend serves as a body of a requested size."""
 MAX_BYTES = PAGES[SERVED]
@@ -104,6 +106,9 @@ class Traffic(Record):
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    def __str__(self) -> str:
+        return f"mix of requests {self.digest[:8]}"
 
     @cached_property
     def digest(self) -> str:

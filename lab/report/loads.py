@@ -28,7 +28,7 @@ def describe_load(point: LoadPoint) -> str:
         (point.repeats > 1, f"{point.repeats} times on each"),
     )
     details = [text for applies, text in extra if applies]
-    page = point.page or "/" if point.traffic is None else f"mix of requests {point.traffic.digest[:8]}"
+    page = point.page or "/" if point.traffic is None else str(point.traffic)
     return ", ".join([f"{point.connections:,} connections", load, amount, page, *details])
 
 

@@ -97,7 +97,8 @@ def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
     """Return the sorted times of requests, and the seconds over which they are spread.
 
-    A log with whole seconds has many requests at one time: they are spread over their second evenly.
+    A log with whole seconds has many requests at one time: they are spread over their second evenly. Its first and last second are not
+    whole: the seconds between them show the rate, if they have most of the requests.
     """
     sorted_s = np.sort(np.array(times_s))
     span_s = float(sorted_s[-1] - sorted_s[0])
@@ -105,7 +106,9 @@ def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
         return sorted_s, span_s * len(sorted_s) / max(1, len(sorted_s) - 1) or 1.0
     _, firsts, counts = np.unique(sorted_s, return_index=True, return_counts=True)
     within = np.arange(len(sorted_s)) - np.repeat(firsts, counts)
-    return sorted_s + (within + 0.5) / np.repeat(counts, counts), span_s + 1.0
+    inner = int(counts[1:-1].sum())
+    span_s = (span_s - 1) * len(sorted_s) / inner if inner > len(sorted_s) / 2 else span_s + 1
+    return sorted_s + (within + 0.5) / np.repeat(counts, counts), span_s
 
 
 def _find_gaps(times_s: np.ndarray) -> tuple[float, ...]:

@@ -133,7 +133,7 @@ def test_an_answer_of_another_size_is_an_error(tmp_path: Path) -> None:
         (tmp_path / "backend" / "pages" / SERVED).write_bytes(b"x" * (MAX_BYTES - 1))
         result = load_with_k6(load_of(point, port), tmp_path)
     assert set(result.errors) == {"other"} and result.errors["other"] in (25, 26)
-    assert result.requests + result.errors["other"] == 51
+    assert result.requests + result.errors["other"] in (50, 51)
 
 
 @pytest.mark.measures

@@ -123,6 +123,7 @@ def test_without_hosts_the_first_segments_of_the_paths_are_the_routes() -> None:
     ("times_s", "rate_rps"),
     [
         ([0.0, 0.0, 1.0, 1.0, 4.0], 1.0),  # whole seconds: five of them, with the last
+        ([0.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0], 4.0),  # of whose first and last second a part
         ([0.25, 0.5, 0.75, 1.0], 4.0),
         ([3.0], 1.0),
         ([2.5], 1.0),
