@@ -9,11 +9,13 @@ open: `--context NAME`.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Iterator
 
 from lab.model.names import DEFAULT_TARGET
 from lab.model.run import AtKnee, RunRecord
 
 REMOTE = "remote"
+TRAFFIC = "--traffic"
 NO_LOAD = ("--", "--json", "--plan")
 """The arguments of a verb that select its output, or that end the options."""
 
@@ -35,12 +37,20 @@ def measure_command(record: RunRecord, arms: str) -> str:
             for argument in record.command[1:]
             if argument not in NO_LOAD and not argument.startswith("--blocks=")
         )
-        return f"just {shlex.join(arguments)}{_format_context(record.target)}"
+        return f"just {shlex.join(_without_log(record, arguments))}{_format_context(record.target)}"
     if record.knee is None:
         return f"just bench {arms}{load(record)}"
     options = (argument for argument in record.command if argument.startswith("--") and argument not in NO_LOAD)
-    quoted = (f" {shlex.quote(option)}" for option in options if not option.startswith("--target="))
+    quoted = (
+        f" {shlex.quote(option)}" for option in _without_log(record, options) if not option.startswith("--target=")
+    )
     return f"just knee {arms}{''.join(quoted)}{place(record.target)}"
+
+
+def _without_log(record: RunRecord, arguments: Iterable[str]) -> Iterator[str]:
+    """Yield arguments of a run's command, with the run in place of the access log that its load was made from."""
+    for argument in arguments:
+        yield f"{TRAFFIC}={record.id}" if argument.startswith(f"{TRAFFIC}=") else argument
 
 
 def bench(arms: str, sweep: str | None, target: str | None) -> str:
@@ -63,6 +73,8 @@ def load(record: RunRecord) -> str:
         (argument.partition("=")[2] for argument in record.command if argument.startswith("--sweep=")), record.sweep
     )
     sweep = "" if name == DEFAULT_SWEEP else f" --sweep {shlex.quote(name)}"
+    if traffic := [argument for argument in record.command if argument.startswith(TRAFFIC)]:
+        sweep = f" {' '.join(_without_log(record, traffic))}"
     output = next(filter(None, map(record.k6_out, record.generators)), None)
     sustained = " --sustained" if any(point.sustained for point in record.points) else ""
     return sweep + sustained + placed(record.at_knee, output) + place(record.target)

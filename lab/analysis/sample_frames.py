@@ -71,6 +71,7 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
     row |= {
         "point_answers": " ".join(map(str, point.answers)),
         "point_disturbance": disruption and disruption.model_dump_json(),
+        "point_traffic": point.traffic and point.traffic.digest,
     }
     row |= {f"errors_{kind}": sample.errors.get(kind, 0 if sample.requests is not None else None) for kind in ERRORS}
     for name in Sample.model_fields:

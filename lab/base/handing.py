@@ -17,6 +17,8 @@ from lab.base.errors import UsageError
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
 """The environment variable that holds the numbers of the inherited descriptors, separated by commas."""
+TRAFFIC_VARIABLE = "LAB_HANDED_TRAFFIC"
+"""The same for what was read of an access log, which may be handed over beside another file."""
 
 STDIN = "-"
 
@@ -32,19 +34,20 @@ def piped_command(verb: str, option: str = "--config") -> str:
     return " ".join(filter(None, ["scripts/shell just", verb, option, "-"]))
 
 
-def read_once(path: str, reader: str) -> bytes:
+def read_once(path: str, reader: str, variable: str = DESCRIPTOR_VARIABLE) -> bytes:
     """Return the content that the parent process handed over next, or else that of the file or standard input.
 
     Args:
         path: A file, or `-` for standard input.
         reader: The command that reads the file, as the end of a pipe in a remedy (see `piped_command`).
+        variable: The environment variable of the handover.
 
     Raises:
         UsageError: The file or standard input cannot be read.
 
     """
-    if descriptors := inherited_descriptors():
-        os.environ[DESCRIPTOR_VARIABLE] = ",".join(map(str, descriptors[1:]))
+    if descriptors := _list_descriptors(variable):
+        os.environ[variable] = ",".join(map(str, descriptors[1:]))
         return os.pread(descriptors[0], os.fstat(descriptors[0]).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
         raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
@@ -62,7 +65,7 @@ def read_once(path: str, reader: str) -> bytes:
 
 
 @contextmanager
-def hand_over(*contents: bytes) -> Iterator[None]:
+def hand_over(*contents: bytes, variable: str = DESCRIPTOR_VARIABLE) -> Iterator[None]:
     """Hand the contents of input files to the child processes started in the block; there, `read_once` returns them.
 
     The child must read the files in the same order, and inherit the open descriptors that `inherited_descriptors` lists.
@@ -72,11 +75,15 @@ def hand_over(*contents: bytes) -> Iterator[None]:
         for file, content in zip(files, contents, strict=True):
             file.write(content)
             file.flush()
-        os.environ[DESCRIPTOR_VARIABLE] = ",".join(str(file.fileno()) for file in files)
-        stack.callback(os.environ.pop, DESCRIPTOR_VARIABLE, None)
+        os.environ[variable] = ",".join(str(file.fileno()) for file in files)
+        stack.callback(os.environ.pop, variable, None)
         yield
 
 
 def inherited_descriptors() -> list[int]:
     """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
-    return [int(number) for number in os.environ.get(DESCRIPTOR_VARIABLE, "").split(",") if number]
+    return [number for variable in (DESCRIPTOR_VARIABLE, TRAFFIC_VARIABLE) for number in _list_descriptors(variable)]
+
+
+def _list_descriptors(variable: str) -> list[int]:
+    return [int(number) for number in os.environ.get(variable, "").split(",") if number]

@@ -211,6 +211,16 @@ OPTIONS: Arguments = {
         " from the noise of an earlier run on this machine (`just aa`). The difference is one in METRIC, or else in each"
         " variant's primary metric",
     },
+    "--traffic": {
+        "metavar": "LOG|RUN",
+        "help": "load with the mix of requests of an access log (- = standard input): common, combined, ingress-nginx, Traefik, Envoy,"
+        " HAProxy or JSON; or with that of an earlier run. Its hosts and paths become numbers, and nothing else of it is kept",
+    },
+    "--traffic-rate": {
+        "type": whole_number_in("--traffic-rate", 1, 1_000_000),
+        "metavar": "REQ/S",
+        "help": "with --traffic: the rate that the log's arrivals are scaled to (default: the log's mean rate)",
+    },
     "--margin": {
         "type": partial(fraction, "--margin"),
         "metavar": "2%",

@@ -36,6 +36,7 @@ from lab.commands.measuring import (
     resume_command,
     target_of,
 )
+from lab.commands.traffic import TRAFFIC, hand_over_traffic
 from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
 from lab.stats.units import format_duration
 
@@ -53,6 +54,7 @@ _NEW_RUN_OPTIONS = {
     "knee": ("a run that goes on has its rates", "no key's sweep is placed at a knee"),
     "against": ("a run that goes on has its arms", "every key is compared with the shipped default"),
     "points": ("a run that goes on has its points", "every key has a load of its own"),
+    "traffic": ("a run that goes on has its load", "every key has a load of its own"),
     "margin": (
         "a run that goes on has its equivalence margin",
         "every key is judged by the same equivalence margin, 2 %",
@@ -83,15 +85,17 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
-    target = enter_target(options, target_of(options))
+    with hand_over_traffic(options) as made:
+        target = enter_target(options, target_of(options))
 
     from lab.experiments import bench
 
     request = bench.BenchRequest(
         tuple(options.variants),
-        options.sweep,
+        TRAFFIC if made else options.sweep,
         options.blocks,
         options.seed,
+        made=made,
         k6_out=options.k6_out,
         resolve=options.resolve,
         knee=options.knee,
@@ -203,7 +207,6 @@ BENCH = Verb(
             " its control run without one (default: all loads)",
         },
         "--resume": RESUME,
-        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--config --configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",
@@ -213,7 +216,6 @@ BENCH = Verb(
             "metavar": "KEYS",
             "help": "with --config: measure only these keys, each by itself, separated by commas (`just check` lists them)",
         },
-        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--knee": KNEE,
         "--against": {
             "type": variant_name,
@@ -222,7 +224,7 @@ BENCH = Verb(
             " ingress-nginx",
         },
     },
-    ("--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
+    ("--traffic", "--traffic-rate", "--k6-out", *MEASURING, "--resolve", "--margin", "--sustained"),
     examples=(
         "just bench keepalive",
         "just bench traefik envoy haproxy --against ingress-nginx --plan",

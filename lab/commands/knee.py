@@ -17,9 +17,11 @@ from lab.commands.measuring import (
     enter_target,
     measure,
     print_plan_line,
+    print_traffic,
     resume_command,
     target_of,
 )
+from lab.commands.traffic import hand_over_traffic
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding
 from lab.model.pages import PAGES
@@ -65,16 +67,21 @@ def _run_knee(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
     if options.generator is not None:
         get_generator(options.generator)
+    if options.traffic and (options.page or options.generator not in (None, "k6")):
+        name = "--page" if options.page else "--generator"
+        raise UsageError(name, "--traffic has its own: k6 makes a mix of requests", "leave it out")
 
-    target = enter_target(options, target_of(options))
+    with hand_over_traffic(options) as made:
+        target = enter_target(options, target_of(options))
     from lab.commands.progress import SearchTerminal
     from lab.experiments import knee as experiment
 
     if options.resume:
         prepared, run = experiment.resume(options.resume, target)
     else:
-        command = command_for_record(options, "variants")
-        prepared, run = experiment.prepare(options.variants, target, command, **_search_settings(options)), None
+        command, settings = command_for_record(options, "variants"), _search_settings(options)
+        settings |= {} if made is None else {"generator": "k6", "traffic": made.traffic}
+        prepared, run = experiment.prepare(options.variants, target, command, **settings), None
     _print_plan(talk, prepared, run)
     if options.plan:
         return answer_plan(options, [(prepared, done_samples(run))])
@@ -118,6 +125,7 @@ def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> N
     print_plan_line(talk, "target", record.target)
     print_plan_line(talk, "variants", ", ".join(arm.variant for arm in record.arms))
     print_plan_line(talk, "load", f"{name}, {describe_load(point)} at first")
+    print_traffic(talk, record)
     print_plan_line(talk, "passes", describe_conditions(search))
     print_plan_line(
         talk,
@@ -211,6 +219,6 @@ KNEE = Verb(
         "--close": {"action": "store_true", "help": "open a new connection for every request"},
         "--resume": RESUME,
     },
-    (*TARGETED, "--plan", "--json"),
+    ("--traffic", *TARGETED, "--plan", "--json"),
     examples=("just knee ingress-nginx", "just knee traefik --p99 20ms --connections 200 --plan"),
 )

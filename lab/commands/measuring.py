@@ -241,6 +241,14 @@ def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None
         print_plan_line(talk, "left out", f"{len(missing) - most} more (--all shows them)")
 
 
+def print_traffic(talk: Console, record: RunRecord) -> None:
+    """Print the mix of requests of a run's loads, and what is kept of the log that it was made from."""
+    from lab.report.loads import describe_traffic
+
+    for line in [] if record.traffic is None else describe_traffic(record.traffic):
+        print_plan_line(talk, "traffic", line)
+
+
 def print_plan(
     talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False, *, full: bool = False
 ) -> None:
@@ -267,6 +275,7 @@ def print_plan(
         print_plan_line(talk, "load", text)
     if len(loads) > MAX_LISTED_LOADS and not full:
         print_plan_line(talk, "load", f"{len(loads) - MAX_LISTED_LOADS} more (--all shows them)")
+    print_traffic(talk, record)
     for probe in record.probes:
         print_plan_line(talk, "probe", str(probe))
     if prepared.to_probe:

@@ -20,6 +20,7 @@ from lab.commands.measuring import (
     probe_trials,
     resume_command,
 )
+from lab.commands.traffic import TRAFFIC, hand_over_traffic
 
 if TYPE_CHECKING:
     from lab.experiments.migration.plan import MigrationPlan
@@ -57,7 +58,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
         _write_manifests(options, talk, migration_plan)
         print_answer(options, lambda: full_page, lambda: MIGRATION.dumps(migration_plan))
         return 0
-    with hand_over(content):
+    with hand_over(content), hand_over_traffic(options, SWEEP) as made:
         target = enter_target(options, options.target)
 
     from lab.experiments import bench
@@ -74,9 +75,10 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
             print_plan_line(talk, "note", note)
         request = bench.BenchRequest(
             tuple(names),
-            options.sweep,
+            TRAFFIC if made else options.sweep,
             options.blocks,
             options.seed,
+            made=made,
             label=SWEEP,
             manifests=manifests,
             against=(baseline,),
@@ -133,7 +135,7 @@ MIGRATE = Verb(
         },
         "--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)},
     },
-    ("--sustained", *MEASURING, "--markdown"),
+    ("--traffic", "--traffic-rate", "--sustained", *MEASURING, "--markdown"),
     examples=(
         "just migrate --configmap mine.yaml --ingress ingresses.yaml --to traefik-ingress-nginx",
         "just migrate --configmap mine.yaml --to envoy-gateway --out moved",

@@ -27,6 +27,7 @@ from lab.model.facts import list_differences
 from lab.model.plan import SAMPLE_OVERHEAD_S, Arm, Plan, Slot
 from lab.model.run import KneeSearch, VariantRecord
 from lab.model.sweeps import LoadPoint
+from lab.model.traffic import Traffic
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
 from lab.records import store
@@ -66,15 +67,16 @@ def prepare(
         p99_s: The highest p99 with which a rate passes, in seconds.
         precision: The relative gap between the highest passing and the lowest failing rate at which a search ends: 0.05 is 5 %.
         connections: The connections of the generator.
-        load: `generator`, `duration_s`, `start_rps`, `page` (see `_build_point`), and fields of a `LoadPoint`.
+        load: `generator`, `duration_s`, `start_rps`, `page`, `traffic` (see `_build_point`), and fields of a `LoadPoint`.
 
     Raises:
         UsageError: Something does not work; the error is the first fault.
 
     """
-    variants = {variant.name: variant for variant in map(load_variant, names)}
     target.check()
     point, chosen = _build_point(target, connections, **load)
+    fixtures = bench.fixtures_of([point])
+    variants = {variant.name: variant for variant in (load_variant(name, fixtures=fixtures) for name in names)}
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
     any_rate = chosen.generator.refusal(make_load(slowest, store.ANY_ENDPOINT)) is None
     settings = KneeSearch(
@@ -113,6 +115,7 @@ def _build_point(
     duration_s: float | None = None,
     start_rps: int | None = None,
     page: str = "1kB.bin",
+    traffic: Traffic | None = None,
     **fields: Any,
 ) -> tuple[LoadPoint, ChosenGenerator]:
     """Return the point of the first trial, and its generator.
@@ -125,6 +128,7 @@ def _build_point(
         start_rps: The rate of the first trial; None for START_RPS, or for one request per second and connection where
             the generator refuses fewer.
         page: The page to request.
+        traffic: The mix of requests in place of the page; None for none.
         fields: Further fields of the point.
 
     """
@@ -139,7 +143,7 @@ def _build_point(
         threads=1,
         page=page,
         **fields,
-    )
+    ).with_traffic(traffic)
     requested = generators.get_generator(generator)
     if "open" not in requested.models:
         names = ", ".join(name for name, item in generators.GENERATORS.items() if "open" in item.models)

@@ -101,8 +101,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed: Whether latencies are needed.
 
     """
+    page = point.page if point.traffic is None else ""
     return GeneratorLoad(
-        url=f"{endpoint.base_url}/{point.page}",
+        url=f"{endpoint.base_url}/{page}",
         host=endpoint.host,
         connections=point.connections,
         duration_s=point.duration_s,
@@ -112,7 +113,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         keepalive=point.keepalive,
         hosts=endpoint.hosts,
         sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
-        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
+        shards=tuple(replace(shard, url=f"{shard.url}/{page}") for shard in endpoint.shards),
         gzip=point.accept_encoding == "gzip",
         brotli=point.accept_encoding == "br",
         answers=point.answers,
@@ -124,6 +125,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed=timed,
         protocol=point.protocol,
         streams=point.streams,
+        traffic=point.traffic,
     )
 
 

@@ -166,6 +166,7 @@ def common_refusal(load: GeneratorLoad) -> str | None:
         ),
         (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
         (load.logged, "only k6 logs every request, which a disturbance needs"),
+        (load.traffic is not None, "only k6 makes a mix of requests"),
         (
             not _is_positive(load.duration_s),
             f"the duration must be a positive number of seconds, got {load.duration_s:g}",

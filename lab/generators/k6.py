@@ -67,9 +67,11 @@ PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
 SCRIPT = """\
 import exec from 'k6/execution';
 import http from 'k6/http';
+import { sleep } from 'k6';
 import { Counter, Trend } from 'k6/metrics';
 
 const load = @LOAD@;
+const mix = load.mix;
 const latency = new Trend('lab_latency', true);
 const failed = {};
 for (const kind of load.kinds) failed[kind] = new Counter('lab_' + kind);
@@ -142,7 +144,26 @@ function logged() {
   console.log(`request ${iterationInTest} ${startTime} ${times} ${kind ? 0 : response.status} ${kind || '-'} ${answer}`);
 }
 
-export default load.logged ? logged : unlogged;
+const places = mix ? load.destinations.map(([base, headers]) => [base, Object.assign({}, params, { headers: headers })]) : [];
+
+// An answer of another length than the mix asks for is an error; one that comes in chunks states none.
+function mixed() {
+  const number = exec.scenario.iterationInTest;
+  const index = mix.order.charCodeAt(number % mix.order.length) - mix.first;
+  const [method, place, path, size] = mix.shapes[index].split(' ');
+  const [base, itsParams] = places[place];
+  if (mix.waits_s.length) sleep(mix.waits_s[number % mix.waits_s.length]);
+  try {
+    const response = http.request(method, base + path, null, itsParams);
+    const length = response.headers['Content-Length'];
+    count(response, response.status === 200 && length && length !== size ? 'other' : '');
+  } catch (error) {
+    count(null, kindOf(String(error)));
+    once(error);
+  }
+}
+
+export default mix ? mixed : load.logged ? logged : unlogged;
 
 export function handleSummary(data) {
   const values = (name) => (data.metrics[name] ? data.metrics[name].values : null);
@@ -186,6 +207,8 @@ PERCENTS = (
     *(round(99.99 + step / 1000, 3) for step in range(10)),
     *(99.9995, 99.9999),
 )
+FIRST_CHARACTER = 32
+"""The code of the character that stands for the first shape in the order of a mix. A text, unlike a list, exists once for all virtual users."""
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
@@ -251,10 +274,10 @@ class K6(Generator):
 
     def refusal(self, load: GeneratorLoad) -> str | None:
         """Return why k6 cannot make this load, or None."""
-        common = common_refusal(replace(load, generators=1, logged=False, answers=()))
+        common = common_refusal(replace(load, generators=1, logged=False, answers=(), traffic=None))
         if common is not None:
             return common
-        rate_rps, hosts = load.rate_rps, max(1, len(load.hosts))
+        rate_rps, hosts = load.rate_rps, 1 if load.traffic else max(1, len(load.hosts))
         return first_broken(
             (load.requests is not None, "k6 is run for a time here, not for a number of requests"),
             (
@@ -311,6 +334,7 @@ class K6(Generator):
             "stats": STATS,
             "scenario": scenario,
             "logged": load.logged,
+            "mix": make_mix(load),
             "summary": SUMMARY if self.out else "",
             "tags": TAGS if self.out in OUTPUTS else (),
         }
@@ -370,6 +394,25 @@ class K6(Generator):
         result = self.parse(stdout, stderr, 0, load)
         rate_rps = round(load.rate_rps * 1000) / 1000  # the rate that k6 gets has three decimals
         return parse_requests(stderr, result.requests + count_unanswered(result), rate_rps, result.dropped > 0)
+
+
+def make_mix(load: GeneratorLoad) -> Mapping[str, Any] | None:
+    """Return what the script must know of a mix of requests; None for a load of one page.
+
+    At an offered rate at most half of the virtual users wait at the same time, so that the others can send.
+    """
+    if load.traffic is None:
+        return None
+    traffic, hosts = load.traffic, max(1, len(load.hosts))
+    waits = [] if load.rate_rps is None else traffic.waits(load.connections // 4)
+    return {
+        "shapes": [
+            f"{shape.method} {(shape.host - 1) % hosts} {shape.url_path} {shape.size_bytes}" for shape in traffic.shapes
+        ],
+        "order": "".join(chr(FIRST_CHARACTER + index) for index in traffic.order),
+        "first": FIRST_CHARACTER,
+        "waits_s": [round(wait / (load.rate_rps or 1.0), 6) for wait in waits],
+    }
 
 
 def make_environment(load: GeneratorLoad) -> Mapping[str, str]:

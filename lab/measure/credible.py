@@ -248,7 +248,7 @@ def _compare_counts(
     ):
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the {role} took {opened} connections"
     if link_bytes is not None and body_bytes:
-        handshakes = (highest if not point.keepalive else point.connections) * HANDSHAKE_BYTES * (tls != "none")
+        handshakes = (highest if not point.keepalive else point.kept_connections) * HANDSHAKE_BYTES * (tls != "none")
         good = least - result.errors.get("status", 0) - in_flight
         answer_bytes = body_bytes * (1 + MAX_FRAME_SHARE) + FRAME_BYTES
         if (

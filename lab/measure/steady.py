@@ -78,7 +78,7 @@ class SteadyRegime(Regime):
             run.seen,
             run.cores["generator"] or 0.0,
             self.generator.calibration_s(run.begun.job.load),
-            first.body_bytes,
+            first.body_bytes if point.traffic is None else point.traffic.mean_bytes(result.requests),
             first.chunked,
             self.alone,
             run.ended.cpu_s,

@@ -163,7 +163,7 @@ def _check_sizes(
         slack += HEADER_BYTES if head_bytes is None else head_bytes + HEADER_SPARE_BYTES
         slack += body_bytes * CHUNK_SHARE if chunked else 0
     if result.size_includes_tls:
-        handshakes = point.connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
+        handshakes = point.kept_connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
         slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * handshakes
     # A run that is cut off reads part of its last responses, one per connection; a request that fails may have read part of one, too.
     part = body_bytes * (point.connections + count_unanswered(result)) / result.requests

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lab.model.traffic import Traffic
 from lab.stats.histogram import Histogram
 
 Encoding = Literal["identity", "gzip", "br"]
@@ -62,6 +63,7 @@ class GeneratorLoad:
         timed: Whether the latencies are needed. They are not where the generator is paused between time slices, and wrk then omits them.
         protocol: The only protocol that is spoken to the proxy.
         streams: The number of requests at once on each connection, for HTTP/2 only.
+        traffic: The mix of requests, in place of the path in `url`; None = one page.
 
     """
 
@@ -87,6 +89,7 @@ class GeneratorLoad:
     timed: bool = True
     protocol: SpokenProtocol = "h1"
     streams: int = 1
+    traffic: Traffic | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:

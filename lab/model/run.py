@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lab.base.validation import Record
 from lab.model.design import Design, PlannedFor, Promise, choose_shape, derive_design, find_solo_places
@@ -16,6 +16,7 @@ from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.pairs import Layout, Side
 from lab.model.plan import Arm, ArmAndPoint, Plan, Slot, plan_samples
 from lab.model.sweeps import LoadPoint
+from lab.model.traffic import Traffic
 from lab.model.variants.variants import AS_SHIPPED, AT, Family, Variant, config_snippet
 
 SCHEMA = 1
@@ -236,9 +237,19 @@ class RunRecord(Record):
     design: Design | None = Field(
         default=None, description="what was decided before the first sample; null = of an earlier lab"
     )
+    traffic: Traffic | None = Field(
+        default=None, description="the mix of requests of the points that name its digest; null = they request one page"
+    )
     resumed: tuple[dict[str, str], ...] = Field(
         default=(), description="when, and which facts had changed, the lab's git_commit among them"
     )
+
+    @model_validator(mode="after")
+    def _give_points_their_traffic(self) -> RunRecord:
+        """Give the points, which are stored with the digest of their mix of requests, the mix itself."""
+        points = (point.with_traffic(self.traffic if point.traffic == self.traffic else None) for point in self.points)
+        self.__dict__["points"] = tuple(points)
+        return self
 
     def k6_out(self, point: str) -> str | None:
         """Return which of k6's outputs is kept for a point's load; None = none."""

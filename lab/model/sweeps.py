@@ -25,6 +25,7 @@ from lab.model.endpoint import Tls
 from lab.model.load import Encoding, SpokenProtocol, first_broken
 from lab.model.pages import OTHER_PATHS, PAGES
 from lab.model.pairs import Scheme
+from lab.model.traffic import PointTraffic, Traffic
 
 FOLDER = Path(__file__).parents[1] / "sweeps"
 """The folder of the sweep files."""
@@ -99,6 +100,23 @@ class LoadPoint(Record, strict=True):
     )
     disturbance: AnyDisturbance | None = None
     control: bool = Field(default=False, description="the same without doing it: nothing may fail then")
+    traffic: PointTraffic | None = Field(
+        default=None, description="the digest of the mix of requests, which run.json has; null = one page"
+    )
+
+    def with_traffic(self, traffic: Traffic | None) -> LoadPoint:
+        """Return the point with a mix of requests instead of its page, over as many routes as the mix has hosts."""
+        if traffic is None:
+            return self
+        return self.model_copy(update={"traffic": traffic, "page": traffic.page, "routes": traffic.routes})
+
+    @property
+    def kept_connections(self) -> int:
+        """The number of connections that the load keeps open at most.
+
+        Over TLS a connection is for one host, and each client of a mix requests all hosts.
+        """
+        return self.connections * (int(self.routes) if self.traffic is not None else 1)
 
     def at_rate(self, knee_rps: float) -> LoadPoint:
         """Return the point with the rate that is its fraction `of_knee` of the given knee.
@@ -390,6 +408,18 @@ class PointSpec(Record, strict=True):
             ),
         )
 
+    def fault_with_traffic(self, disturbance: Disturbance | None) -> str | None:
+        """Return the fault of this load in combination with a mix of requests, as `key: fault`; None without one."""
+        given = {"page", "routes", "answers", "streams", "generators"} & self.model_fields_set
+        return first_broken(
+            (self.generator != "k6", f"generator: only k6 makes a mix of requests, not {self.generator}"),
+            (
+                disturbance is not None,
+                "disturbance: beside a mix of requests nothing is done to the system: leave it out",
+            ),
+            (bool(given), f"{min(given, default='')}: a mix of requests has its own: leave it out"),
+        )
+
     def expand(self) -> list[LoadPoint]:
         """Return a point for every combination of the lists.
 
@@ -474,6 +504,10 @@ class Sweep(Record, strict=True):
     itself: bool = Field(
         default=False, description="each variant is compared with its twin: what it scatters by is the question"
     )
+    traffic: Traffic | None = Field(
+        default=None,
+        description="a mix of requests in place of every point's page (k6); --traffic makes one of an access log",
+    )
     points: list[PointSpec] = Field(min_length=1)
     forms: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")], SweepForm] = Field(
         default_factory=dict[str, SweepForm],
@@ -496,6 +530,12 @@ class Sweep(Record, strict=True):
         for spec in self.points:
             if spec.fault is not None:
                 raise ValueError(f"points.{spec.name}.{spec.fault}")
+        if self.traffic is not None:
+            for spec in self.points:
+                if (fault := spec.fault_with_traffic(spec.disturbance or self.disturbance)) is not None:
+                    raise ValueError(f"points.{spec.name}.{fault}")
+            if not self.traffic.requests:
+                raise ValueError("traffic.requests: needs at least one line: COUNT METHOD hHOST pPATH BYTES")
         for name, form in self.forms.items():
             if (fault := form.fault([spec.name for spec in self.points])) is not None:
                 raise ValueError(f"forms.{name}.{fault}")
@@ -506,8 +546,9 @@ class Sweep(Record, strict=True):
 
         A control run is the same load without the disruption.
         """
+        traffic = self.traffic if self.traffic is not None and self.traffic.requests else None
         points = [
-            point.model_copy(update={"disturbance": spec.disturbance or self.disturbance})
+            point.model_copy(update={"disturbance": spec.disturbance or self.disturbance}).with_traffic(traffic)
             for spec in self.points
             for point in spec.expand()
         ]

@@ -109,6 +109,7 @@ def new_record(
         blocks=0,
         arms=arms,
         points=points,
+        traffic=next((point.traffic for point in points if point.traffic is not None), None),
         slots=(),
         variants=dict(variants),
         generators={},

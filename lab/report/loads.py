@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from lab.model.sweeps import LoadPoint
+from lab.model.traffic import MAX_BYTES, Traffic
+from lab.stats.units import format_bytes, format_duration
 
 
 def describe_load(point: LoadPoint) -> str:
@@ -24,7 +28,37 @@ def describe_load(point: LoadPoint) -> str:
         (point.repeats > 1, f"{point.repeats} times on each"),
     )
     details = [text for applies, text in extra if applies]
-    return ", ".join([f"{point.connections:,} connections", load, amount, point.page or "/", *details])
+    page = point.page or "/" if point.traffic is None else str(point.traffic)
+    return ", ".join([f"{point.connections:,} connections", load, amount, page, *details])
+
+
+def describe_traffic(traffic: Traffic) -> list[str]:
+    """Return a mix of requests in words, and what is kept of the access log that it was made from, line by line."""
+    shapes, log = traffic.shapes, traffic.log
+    count = sum(shape.count for shape in shapes)
+    methods = Counter[str]()
+    for shape in shapes:
+        methods[shape.method] += shape.count
+    shares = ", ".join(f"{method} {number / count:.1%}" for method, number in methods.most_common())
+    sizes = (
+        format_bytes(max(shape.size_bytes for shape in shapes)),
+        format_bytes(traffic.mean_bytes(len(traffic.order))),
+    )
+    paths = len({shape.path for shape in shapes})
+    lines = [f"{shares}; answers of up to {sizes[0]}, {sizes[1]} on average; {traffic.routes} routes, {paths} paths"]
+    if log is None:
+        return lines
+    read = f"{log.requests:,} requests in the format {log.format}, {log.rate_rps:,g} a second for {format_duration(log.span_s)}"
+    unread = f"{log.unread:,} lines could not be read, the first is line {log.first_unread}"
+    cut = f"{log.cut:,} answers were longer than {format_bytes(MAX_BYTES)} and are cut to that"
+    return [
+        f"{read}: {log.hosts:,} {log.hosts_are}, {log.paths:,} paths",
+        *lines,
+        *([unread] if log.unread else []),
+        *([cut] if log.cut else []),
+        "requests have no body, and every answer is a 200 of the size that is in the log",
+        "stored are shapes and counts: hosts and paths are numbers, and nothing else of the log is kept",
+    ]
 
 
 def describe_kind(point: LoadPoint) -> str:

@@ -37,7 +37,7 @@ CONTRADICT = "contradict each other"
 
 Its trials stay as they are, so resuming it would show nothing more.
 """
-SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit")
+SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit", "traffic")
 """The keys that a knee's load and a point placed at it must have in common: another page has another knee."""
 QUANTILE = 0.99
 SILENT = {

@@ -15,6 +15,7 @@ from lab.generators.k6 import Out
 from lab.model.metrics import RATIOS
 from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.sweeps import DEFAULT_SWEEP, LoadPoint, Sweep, find_control
+from lab.model.traffic import FIXTURE
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
@@ -100,6 +101,8 @@ class BenchRequest:
 
     The run is a search for the knee (`just knee`). None where no rate of the sweep depends on a knee.
     """
+    made: Sweep | None = None
+    """The sweep itself, named by `sweep`, where it was made for this request instead of read from a file."""
     only: tuple[str, ...] = ()
     """The names of the points to measure, to which control runs are added; empty for the whole sweep."""
 
@@ -142,7 +145,8 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
     """
     manifests = request.manifests or MANIFESTS
-    name, sweep = load_sweep(_choose_sweep(request.variants, manifests) if request.sweep is None else request.sweep)
+    name = _choose_sweep(request.variants, manifests) if request.sweep is None else request.sweep
+    name, sweep = load_sweep(name) if request.made is None else (name, request.made)
     points = tuple(sweep.expanded())
     for only in request.only:
         refuse_unknown(only, [point.name for point in points], "--points", f"the sweep has no point '{only}'")
@@ -186,8 +190,9 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
 
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
-    """Return the fixtures (components of manifests/fixtures) that the points' disruptions add to every variant."""
+    """Return the fixtures (components of manifests/fixtures) that the points add to every variant."""
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
+    fixtures += [FIXTURE for point in points if point.traffic is not None]
     return tuple(dict.fromkeys(fixtures))
 
 

@@ -7,7 +7,10 @@ A load that the variant's routes cannot serve is refused before anything starts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count as count_from
+from itertools import islice
 from typing import Any, cast
 
 from lab.base.errors import UsageError
@@ -27,12 +30,31 @@ def find_hosts(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
     }
 
 
+def add_routes(manifests: Sequence[dict[str, Any]], count: int) -> tuple[dict[str, Any], ...]:
+    """Return manifests with copies of their last route that have other hosts, so that there are `count` hosts.
+
+    A variant without a route, or with as many hosts, is returned unchanged.
+    """
+    routed = find_hosts(manifests)
+    route = next((obj for obj in reversed(manifests) if [*_hosts(obj), *_hosts_of_gateways(obj, manifests)]), None)
+    if route is None or len(routed) >= count:
+        return tuple(manifests)
+    host, (label, _, domain) = list(routed)[-1], list(routed)[-1].partition(".")
+    names = (f"{label.split('-')[0]}-{number:04}" for number in count_from(1))
+    free = islice((name for name in names if f"{name}.{domain}" not in routed), count - len(routed))
+    copies = (
+        (name, json.loads(json.dumps(route).replace(json.dumps(host), json.dumps(f"{name}.{domain}")))) for name in free
+    )
+    return (*manifests, *(obj | {"metadata": obj["metadata"] | {"name": f"traffic-{name}"}} for name, obj in copies))
+
+
 def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> tuple[tuple[str, ...], Tls]:
     """Return the point's hosts, and where TLS ends for all of them.
 
     Args:
         routed: Where TLS ends for each host.
-        proxied: Whether a proxy looks at the host. A backend alone does not, and answers for any number of hosts.
+        proxied: Whether a proxy looks at the host. A backend alone does not, and answers for any number of hosts. Neither does a proxy
+            without any route, to which a mix of requests goes.
         point: The load point.
 
     Raises:
@@ -50,7 +72,7 @@ def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> 
         fault = f"asks for '{tls}', the variant's routes have {', '.join(ends)}"
         raise UsageError(f"{place}: tls", fault, 'use tls = "routed", or a variant whose routes have it')
     count = len(hosts) if point.routes == "all" else point.routes
-    if not proxied:
+    if not proxied or (point.traffic is not None and hosts == (DEFAULT_HOST,)):
         hosts += tuple(f"bench-{number:04}.lab.test" for number in range(1, count))
     if count > len(hosts):
         raise UsageError(f"{place}: routes", f"asks for {count} routes, the variant has {len(hosts)}", "lower it")

@@ -23,9 +23,11 @@ from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
 from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.names import DEFAULT_TARGET
+from lab.model.traffic import ENDPOINTS, FIXTURE, MAX_ROUTES
 from lab.model.variants import annotations as annotated
 from lab.model.variants import diff as differences
 from lab.model.variants import kustomize, openshift
+from lab.model.variants.hosts import add_routes
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, CostPlace, Knob, knob_names, load_knob, parse_patch_targets
 from lab.model.variants.knobs import Check as Check  # the type of a variant's read-backs, for importers
@@ -366,6 +368,8 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
     _refuse_idle_knobs(overlay, objects, manifests)
     if fixtures:
         objects = kustomize.parse_objects(_render(overlay, manifests, fixtures=fixtures))
+    if FIXTURE in fixtures:
+        objects = _spread(objects)
     _refuse_incomplete(overlay, objects)
     return Variant(
         name=find_present_name(overlay.name),  # of older manifests, too
@@ -385,6 +389,17 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
         only_to_measure_by="; ".join(filter(None, (part.only_to_measure_by for part in (overlay, *added)))),
         readback=tuple({check.subject: check for part in (*overlays, *knobs) for check in part.readback}.values()),
     )
+
+
+def _spread(objects: kustomize.Objects) -> kustomize.Objects:
+    """Return objects with several routes, and with several endpoints of a backend for which no knob sets their number."""
+    several = [
+        obj | {"spec": obj["spec"] | {"replicas": ENDPOINTS}}
+        if obj["metadata"].get("labels", {}).get("lab/role") == "backend" and obj["spec"].get("replicas") == 1
+        else obj
+        for obj in objects
+    ]
+    return add_routes(several, MAX_ROUTES)
 
 
 def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:

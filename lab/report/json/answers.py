@@ -57,7 +57,7 @@ RUN_PLAN = JsonShape(
     "arms",
     JsonKey("loads", _list_loads, tuple[PlannedLoad, ...]),
     JsonKey("unpaired", lambda run: {v.name: v.unpaired for v in run.variants.values() if v.unpaired}, dict[str, str]),
-    "not_measurable at_knee knee blocks seed",
+    "not_measurable at_knee knee traffic blocks seed",
     JsonKey("pairs", "pairs", int, len),
     JsonKey("alone", lambda run: len(run.slots) - len(run.pairs), int),
     JsonKey("done", None, int),

@@ -53,6 +53,20 @@ environmental_or_ok() {
   environmental_or_ok
 }
 
+# bats test_tags=measures
+@test "bench --traffic - measures the mix of a log, of which nothing is kept but shapes and counts" {
+  python -c 'import sys; from lab.tests.support.access_logs import make_log; sys.stdout.buffer.write(make_log(5000))' >"$BATS_TEST_TMPDIR/log"
+  run --separate-stderr timeout 240 python -m lab bench ingress-nginx --traffic - --traffic-rate 200 --points rate-200 --blocks 1 <"$BATS_TEST_TMPDIR/log"
+  [[ $stderr == *"5,000 requests in the format ingress-nginx"* ]] || fail "$stderr"
+  environmental_or_ok
+  run_dir=$(echo "$LAB_RUNS"/*)
+  run grep -rlE 'alice|/users/|shop-front|10[.][0-6][.][0-9]+[.]9' "$run_dir"
+  assert_failure 1
+  lab bench ingress-nginx --traffic "$run_dir" --plan
+  assert_success
+  [[ $stderr == *"5,000 requests in the format ingress-nginx"* ]] || fail "$stderr"
+}
+
 @test "runs folder that is a file" {
   touch "$LAB_RUNS"
   refused "$LAB_RUNS" bench ingress-nginx --sweep "$sweep"

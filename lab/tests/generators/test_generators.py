@@ -24,6 +24,7 @@ from lab.generators.k6 import make_environment
 from lab.generators.oha import HEADER
 from lab.generators.wrk import remove_corrections
 from lab.model.load import GeneratorLoad, GeneratorResult, OutputError, Shard
+from lab.model.traffic import Traffic
 from lab.stats.histogram import Histogram
 from lab.tests.support.recorded import CASES, case, golden
 
@@ -237,6 +238,7 @@ def test_messages_of_failed_requests_become_kinds() -> None:
 TLS = {"url": "https://lab.test/"}
 SHARDS = (Shard("http://a.lab.test:80/", HOSTS[:1]), Shard("http://b.lab.test:80/", HOSTS[1:]))
 AT_RATE = {"rate_rps": 600.0, "duration_s": 30}
+MIX = Traffic(requests=("1 GET h1 p1 500",))
 REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("wrk", LOAD, {"rate_rps": 10.0}, "closed loop"),
     ("wrk", LOAD, {"requests": 10}, "number of requests"),
@@ -280,6 +282,9 @@ REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("h2load", LOAD, {**TLS, "requests": 9}, "request for every connection"),
     ("h2load", LOAD, {**TLS, "hosts": HOSTS}, "one host only"),
     *((name, LOAD, {**TLS, "answers": (404,), "rate_rps": 50.0}, "only k6 and wrk") for name in ("oha", "h2load")),
+    *((name, LOAD, {"traffic": MIX}, "only k6 makes a mix") for name in ("wrk", "hey")),
+    *((name, LOAD, {"traffic": MIX, **AT_RATE}, "only k6 makes a mix") for name in ("wrk2", "oha")),
+    ("h2load", LOAD, {"traffic": MIX, **TLS}, "only k6 makes a mix"),
 ]
 
 
@@ -297,6 +302,7 @@ TAKEN = [
     ("wrk", replace(LOAD, answers=(404,))),
     ("k6", replace(SECURE, resumption=False)),
     ("k6", replace(LOAD, answers=(404,))),
+    ("k6", replace(MANY, connections=7, traffic=MIX)),
     ("hey", replace(MANY, hosts=("one",), resumption=False)),
     ("wrk2", replace(MANY, rate_rps=600, duration_s=30, resumption=True)),
 ]

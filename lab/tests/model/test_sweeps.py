@@ -158,6 +158,41 @@ def test_a_disturbance_that_does_not_fit_its_load_is_refused(tmp_path: Path, was
     assert says in refused(tmp_path / "s.toml", text.replace(was, becomes))
 
 
+MIX = '[traffic]\nrequests = ["3 GET h1 p1 100", "1 POST h2 p2 0"]\n\n[[points]]'
+
+
+def test_a_mix_of_requests_takes_the_place_of_every_points_page(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(GOOD.replace("wrk", "k6").replace("[[points]]", MIX, 1))
+    (point,) = load_sweep(str(tmp_path / "s.toml"))[1].expanded()
+    assert point.traffic is not None
+    assert sorted(point.traffic.order) == [0, 0, 0, 1]
+    assert (point.routes, point.page) == (2, "traffic/p1?start=104857513")
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "says"),
+    [
+        ("k6", "wrk", "points.a.generator: only k6 makes a mix of requests, not wrk"),
+        ("duration_s = 5", 'duration_s = 5\npage = "1kB.bin"', "points.a.page: a mix of requests has its own"),
+        ("duration_s = 5", "duration_s = 5\nroutes = 2", "points.a.routes: a mix of requests has its own"),
+        ("3 GET h1", "0 GET h1", "traffic.requests.0"),
+        ("3 GET h1", "3 BREW h1", "traffic.requests.0"),
+        ("3 GET h1", "3 GET h11", "traffic.requests.0"),
+        ("requests =", "request =", "traffic.request: unknown key: "),
+        ('requests = ["3 GET h1 p1 100", "1 POST h2 p2 0"]', "", "traffic.requests: needs at least one line"),
+        (
+            "duration_s = 5",
+            f"duration_s = 5\nrate_rps = 1\ntimeout_s = 1\n{OUTAGE}",
+            "points.a.disturbance: beside a mix",
+        ),
+    ],
+)
+def test_a_mix_that_does_not_fit_its_points_is_refused(tmp_path: Path, was: str, becomes: str, says: str) -> None:
+    text = GOOD.replace("wrk", "k6").replace("[[points]]", MIX, 1)
+    assert was in text
+    assert says in refused(tmp_path / "s.toml", text.replace(was, becomes))
+
+
 def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     text = GOOD.replace("connections = 10", 'connections = [10, 20]\npage = ["1kB.bin", "8kB.txt"]')
     (tmp_path / "s.toml").write_text(text)

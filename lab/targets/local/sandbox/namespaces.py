@@ -26,7 +26,7 @@ The environment carries these values; a descriptor or a socket is given by its n
     LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
     LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's processes
                    (`lab.targets.common.sampler`)
-    LAB_HANDED     a ConfigMap that was read from a pipe, which can be read only once (`lab.base.handing`)
+    LAB_HANDED     a ConfigMap that was read from a pipe, which can be read only once (`lab.base.handing`); _TRAFFIC: of an access log
 
 Whatever ends the outer process ends everything. The outer process forwards each signal once; a third interrupt kills.
 If the outer process itself is killed, the inner one reads the end of file and exits; if it is stuck, the kernel's

@@ -9,6 +9,7 @@ import pytest
 
 from lab.base.errors import UsageError
 from lab.model.endpoint import Tls
+from lab.model.traffic import FIXTURE, MAX_ROUTES, Traffic
 from lab.model.variants import hosts
 from lab.model.variants.variants import load_variant
 from lab.tests.support.factories import make_point
@@ -96,3 +97,44 @@ def test_a_route_that_two_routers_want_is_the_firsts_and_one_that_nobody_wants_i
     assert hosts.divide_hosts(labels, wanted) == {"a.test": "one", "b.test": "one"}
     assert hosts.divide_hosts(labels, dict(reversed(wanted.items()))) == {"a.test": "two", "b.test": "one"}
     assert hosts.divide_hosts(labels, {"one": {}}) == {}
+
+
+def test_copies_of_a_route_have_hosts_of_their_own_up_to_a_number() -> None:
+    objects = [ingress("shop.test", encrypted=("shop.test",)), {"kind": "Service", "metadata": {"name": "backend"}}]
+    added = hosts.add_routes(objects, 4)
+    assert list(added[:2]) == objects
+    names = ["shop.test", "shop-0001.test", "shop-0002.test", "shop-0003.test"]
+    assert list(hosts.find_hosts(added).items()) == [(name, "edge") for name in names]
+    assert [obj["metadata"]["name"] for obj in added[2:]] == [f"traffic-shop-000{number}" for number in (1, 2, 3)]
+    assert hosts.add_routes(added, 4) == added, "there are as many"
+    assert list(hosts.find_hosts(hosts.add_routes(added, 5)))[-1] == "shop-0004.test"
+    assert hosts.add_routes([objects[1]], 4) == (objects[1],), "a proxy without a route has none to copy"
+
+
+@pytest.mark.parametrize(
+    "name", ["ingress-nginx", "envoy-gateway", "contour", "okd", "tls", "ingress-nginx+ingress-tls"]
+)
+def test_every_kind_of_route_is_copied(name: str) -> None:
+    variant = load_variant(name, fixtures=(FIXTURE,))
+    routed = hosts.find_hosts(variant.manifests)
+    assert len(routed) >= MAX_ROUTES and len(set(routed.values())) == 1
+    assert len({(obj["kind"], obj["metadata"]["name"]) for obj in variant.manifests}) == len(variant.manifests)
+
+
+def test_a_mix_goes_to_as_many_hosts_of_a_proxy_that_looks_at_none() -> None:
+    point = make_point().with_traffic(Traffic(requests=("1 GET h3 p1 500",)))
+    expected = (hosts.DEFAULT_HOST, "bench-0001.lab.test", "bench-0002.lab.test")
+    assert hosts.choose_hosts({hosts.DEFAULT_HOST: "none"}, True, point) == (expected, "none")
+    with pytest.raises(UsageError, match="asks for 3 routes, the variant has 1"):
+        hosts.choose_hosts({"a.test": "none"}, True, point)
+
+
+@pytest.mark.parametrize(("name", "pods"), [("ingress-nginx", 3), ("okd", 3), ("nds-replicas-4", 4), ("direct", 3)])
+def test_a_mix_has_several_endpoints_unless_a_knob_sets_their_number(name: str, pods: int) -> None:
+    objects = load_variant(name, fixtures=(FIXTURE,)).manifests
+    replicas = [
+        obj["spec"]["replicas"]
+        for obj in objects
+        if obj["metadata"]["name"] == "backend" and obj["kind"] == "Deployment"
+    ]
+    assert replicas == [pods]

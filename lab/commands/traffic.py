@@ -1,0 +1,72 @@
+"""The options `--traffic` and `--traffic-rate`: the sweep that is made of an access log, or of an earlier run's mix."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.base.errors import UsageError
+from lab.base.handing import STDIN, TRAFFIC_VARIABLE, hand_over, piped_command, read_once
+
+if TYPE_CHECKING:
+    from lab.model.sweeps import Sweep
+    from lab.model.traffic import Traffic
+
+TRAFFIC = "traffic"
+"""The name of the sweep that takes the mix of a log."""
+
+
+@contextmanager
+def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None) -> Iterator[Sweep | None]:
+    """Yield the sweep that `--traffic` makes, and hand its mix over to child processes; None without the option.
+
+    Args:
+        options: The parsed options.
+        own_sweep: The sweep that the verb has without `--sweep`.
+
+    Raises:
+        UsageError: The log is no access log, or another option does not go with it.
+
+    """
+    if options.traffic is None:
+        if getattr(options, "traffic_rate", None) is not None:
+            raise UsageError("--traffic-rate", "there is no log whose rate it scales", "name one: --traffic access.log")
+        yield None
+        return
+    if getattr(options, "sweep", None) not in (None, own_sweep):
+        raise UsageError("--sweep", "--traffic makes a sweep of its own", "leave one of them out")
+    from lab.experiments.traffic.shaping import make_sweep
+
+    traffic = _read_traffic(options)
+    made = make_sweep(traffic, getattr(options, "traffic_rate", None))
+    with hand_over(traffic.model_dump_json().encode(), TRAFFIC_VARIABLE):
+        yield made
+
+
+def _read_traffic(options: argparse.Namespace) -> Traffic:
+    """Return the mix of the log or run that `--traffic` names, or the one that the parent process handed over."""
+    from lab.experiments.traffic.reading import read_log
+    from lab.experiments.traffic.shaping import make_traffic
+    from lab.model.traffic import Traffic
+    from lab.records.store import RunStore, run_names
+
+    name: str = options.traffic
+    if TRAFFIC_VARIABLE in os.environ:
+        return Traffic.model_validate_json(read_once(name, "", TRAFFIC_VARIABLE))
+    if Path(name).is_dir() or (not Path(name).exists() and name in run_names()):
+        record = RunStore.open(name).record
+        if record.traffic is None:
+            fault = f"the loads of run {record.id} request one page, and no mix of requests"
+            raise UsageError("--traffic", fault, "name an access log, or a run that was measured with --traffic")
+        return record.traffic
+    others = [getattr(options, "configmap", None), *(getattr(options, "ingress", None) or [])]
+    if name == STDIN and STDIN in others:
+        raise UsageError("--traffic", "two files are the standard input", "give one of them by its name")
+    content = read_once(name, piped_command(options.argv[0], "--traffic"), TRAFFIC_VARIABLE)
+    return make_traffic(
+        read_log("standard input" if name == STDIN else name, content), getattr(options, "seed", None) or 0
+    )

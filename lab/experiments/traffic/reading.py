@@ -1,0 +1,223 @@
+"""The reader of an access log: one line in, and its time, host, method, path and size out.
+
+    1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326   →   LogLine(971211336.0, "", "GET", "/a", 2326)
+
+The formats are the rows of `formats.toml`. The log's beginning decides which format it has. Nothing else of a line is kept, and nothing
+is guessed: a line of another format, or without a request with a known method, is counted as unread. A file of which no more than half is
+read is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tomllib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from lab.base.errors import UsageError
+from lab.model.traffic import METHODS
+
+FORMATS = Path(__file__).with_name("formats.toml")
+BEGINNING = 2000
+"""The lines of a log's beginning that decide which format it has."""
+LEAST_READ = 0.5
+"""The share of its lines that must be read of a log."""
+QUOTED_CHARACTERS = 60
+"""The characters of a line that an error quotes."""
+PATHS, ANY = "first path segments", "JSON"
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_MILLISECONDS = 1e11
+"""The number from which on a time is in milliseconds: as seconds it would be in the year 5138."""
+
+
+class LogLine(NamedTuple):
+    """What is read of one line. The host is empty where the format has none."""
+
+    time_s: float
+    host: str
+    method: str
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessLog:
+    """The requests of an access log.
+
+    Attributes:
+        format: The name of the log's format.
+        hosts_are: What the format has in the place of a host.
+        lines: The lines that were read.
+        unread: The number of the others.
+        first_unread: The number of the first of them, from 1; 0 for none.
+
+    """
+
+    format: str
+    hosts_are: str
+    lines: Sequence[LogLine]
+    unread: int
+    first_unread: int
+
+
+ReadLine = Callable[[str], LogLine | None]
+"""The type of functions that read one line; None for a line of another format."""
+
+
+def read_log(place: str, content: bytes) -> AccessLog:
+    """Read an access log, packed by gzip or not.
+
+    Args:
+        place: The name of the file, for errors.
+        content: The content of the file.
+
+    Raises:
+        UsageError: It is empty, or no more than half of its lines are of a known format.
+
+    """
+    try:
+        content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(place, f"is no whole gzip file: {error}", "send what is in it: zcat FILE | … -") from None
+    numbered = [
+        (number, line) for number, line in enumerate(content.decode("utf-8", "replace").split("\n"), 1) if line.strip()
+    ]
+    if not numbered:
+        raise UsageError(place, "has no line", "name the access log of a proxy, with at least some hundred requests")
+    table = tomllib.loads(FORMATS.read_text("utf-8"))
+    formats = {
+        row["name"]: (row.get("hosts", PATHS), _make_reader(row["pattern"], table["parts"])) for row in table["text"]
+    }
+    formats[ANY] = ("hosts", _make_json_reader(table["json"]))
+    beginning = [line for _, line in numbered[:BEGINNING]]
+    name = max(formats, key=lambda name: sum(formats[name][1](line) is not None for line in beginning))
+    hosts_are, read = formats[name]
+    lines, unread = list[LogLine](), list[int]()
+    for number, text in numbered:
+        line = read(text.rstrip("\r"))
+        if line is None:
+            unread.append(number)
+        else:
+            lines.append(line)
+    if len(lines) <= LEAST_READ * len(numbered):
+        raise _explain_unread(place, dict(numbered), unread[0], name if lines else "", formats, table["json"])
+    return AccessLog(name, hosts_are, lines, len(unread), unread[0] if unread else 0)
+
+
+def _explain_unread(
+    place: str,
+    numbered: Mapping[int, str],
+    first: int,
+    nearest: str,
+    formats: Mapping[str, object],
+    fields: Mapping[str, Sequence[str]],
+) -> UsageError:
+    """Return the error for a file that is no log in a known format, with the first line that is not."""
+    text = numbered[first].strip()
+    share = (
+        f"no more than half of it is in the format {nearest}" if nearest else "it is in no known format of access logs"
+    )
+    known = f"known formats: {', '.join(formats)}"
+    if text.startswith("{"):
+        row = _parse_object(text)
+        has = f"has the fields {', '.join(row)[:QUOTED_CHARACTERS]}" if row else "is no JSON"
+        known = "; ".join(f"{field}: {', '.join(names)}" for field, names in fields.items() if field != "host")
+        return UsageError(f"{place}: line {first}", f"{share}: it {has}", f"name its fields so: {known}")
+    text = "".join(character if character.isprintable() else "?" for character in text)
+    quoted = text[:QUOTED_CHARACTERS] + ("…" if len(text) > QUOTED_CHARACTERS else "")
+    return UsageError(f"{place}: line {first}", f'{share}: it is "{quoted}"', known)
+
+
+def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
+    """Return the reader of lines that match a pattern of the table."""
+    for name, part in parts.items():
+        pattern = pattern.replace(name, part)
+    match = re.compile(pattern).match
+
+    def read(text: str) -> LogLine | None:
+        found = match(text)
+        return None if found is None else _make_line(found.groupdict())
+
+    return read
+
+
+def _make_json_reader(fields: Mapping[str, Sequence[str]]) -> ReadLine:
+    """Return the reader of lines that are JSON objects with these names of fields."""
+
+    def read(text: str) -> LogLine | None:
+        row = _parse_object(text)
+        values = {
+            field: str(row[name])
+            for field, names in fields.items()
+            if (name := next(filter(row.__contains__, names), None))
+        }
+        method, _, rest = values.pop("request", "").partition(" ")
+        return _make_line({"method": method, "path": rest.partition(" ")[0]} | values)
+
+    return read
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    """Parse a line as a JSON object, with the fields of objects in it as `a.b`; empty for anything else."""
+    try:
+        row = json.loads(text[text.index("{") :])
+    except ValueError:
+        return {}
+    inner = {
+        f"{name}.{key}": item
+        for name, value in row.items()
+        if isinstance(value, dict)
+        for key, item in cast("dict[str, Any]", value).items()
+    }
+    return {
+        name: value for name, value in row.items() if not isinstance(value, (dict, list)) and value is not None
+    } | inner
+
+
+def _make_line(values: Mapping[str, str | None]) -> LogLine | None:
+    """Return the line with these fields; None where one is missing or no such value.
+
+    A path loses its query. Of a whole URL the host counts.
+    """
+    method, path, size = values.get("method") or "", values.get("path") or "", values.get("size") or "-"
+    time_s = parse_time_s(values.get("time") or "")
+    host = values.get("host") or ""
+    if "://" in path.partition("?")[0]:
+        host, _, path = path.partition("://")[2].partition("/")
+        path = f"/{path}"
+    if (
+        time_s is None
+        or method not in METHODS
+        or not path.startswith(("/", "*"))
+        or not (size.isdigit() or size == "-")
+    ):
+        return None
+    return LogLine(time_s, host.lower(), method, path.partition("?")[0], 0 if size == "-" else int(size))
+
+
+@lru_cache(maxsize=4096)
+def parse_time_s(text: str) -> float | None:
+    """Return the seconds since 1970 of a time in a log; None for anything else.
+
+    Known are `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655`, ISO 8601, and seconds or milliseconds since 1970.
+    """
+    try:
+        if "/" in text:
+            clock, _, zone = text.partition(" ")
+            day, month, rest = clock.split("/", 2)
+            year, _, hours = rest.partition(":")
+            text = f"{year}-{_MONTHS.index(month) + 1:02}-{day:0>2}T{hours}{zone}"
+        elif ":" not in text:
+            value = float(text)
+            return value / 1000 if value > _MILLISECONDS else value
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

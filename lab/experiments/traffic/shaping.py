@@ -1,0 +1,143 @@
+"""The mix of requests of an access log, and the sweep that loads with it.
+
+Hosts and paths become numbers by their frequency, the most frequent first. Where a path has many sizes, the frequent ones stay, and
+the others are divided into groups of neighbouring sizes, each of which has its mean. So the shares of paths and the bytes in all are exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+
+import numpy as np
+
+from lab.base.errors import UsageError
+from lab.experiments.traffic.reading import PATHS, AccessLog, LogLine
+from lab.model.sweeps import Sweep
+from lab.model.traffic import MAX_BYTES, MAX_ROUTES, LogCounts, Traffic
+from lab.records.sweep_files import load_sweep
+
+SWEEP = "traffic"
+MAX_PATHS = 1000
+"""The paths that have a number to themselves. The rarer ones share `SHARED_PATHS` more."""
+SHARED_PATHS = 100
+SIZES = 2000
+"""The approximate number of different sizes in a mix. A path has a part of them in proportion to its requests, and at least `LEAST_SIZES`."""
+LEAST_SIZES = 3
+GAP_QUANTILES = 50
+"""The number of quantiles that describe the gaps between requests."""
+LEAST_REQUESTS, LONGEST_S = 1000, 60.0
+"""The requests that a sample at the log's rate should have, and the longest that it lasts for them, in seconds."""
+
+
+def make_traffic(log: AccessLog, seed: int) -> Traffic:
+    """Return the mix of an access log's requests.
+
+    Args:
+        log: The log.
+        seed: The seed of the order in which the mix is requested.
+
+    """
+    hosts_are = log.hosts_are if any(line.host for line in log.lines) else PATHS
+    hosts = [_host_of(line, hosts_are) for line in log.lines]
+    host_ranks = _rank(hosts)
+    path_ranks = _rank(zip(hosts, (line.path for line in log.lines), strict=True))
+    sizes: defaultdict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for line, host in zip(log.lines, hosts, strict=True):
+        rank = path_ranks[host, line.path]
+        path = rank if rank < MAX_PATHS else MAX_PATHS + rank % SHARED_PATHS
+        sizes[line.method, host_ranks[host] % MAX_ROUTES + 1, path + 1].append(min(line.size_bytes, MAX_BYTES))
+    shapes = [
+        (count, method, host, path, size)
+        for (method, host, path), of_path in sizes.items()
+        for size, count in _group_sizes(of_path, max(LEAST_SIZES, round(SIZES * len(of_path) / len(hosts))))
+    ]
+    times_s, span_s = _spread_times([line.time_s for line in log.lines])
+    counts = LogCounts(
+        format=log.format,
+        requests=len(hosts),
+        unread=log.unread,
+        first_unread=log.first_unread,
+        hosts=len(host_ranks),
+        hosts_are=hosts_are,
+        paths=len(path_ranks),
+        cut=sum(line.size_bytes > MAX_BYTES for line in log.lines),
+        span_s=round(span_s, 3),
+        rate_rps=float(f"{len(hosts) / span_s:.6g}"),
+    )
+    requests = (
+        f"{count} {method} h{host} p{path} {size}" for count, method, host, path, size in sorted(shapes, reverse=True)
+    )
+    return Traffic(requests=tuple(requests), gaps=_find_gaps(times_s), seed=seed, log=counts)
+
+
+def _host_of(line: LogLine, hosts_are: str) -> str:
+    """Return what stands for a line's host: its own, or the first segment of its path."""
+    return line.path.split("/", 2)[1] if hosts_are == PATHS and "/" in line.path else line.host
+
+
+def _rank(values: Iterator[tuple[str, str]] | Sequence[str]) -> Mapping[object, int]:
+    """Return the rank of each value by its frequency, from 0; equally frequent ones in the order of their first."""
+    return {value: rank for rank, (value, _) in enumerate(Counter[object](values).most_common())}
+
+
+def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield (size, count) of about so many sizes: those that are frequent, and the mean of each group of others."""
+    counts = Counter(sizes)
+    least = len(sizes) / most if len(counts) > most else 0
+    frequent = {size: count for size, count in counts.items() if count >= least}
+    others = np.sort([size for size in sizes if size not in frequent])
+    grouped = Counter(frequent)
+    for group in np.array_split(others, ceil(len(others) / least) if least else 1) if others.size else ():
+        grouped[round(float(group.mean()))] += len(group)
+    yield from grouped.items()
+
+
+def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
+    """Return the sorted times of requests, and the seconds over which they are spread.
+
+    A log with whole seconds has many requests at one time: they are spread over their second evenly. Its first and last second are not
+    whole: the seconds between them show the rate, if they have most of the requests.
+    """
+    sorted_s = np.sort(np.array(times_s))
+    span_s = float(sorted_s[-1] - sorted_s[0])
+    if np.any(sorted_s % 1):
+        return sorted_s, span_s * len(sorted_s) / max(1, len(sorted_s) - 1) or 1.0
+    _, firsts, counts = np.unique(sorted_s, return_index=True, return_counts=True)
+    within = np.arange(len(sorted_s)) - np.repeat(firsts, counts)
+    inner = int(counts[1:-1].sum())
+    span_s = (span_s - 1) * len(sorted_s) / inner if inner > len(sorted_s) / 2 else span_s + 1
+    return sorted_s + (within + 0.5) / np.repeat(counts, counts), span_s
+
+
+def _find_gaps(times_s: np.ndarray) -> tuple[float, ...]:
+    """Return quantiles of the gaps between requests, over their mean; empty for fewer than two requests."""
+    gaps = np.diff(times_s)
+    if not gaps.size or not gaps.sum():
+        return ()
+    quantiles = np.quantile(gaps, (np.arange(GAP_QUANTILES) + 0.5) / GAP_QUANTILES)
+    return tuple(float(f"{value:.4g}") for value in quantiles / max(quantiles.mean(), 1e-12))
+
+
+def make_sweep(traffic: Traffic, rate_rps: float | None) -> Sweep:
+    """Return the sweep `traffic` with this mix: saturation, and a rate.
+
+    Args:
+        traffic: The mix.
+        rate_rps: The rate; None for that of the log, or else of the sweep's file.
+
+    Raises:
+        UsageError: The log's rate is no rate for a load.
+
+    """
+    _, sweep = load_sweep(SWEEP)
+    closed, open_ = sweep.points
+    rate_rps = rate_rps or (traffic.log.rate_rps if traffic.log else None)
+    if rate_rps is not None:
+        lasts_s = min(LONGEST_S, max(open_.duration_s, float(round(LEAST_REQUESTS / rate_rps))))
+        label = f"{rate_rps:.0f}" if rate_rps >= 10 else f"{rate_rps:.3f}"
+        if not 0.001 <= rate_rps <= 1_000_000:
+            raise UsageError("--traffic", f"the log's mean rate is {rate_rps:g} req/s", "name one: --traffic-rate 200")
+        open_ = open_.model_copy(update={"name": f"rate-{label}", "rate_rps": rate_rps, "duration_s": lasts_s})
+    return sweep.model_copy(update={"traffic": traffic, "points": [closed, open_]})
