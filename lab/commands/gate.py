@@ -137,7 +137,9 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
     def write(manifests: Path, elsewhere: bool) -> Pairs:
         return *add_ref_manifests(manifests, options.against, names), DEFAULT_SWEEP, ()
 
-    return _measure_change(options, talk, f"gate-{'-'.join(names)[:40].replace('+', '-')}", f"{options.against}'s", write)
+    return _measure_change(
+        options, talk, f"gate-{'-'.join(names)[:40].replace('+', '-')}", f"{options.against}'s", write
+    )
 
 
 def _gate_files(options: argparse.Namespace, talk: Console) -> int:
@@ -165,7 +167,11 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
             raise UsageError(sides[1][0], fault, "correct it, or take these keys out")
         before, after, sweep = knobs.write_files(old, new, manifests)
         remarks = [*old.remarks, *new.remarks]
-        hidden = {*old.of_controller, *new.of_controller, *(key for kind, key, _ in remarks if kind in ("unseen", "here"))}
+        hidden = {
+            *old.of_controller,
+            *new.of_controller,
+            *(key for kind, key, _ in remarks if kind in ("unseen", "here")),
+        }
         differing = sorted(key for key in hidden if len({given.data.get(key) for _, given in sides}) > 1)
         notes = [f"not compared on this target: {', '.join(differing)} (`just check` says why)"] if differing else []
         if len({load_variant(name, manifests).manifests_sha256 for name in (before, after)}) > 1:
@@ -212,7 +218,9 @@ def _measure_change(
         pairs, same, sweep, notes = write(manifests, target.name != DEFAULT_TARGET)
         for head, texts in {"note": notes, "unchanged": same if pairs else ()}.items():
             for text in texts:
-                print_plan_line(talk, head, text if head == "note" else f"no rendered manifest of {text} differs from {since}")
+                print_plan_line(
+                    talk, head, text if head == "note" else f"no rendered manifest of {text} differs from {since}"
+                )
         if not pairs:
             return _report_unchanged(options, since, same, notes)
 
@@ -282,7 +290,9 @@ def _gate_runs(options: argparse.Namespace) -> Gate:
             )
     if not 1 <= len(options.names) <= 2:
         fault = f"expected one run or two, got {len(options.names)}"
-        remedy = "just gate RUN [RUN] --max-regression 5%, just gate --against REF VARIANT, or just gate --config OLD NEW"
+        remedy = (
+            "just gate RUN [RUN] --max-regression 5%, just gate --against REF VARIANT, or just gate --config OLD NEW"
+        )
         raise UsageError("gate", fault, remedy)
     if options.max_regression is None and not options.max_more:
         raise UsageError(BOUND, "no bound given: how much worse is still good?", "as --max-regression 5%")

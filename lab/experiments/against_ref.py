@@ -49,7 +49,9 @@ def read_at_ref(file: Path, ref: str) -> bytes:
     shown = _run_git("show", f"{ref}:./{file.name}", folder=file.absolute().parent)
     if shown.returncode != 0:
         fault = f"{file} at '{ref}': {shown.stderr.decode(errors='replace').strip()}"
-        raise UsageError("--against", fault, "name a ref of its own repository that has it, or two files: --config OLD NEW")
+        raise UsageError(
+            "--against", fault, "name a ref of its own repository that has it, or two files: --config OLD NEW"
+        )
     return shown.stdout
 
 

@@ -72,7 +72,9 @@ def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
     Claims that rest on the same measured number are one measurement.
     """
     counts = _count_answers([verdict.answer for verdict in verdicts], ANSWERS).split(", ")
-    for place, answer in enumerate(answer for answer in ANSWERS if any(verdict.answer == answer for verdict in verdicts)):
+    for place, answer in enumerate(
+        answer for answer in ANSWERS if any(verdict.answer == answer for verdict in verdicts)
+    ):
         if number := len(group_by_measurement([verdict for verdict in verdicts if verdict.answer == answer])):
             counts[place] += f" (of {number} measurement{'s' if number > 1 else ''})"
     return f"{len(verdicts)} claims: {', '.join(counts)}"

@@ -113,7 +113,9 @@ def _make_setting(
     arms = [step.arm for group in ranked for step in group] or [naming.find_present_name(names[0])]
     name = names[0] if len(own) == 1 else arms[0]
     effects, *others = [[_describe(step) for step in group] for group in ranked] or [[]]
-    target = next((place for place in ("apiserver", *TARGETS) if any(item["target"] == place for item in effects)), "local")
+    target = next(
+        (place for place in ("apiserver", *TARGETS) if any(item["target"] == place for item in effects)), "local"
+    )
     short, sweep = name if naming.find_present_name(name) == arms[0] else arms[0], own[-1].sweep
     verdict = _conclude([effects, *others])
     instrument = "; ".join(knob.only_to_measure_by for knob in own if knob.only_to_measure_by)
@@ -141,7 +143,9 @@ def _make_setting(
         ],
         "claims": sum(map(len, measured)),
         "measurements": len(measured),
-        "command": f"just bench {short}{rerun.place(target)}" if sweep == DEFAULT_SWEEP else rerun.bench(short, sweep, target),
+        "command": f"just bench {short}{rerun.place(target)}"
+        if sweep == DEFAULT_SWEEP
+        else rerun.bench(short, sweep, target),
     }
 
 
@@ -198,7 +202,10 @@ def _concerns(
 
 def _name_author(verdict: ClaimVerdict) -> str:
     """Return the author of a claim with the year, as far as it is known, or the document: `DigitalOcean (2022)`, `envoy-edge`."""
-    source, document = published.list_sources()[verdict.claim.study], _read_row(verdict)["source_lines"].partition(" of ")[2]
+    source, document = (
+        published.list_sources()[verdict.claim.study],
+        _read_row(verdict)["source_lines"].partition(" of ")[2],
+    )
     author = source.author.partition(";")[0].partition(",")[0]
     return document or author + (f" ({source.date[:4]})" if source.date else "")
 

@@ -132,7 +132,9 @@ def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
 
     """
     solo, bring_up_s, asked = record.solo, BRING_UP_S[record.target], BenchRequest(())
-    points, blocks, _ = _choose_generations(asked, sweep_blocks, record, 1, bool(solo), SIDES, bring_up_s, lambda _: True)
+    points, blocks, _ = _choose_generations(
+        asked, sweep_blocks, record, 1, bool(solo), SIDES, bring_up_s, lambda _: True
+    )
     shape = choose_shape(record.arms, points, blocks, SIDES, solo, (), sweep_blocks)
     return plan_samples(record.arms, points, blocks, 0, shape).lasts_s(bring_up_s)
 

@@ -39,8 +39,8 @@ from lab.studies.claims import ANSWERS, KINDS
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.publications import OWN_ANSWERS
 from lab.studies.exhibits.exploring import overview
-from lab.studies.site.notebooks import ROOT, Page, execute_all, list_notebooks
 from lab.studies.settings import TARGETS, make_settings
+from lab.studies.site.notebooks import ROOT, Page, execute_all, list_notebooks
 from lab.studies.site.rows import claim_row, find_answer, make_step_rows, step_ticks
 from lab.studies.steps import list_findings, list_steps
 

@@ -117,7 +117,10 @@ def inspect_key(name: str, text: str) -> InspectedKey:
         kind, idle = "unseen", f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
     elif decoded.value == key.default:
         excerpt = decoded.value if len(decoded.value) <= 40 else f"{decoded.value[:40]}…"
-        kind, idle = "default", f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default"
+        kind, idle = (
+            "default",
+            f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default",
+        )
     return InspectedKey(decoded.value, decoded.told, idle, kind)
 
 

@@ -12,7 +12,7 @@ from lab.model.design import choose_shape
 from lab.model.pairs import SIDES
 from lab.model.plan import list_arms, plan_samples
 from lab.studies import ledger, settings
-from lab.studies.claims import Claim, ClaimTest, Other
+from lab.studies.claims import Answer, Claim, ClaimTest, Other
 from lab.studies.claims.judging import ClaimVerdict, RunFinding
 from lab.studies.claims.measuring import MeasuredTest
 from lab.studies.settings import TARGETS, Setting, make_settings
@@ -114,18 +114,25 @@ def test_what_is_only_to_measure_by_is_not_advised(capsys: Capture) -> None:
 
 # -- claims ------------------------------------------------------------------------------------------------------
 
-def claimed(name: str, arm: str, other: str, metric: str = "rate", answer: str = "contradicted") -> ClaimVerdict:
+
+def claimed(name: str, arm: str, other: str, metric: str = "rate", answer: Answer = "contradicted") -> ClaimVerdict:
     """A verdict that rests on one measured ratio."""
     test = ClaimTest(metric=metric, ratio_to=Other(variant=other), within=(1.9, 2.1))
     part = MeasuredTest(test, arm, "wrk", 1.31, 1.16, 1.49, 9, answer == "reproduced", other=other)
     given = MeasuredTest(ClaimTest(metric="failed", below=1), arm, "wrk", 0.0, 0.0, 0.0, 9, True)
     finding = RunFinding("run", "run", "kind", answer, "", "", (given, part), given=1)  # type: ignore[arg-type]
-    return ClaimVerdict(Claim(name, "qinng", "stated", f"says {name}", "2", "x", ""), answer, "", "", "", ("run",), (finding,))  # type: ignore[arg-type]
+    return ClaimVerdict(
+        Claim(name, "qinng", "stated", f"says {name}", "2", "x", ""), answer, "", "", "", ("run",), (finding,)
+    )  # type: ignore[arg-type]
 
 
 def test_claims_that_rest_on_one_ratio_are_one_measurement() -> None:
     """Whichever side is first, and not because their loads had to be alike."""
-    same = [claimed("QN-08", "tuned", "shipped"), claimed("QN-09", "tuned", "shipped"), claimed("QN-15", "shipped", "tuned")]
+    same = [
+        claimed("QN-08", "tuned", "shipped"),
+        claimed("QN-09", "tuned", "shipped"),
+        claimed("QN-15", "shipped", "tuned"),
+    ]
     other = claimed("QN-10", "plain", "shipped")
     assert ledger.count_answers([*same, other]) == "4 claims: 4 contradicted (of 2 measurements)"
     held = claimed("QN-16", "plain", "shipped", answer="reproduced")

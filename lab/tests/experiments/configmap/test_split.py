@@ -53,9 +53,7 @@ def test_one_file_tells_all_at_once_and_measures_the_rest() -> None:
 
 def test_nothing_left_is_wrong_usage_with_every_reason() -> None:
     said = refused(keep_alive_request="5000", use_gzip="false", keep_alive="")
-    assert all(
-        each in said for each in ("nearest: keep-alive-requests, ", "is the default", "the controller reads 0")
-    )
+    assert all(each in said for each in ("nearest: keep-alive-requests, ", "is the default", "the controller reads 0"))
     assert '"proxy_busy_buffers_size" must be less than' in refused(proxy_busy_buffers_size="32k")
 
 
