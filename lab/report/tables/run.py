@@ -234,12 +234,8 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
         for row in shown
     ]
     counts = [row.cell.valid_blocks for row in shown if row.arm.role != "reference" and row.cell.valid_blocks]
-    few, most = min(counts, default=0), max(counts, default=0)
-    sentence = (
-        f"Absolute values of each alone, {few}–{most} times"
-        if few < most
-        else f"Absolute values of each alone, {few} times"
-    )
+    ends = "–".join(str(count) for count in dict.fromkeys((min(counts, default=0), max(counts, default=0))))
+    sentence = f"Absolute values of each alone, {ends} times"
     sentence += ". Do not compare rows: the machine changes between them, and the differences above do without that."
     if gaps := [gap for row in summary.rows for gap in compute_misleading_gaps(row).values()]:
         worst = max(100 * abs(expm1(gap)) for gap in gaps)
