@@ -207,6 +207,7 @@ BENCH = Verb(
             " its control run without one (default: all loads)",
         },
         "--resume": RESUME,
+        "--all": {"action": "store_true", "help": "in the plan, name every variant and load, however many"},
         "--config --configmap": {
             "metavar": "FILE",
             "help": "your own ingress-nginx ConfigMap or Helm values (- = standard input): the whole file, and key by key",

@@ -98,7 +98,7 @@ def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
     variants: dict[str, run.VariantRecord] = {}
     for arm in arms:
         base, metric, shared = by_variant.get(arm.variant, (None, None, False))
-        facts = {"name": arm.variant, "baseline": base, "primary_metric": metric, "shared_cost": shared, "base": name}
-        variants[arm.variant] = run.VariantRecord(**bare, **facts)
+        facts: dict[str, Any] = {"baseline": base, "primary_metric": metric, "shared_cost": shared, "base": name}
+        variants[arm.variant] = run.VariantRecord(name=arm.variant, **bare, **facts)
     record = store.new_record("check", name, names.DEFAULT_TARGET, (), arms, points, variants, {})
     return estimate_duration_s(record, sweep.blocks)

@@ -175,7 +175,7 @@ def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str
 
     """
     key, value = next(iter(item.values.items()))
-    shipped = {name: _read_literals(manifests / "components" / name) for name in knob_names(manifests)}
+    shipped = {name: _read_literals(manifests, name) for name in knob_names(manifests)}
     similar = [load_knob(name, manifests) for name in shipped if not item.values.keys().isdisjoint(shipped[name])]
     cost: CostPlace = "shared" if any(knob.cost == "shared" for knob in similar) else "process"
     same = next((knob for knob in similar if not item.whole and shipped[knob.name] == dict(item.values)), None)
@@ -190,8 +190,9 @@ def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str
 
 
 @cache
-def _read_literals(folder: Path) -> Mapping[str, str]:
+def _read_literals(manifests: Path, component: str) -> Mapping[str, str]:
     """Return the ConfigMap keys that a component sets; empty if it changes anything else. A component never changes."""
+    folder = manifests / "components" / component
     path = folder / "kustomization.yaml"
     if CONFIGMAP not in path.read_text("utf-8"):  # most components: reading YAML takes longer
         return {}

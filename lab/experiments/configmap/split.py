@@ -18,6 +18,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from lab.base.errors import UsageError
@@ -404,7 +405,8 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
         The fewest such keys; None where nothing changes even with all of them.
 
     """
-    needs = {name: value for name, value in settings.items() if name != key}
+    others = sorted(settings, key=lambda name: -len(commonprefix([name, key])))  # related keys have similar names
+    needs = {name: settings[name] for name in others if name != key}
 
     def fits(without: Mapping[str, str]) -> bool:
         combined = {**without, key: settings[key]}
@@ -418,6 +420,8 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
         return {single: needs[single]}
     if not fits(needs):
         return None
+    leading = (dict(list(needs.items())[:count]) for count in range(2, len(needs) + 1))
+    needs = next(some for some in leading if fits(some))
     for candidate in list(needs):
         fewer = {name: value for name, value in needs.items() if name != candidate}
         needs = fewer if fits(fewer) else needs

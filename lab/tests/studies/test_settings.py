@@ -12,7 +12,7 @@ from lab.model.design import choose_shape
 from lab.model.pairs import SIDES
 from lab.model.plan import list_arms, plan_samples
 from lab.studies import ledger, settings
-from lab.studies.claims import Claim, ClaimTest, Other
+from lab.studies.claims import Answer, Claim, ClaimTest, Other
 from lab.studies.claims.judging import ClaimVerdict, RunFinding
 from lab.studies.claims.measuring import MeasuredTest
 from lab.studies.settings import TARGETS, Setting, make_settings
@@ -115,7 +115,7 @@ def test_what_is_only_to_measure_by_is_not_advised(capsys: Capture) -> None:
 # -- claims ------------------------------------------------------------------------------------------------------
 
 
-def claimed(name: str, arm: str, other: str, metric: str = "rate", answer: str = "contradicted") -> ClaimVerdict:
+def claimed(name: str, arm: str, other: str, metric: str = "rate", answer: Answer = "contradicted") -> ClaimVerdict:
     """A verdict that rests on one measured ratio."""
     test = ClaimTest(metric=metric, ratio_to=Other(variant=other), within=(1.9, 2.1))
     part = MeasuredTest(test, arm, "wrk", 1.31, 1.16, 1.49, 9, answer == "reproduced", other=other)
