@@ -32,7 +32,7 @@ SERVED = "100MB.bin"
 """The page whose end the backend serves as a body of a requested size."""
 MAX_BYTES = PAGES[SERVED]
 FLV_BYTES = 13
-"""The bytes that nginx's module `flv` puts before the end of a file (http://nginx.org/en/docs/http/ngx_http_flv_module.html)."""
+"""The bytes that the backend puts before the end of a file: the header of a Flash video (manifests/fixtures/traffic)."""
 ORDER_LENGTH = 10_000
 """The requests after which the order begins anew, at most."""
 WAITS_LENGTH = 1000
@@ -59,7 +59,7 @@ class Shape:
     def url_path(self) -> str:
         """The path of the URL, without the first slash, for which the backend's fixture answers with this size.
 
-        A body that is too short for the module `flv` is the query itself.
+        A body that is no longer than that header is the query itself.
         """
         if self.size_bytes > FLV_BYTES:
             return f"traffic/p{self.path}?start={MAX_BYTES + FLV_BYTES - self.size_bytes}"

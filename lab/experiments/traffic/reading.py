@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -31,10 +32,11 @@ LEAST_READ = 0.5
 """The share of its lines that must be read of a log."""
 QUOTED_CHARACTERS = 60
 """The characters of a line that an error quotes."""
+NO_LINE = "no line of an access log in a known format"
 PATHS, ANY = "first path segments", "JSON"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_MILLISECONDS = 1e11
-"""The number from which on a time is in milliseconds: as seconds it would be in the year 5138."""
+_LATEST_S = 1e11
+"""The number from which on a time is in milliseconds, or smaller units: as seconds it would be in the year 5138."""
 
 
 class LogLine(NamedTuple):
@@ -107,7 +109,7 @@ def read_log(place: str, content: bytes) -> AccessLog:
         else:
             lines.append(line)
     if len(lines) <= LEAST_READ * len(numbered):
-        raise _explain_unread(place, dict(numbered), unread[0], name if lines else "", formats, table["json"])
+        raise _explain_unread(place, dict(numbered), unread[0], name if lines else "", formats)
     return AccessLog(name, hosts_are, lines, len(unread), unread[0] if unread else 0)
 
 
@@ -117,22 +119,17 @@ def _explain_unread(
     first: int,
     nearest: str,
     formats: Mapping[str, object],
-    fields: Mapping[str, Sequence[str]],
 ) -> UsageError:
     """Return the error for a file that is no log in a known format, with the first line that is not."""
-    text = numbered[first].strip()
-    share = (
-        f"no more than half of it is in the format {nearest}" if nearest else "it is in no known format of access logs"
-    )
-    known = f"known formats: {', '.join(formats)}"
+    text = "".join(character if character.isprintable() else "?" for character in numbered[first].strip())
+    subject = f'"{text[:QUOTED_CHARACTERS]}{"…" if len(text) > QUOTED_CHARACTERS else ""}"'
+    remedy = f"known formats: {', '.join(formats)}"
     if text.startswith("{"):
         row = _parse_object(text)
-        has = f"has the fields {', '.join(row)[:QUOTED_CHARACTERS]}" if row else "is no JSON"
-        known = "; ".join(f"{field}: {', '.join(names)}" for field, names in fields.items() if field != "host")
-        return UsageError(f"{place}: line {first}", f"{share}: it {has}", f"name its fields so: {known}")
-    text = "".join(character if character.isprintable() else "?" for character in text)
-    quoted = text[:QUOTED_CHARACTERS] + ("…" if len(text) > QUOTED_CHARACTERS else "")
-    return UsageError(f"{place}: line {first}", f'{share}: it is "{quoted}"', known)
+        subject = f"JSON with the fields {', '.join(row)[:QUOTED_CHARACTERS]}" if row else "broken JSON"
+        remedy = f"name time, host, method, path and size as lab/experiments/traffic/{FORMATS.name} has them"
+    fault = f"not in the format {nearest}, and neither are half of the lines" if nearest else NO_LINE
+    return UsageError(f"{place}: line {first}", f"{subject} is {fault}", remedy)
 
 
 def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
@@ -206,7 +203,7 @@ def _make_line(values: Mapping[str, str | None]) -> LogLine | None:
 def parse_time_s(text: str) -> float | None:
     """Return the seconds since 1970 of a time in a log; None for anything else.
 
-    Known are `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655`, ISO 8601, and seconds or milliseconds since 1970.
+    Known are `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655`, ISO 8601, and seconds, ms, µs or ns since 1970.
     """
     try:
         if "/" in text:
@@ -216,7 +213,9 @@ def parse_time_s(text: str) -> float | None:
             text = f"{year}-{_MONTHS.index(month) + 1:02}-{day:0>2}T{hours}{zone}"
         elif ":" not in text:
             value = float(text)
-            return value / 1000 if value > _MILLISECONDS else value
+            while _LATEST_S < value < inf:
+                value /= 1000
+            return value if isfinite(value) else None
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UsageError
-from lab.experiments.traffic.reading import read_log
+from lab.experiments.traffic.reading import parse_time_s, read_log
 from lab.tests.support.access_logs import make_lines, make_log
 
 LINES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("lines.toml").read_text())["line"]
@@ -63,12 +63,12 @@ def test_a_log_whose_beginning_is_something_else_is_read() -> None:
     [
         (b"", "log", "has no line", "name the access log"),
         (b"\n \n", "log", "has no line", "name the access log"),
-        (b"hello\nworld\n", "log: line 1", 'it is in no known format of access logs: it is "hello"', "known formats: ingress-nginx, Traefik"),
-        (b"\x00\xff\x00" * 50, "log: line 1", "no known format", "common, Envoy, Envoy of Istio, HAProxy, JSON"),
-        (f"{COMMON}\nx\ny\n".encode(), "log: line 2", 'no more than half of it is in the format common: it is "x"', "known formats"),
-        (b'{"a":1,"b":2}\n', "log: line 1", "it has the fields a, b", "path: RequestPath"),
-        (b'{"a":\n', "log: line 1", "it is no JSON", "method: RequestMethod"),
-        (b"kind: ConfigMap\ndata:\n  keep-alive: '5'\n", "log: line 1", 'it is "kind: ConfigMap"', "known formats"),
+        (b"hello\nworld\n", "log: line 1", '"hello" is no line of an access log in a known format', "known formats: ingress-nginx, Traefik"),
+        (b"\x00\xff\x00" * 50, "log: line 1", "is no line of an access log in a known format", "common, Envoy, Istio, HAProxy, JSON"),
+        (f"{COMMON}\nx\ny\n".encode(), "log: line 2", '"x" is not in the format common, and neither are half of the lines', "known formats"),
+        (b'{"a":1,"b":2}\n', "log: line 1", "JSON with the fields a, b is no line", "name time, host, method, path and size as lab/experiments/traffic/formats.toml has them"),
+        (b'{"a":\n', "log: line 1", "broken JSON is no line", "name time, host, method, path and size"),
+        (b"kind: ConfigMap\ndata:\n  keep-alive: '5'\n", "log: line 1", '"kind: ConfigMap" is no line', "known formats"),
     ],
 )  # fmt: skip
 def test_what_is_no_log_is_refused_with_place_fault_and_remedy(
@@ -79,3 +79,17 @@ def test_what_is_no_log_is_refused_with_place_fault_and_remedy(
     assert refused.value.place == place
     assert fault in refused.value.fault and remedy in refused.value.remedy
     assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [
+        *((text, 1_700_000_000.5) for text in ("1700000000.5", "1700000000500", "1700000000500000", "1700000000500000000")),
+        ("2023-11-14T22:13:20.500Z", 1_700_000_000.5),
+        ("2023-11-14T23:13:20.5+0100", 1_700_000_000.5),
+        ("14/Nov/2023:22:13:20 +0000", 1_700_000_000.0),
+        *((text, None) for text in ("", "-", "nan", "inf", "1e999", "14/Now/2023:22:13:20 +0000", "99/Nov/2023:22:13:20", "22:13:20")),
+    ],
+)  # fmt: skip
+def test_times_are_read_in_any_unit_and_nothing_else_is_one(text: str, time_s: float | None) -> None:
+    assert parse_time_s(text) == time_s

@@ -59,7 +59,7 @@ def test_the_plan_says_what_is_read_and_what_is_kept(
     told_of = ["2,000 requests in the format ingress-nginx, ", ": 3 upstreams, 190 paths"]
     told_of += [
         "3 routes, 190 paths",
-        "1 lines could not be read, the first is line 7",
+        "1 line could not be read, the first is line 7",
         "nothing else of the log is kept",
     ]
     assert [part for part in told_of if part not in err] == [], err
