@@ -379,12 +379,9 @@ def render_pages() -> dict[Path, str]:
 
     From then on, this process sees no runs of the user.
     """
-    files: dict[Path, str] = {}
-    with TemporaryDirectory(prefix="lab-publish-") as empty:
-        os.environ["LAB_RUNS"] = empty
-        for name, replaced in PUBLISHED.items():
-            files |= _render_page(name, replaced)
-    return {path: text.replace(f"{ROOT}/", "") for path, text in files.items()}
+    os.environ["LAB_RUNS"] = str(FOLDER / "no-runs")  # a folder that does not exist
+    pages = (_render_page(name, replaced) for name, replaced in PUBLISHED.items())
+    return {path: text.replace(f"{ROOT}/", "") for page in pages for path, text in page.items()}
 
 
 def _render_page(name: str, replaced: tuple[str, str]) -> dict[Path, str]:
