@@ -110,7 +110,7 @@ gate *ARGS:
 capacity *ARGS:
     @python -m lab capacity "$@"
 
-# After ingress-nginx: what each successor does with your settings, and the traps in between: just migrate --configmap mine.yaml [--to traefik …] --plan
+# After ingress-nginx: what each successor does with your settings, what breaks, what to set: just migrate mine.yaml [ingresses.yaml] [--to traefik-ingress-nginx]
 [group('decide')]
 [no-cd]
 [no-exit-message]

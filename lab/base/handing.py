@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from lab.base.errors import UsageError
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
-"""The environment variable that holds the number of the inherited descriptor."""
+"""The environment variable that holds the numbers of the inherited descriptors, in the order in which files are read."""
 
 STDIN = "-"
 
@@ -43,8 +43,9 @@ def read_once(path: str, reader: str) -> bytes:
         UsageError: The file or standard input cannot be read.
 
     """
-    if (number := os.environ.pop(DESCRIPTOR_VARIABLE, None)) is not None:
-        descriptor = int(number)
+    if handed := inherited_descriptors():
+        descriptor, *others = handed
+        _hold(others)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
         raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
@@ -62,21 +63,28 @@ def read_once(path: str, reader: str) -> bytes:
 
 
 @contextmanager
-def hand_over(content: bytes) -> Iterator[None]:
-    """Hand an input file's content to the child processes started in the block; there, `read_once` returns it.
+def hand_over(*contents: bytes) -> Iterator[None]:
+    """Hand the contents of input files to the child processes started in the block; there, `read_once` returns them.
 
-    Such a child process must inherit the open descriptors that `inherited_descriptors` lists.
+    The order is that of the calls of `read_once`. Such a child process must inherit the open descriptors that
+    `inherited_descriptors` lists.
     """
-    with tempfile.TemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        os.environ[DESCRIPTOR_VARIABLE] = str(file.fileno())
-        try:
-            yield
-        finally:
-            os.environ.pop(DESCRIPTOR_VARIABLE, None)
+    with ExitStack() as files:
+        opened = [files.enter_context(tempfile.TemporaryFile()) for _ in contents]
+        for file, content in zip(opened, contents, strict=True):
+            file.write(content)
+            file.flush()
+        files.callback(_hold, [])
+        _hold([file.fileno() for file in opened])
+        yield
+
+
+def _hold(descriptors: Sequence[int]) -> None:
+    os.environ.pop(DESCRIPTOR_VARIABLE, None)
+    if descriptors:
+        os.environ[DESCRIPTOR_VARIABLE] = " ".join(map(str, descriptors))
 
 
 def inherited_descriptors() -> list[int]:
     """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
-    return [int(os.environ[DESCRIPTOR_VARIABLE])] if DESCRIPTOR_VARIABLE in os.environ else []
+    return [int(number) for number in os.environ.get(DESCRIPTOR_VARIABLE, "").split()]
