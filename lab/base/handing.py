@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from lab.base.errors import UsageError
@@ -45,7 +45,7 @@ def read_once(path: str, reader: str) -> bytes:
     """
     if handed := inherited_descriptors():
         descriptor, *others = handed
-        _hold(others)
+        os.environ[DESCRIPTOR_VARIABLE] = " ".join(map(str, others))
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     if path == STDIN and sys.stdin is None:  # `<&-`
         raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
@@ -74,15 +74,9 @@ def hand_over(*contents: bytes) -> Iterator[None]:
         for file, content in zip(opened, contents, strict=True):
             file.write(content)
             file.flush()
-        files.callback(_hold, [])
-        _hold([file.fileno() for file in opened])
+        files.callback(os.environ.pop, DESCRIPTOR_VARIABLE, None)
+        os.environ[DESCRIPTOR_VARIABLE] = " ".join(str(file.fileno()) for file in opened)
         yield
-
-
-def _hold(descriptors: Sequence[int]) -> None:
-    os.environ.pop(DESCRIPTOR_VARIABLE, None)
-    if descriptors:
-        os.environ[DESCRIPTOR_VARIABLE] = " ".join(map(str, descriptors))
 
 
 def inherited_descriptors() -> list[int]:

@@ -38,7 +38,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     """
     if not options.measure and (given := [name for name in ONLY_MEASURED if getattr(options, name)]):
         raise UsageError(f"--{given[0]}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}")
-    from lab.analysis.migration.seen import read_seen
+    from lab.analysis.migration.table import read_seen
     from lab.records.sweep_files import load_sweep
     from lab.report.json.answers import MIGRATION
     from lab.report.tables.migration import overview, page
@@ -78,7 +78,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
             against=(baseline,),
             sustained=options.sustained,
         )
-        prepared = bench.prepare(request, target, command_for_record(options), probe_trials(options, talk))
+        prepared = bench.prepare(request, target, command_for_record(options, "files"), probe_trials(options, talk))
         print_plan(talk, prepared, 0)
         if options.plan:
             return answer_plan(options, [(prepared, 0)])
@@ -100,17 +100,15 @@ def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[bytes]
     """
     from lab.experiments.migration.plan import INGRESS_READER, READER, plan_migration, sort_files
 
-    named = [options.configmap] if options.configmap else []
+    named = [options.configmap] * bool(options.configmap)
     names = [*named, *options.ingress, *options.files]
     if names.count(STDIN) > 1:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
     contents = [read_once(name, INGRESS_READER if name in options.ingress else READER) for name in names]
     places = ("standard input" if name == STDIN else name for name in names)
-    read = list(zip(places, contents, strict=True))
-    count = len(named) + len(options.ingress)
-    configmap, ingresses = sort_files(read[count:], named=read[: len(named)])
-    place, content = configmap or ("", None)
-    return plan_migration(place, content, [*read[len(named) : count], *ingresses], options.to), contents
+    read, count = list(zip(places, contents, strict=True)), len(named) + len(options.ingress)
+    configmap, ingresses = sort_files(read[count:], read[: len(named)])
+    return plan_migration(*(configmap or ("", None)), [*read[len(named) : count], *ingresses], options.to), contents
 
 
 def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:

@@ -20,7 +20,6 @@ from lab.analysis.migration.table import (
     ANNOTATIONS,
     COMPANION,
     WEIGHTS,
-    About,
     CounterpartRow,
     Subject,
     Table,
@@ -179,7 +178,7 @@ class Migration:
 
     Attributes:
         system: The name of the successor.
-        about: The successor's program, its version, and when its table was checked.
+        about: The row `about` of the successor's table (`Table.about`).
         settings: The lines about the keys of the file, in the file's order.
         annotations: The lines about the annotations of the Ingresses.
         defaults: The lines about keys that the file does not have, so that defaults are compared.
@@ -188,7 +187,7 @@ class Migration:
     """
 
     system: str
-    about: About
+    about: CounterpartRow
     settings: tuple[Line, ...]
     annotations: tuple[Line, ...]
     defaults: tuple[Line, ...]
@@ -319,7 +318,8 @@ def migrate(
         annotations: The annotations of the Ingresses.
 
     """
-    lines = {name: [_map_key(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    values = {name: key.value for name, key in keys.items()}
+    lines = {name: [_map_row(row, subjects[name], keys[name], values) for row in table.rows[name]] for name in keys}
     decided = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
@@ -353,7 +353,7 @@ def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
         if line.standing != "set" or chosen.to == line.to:
             yield line
             continue
-        note = f"the same setting as {chosen.key}, which asks for {_shorten(chosen.to)}: one of the two can be set"
+        note = f"the same setting as {chosen.key}, which asks for {shorten(chosen.to)}: one of the two can be set"
         yield replace(line, standing="hand", note="; ".join(filter(None, (note, line.note))))
 
 
@@ -362,18 +362,49 @@ def _measure_magnitude(text: str) -> tuple[float, int]:
     return (float(number[0]) if number else 0, len(text))
 
 
-def _map_key(row: CounterpartRow, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
-    changed, values = (
-        key.text is not None and key.value != KEYS[key.name].default,
-        {k.name: k.value for k in keys.values()},
-    )
+def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[str, str], ingress: str = "") -> Line:
+    """Return the line of a migration about a key or an annotation, by one row of the successor's table.
+
+    Args:
+        row: The row.
+        subject: What the key does, and how much a difference weighs.
+        key: The key, or the annotation as a key.
+        values: Name → value of all keys.
+        ingress: The Ingress that has the annotation; empty for a key.
+
+    """
+    changed = bool(ingress) or (key.text is not None and key.value != KEYS[key.name].default)
     standing, to, reason = _find_standing(row, subject, key.value, changed, values)
-    if needed := _find_missing(subject.when, values):
+    if ingress and standing == "set" and not row.keys[0].startswith(ANNOTATION):
+        standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
+    elif not ingress and (needed := _find_missing(subject.when, values)):
         standing, reason = "off", f"does nothing without {needed}"
-    elif standing in ("set", "hand", "lost") and (needed := _find_missing(row.when, values)):
+    elif not ingress and standing in ("set", "hand", "lost") and (needed := _find_missing(row.when, values)):
         standing, reason = "same", f"the successor uses it only with {needed}"
-    note = "; ".join(filter(None, (key.told, reason, row.note)))
-    return _make_line(row, subject, key, (standing, to, note), changed, values)
+    there = _read_default(row, key.value, values)
+    direction = _find_direction(row, key.value, to, there)
+    weight, text = subject.sides.get(direction, subject.sides[0])
+    # that ingress-nginx's default may be left out on the successor says nothing of another value
+    if row.weight and not (row.weight == "nothing" and changed and standing != "lost" and row.differs != COMPANION):
+        lighter = WEIGHTS[max(map(WEIGHTS.index, (row.weight, weight)))]
+        weight = lighter if direction and direction in subject.sides else row.weight
+    seconds = "s" * key.name.endswith(("timeout", "keep-alive"))
+    unit = next((unit for name, unit in _UNITS.items() if name in list_names(row.value)), seconds) * there.isdigit()
+    shown = "no limit" if direction > 0 and there in ("0", "0s", "-1") else f"{there}{unit}" or "not set"
+    yours = f"{shorten(key.value)}{seconds * key.value.isdigit()}"
+    words = {**values, "there": shown, "yours": yours}
+    sentence = _NAME.sub(lambda name: words.get(name[1], name[0]), row.differs.removeprefix(COMPANION) or text)
+    for_ingress = there if row.how == "none" else f"{subject.what}: set anew"
+    trusting = key.name.removeprefix(PREFIX) in _TRUSTING and TRUTH.get(key.value, True)
+    everybody = _EVERYBODY.search(f"{to} {values['proxy-real-ip-cidr']}") or "insecure" in row.setting
+    warned = standing in ("set", "hand") and trusting and everybody
+    return Line(
+        key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
+        "; ".join(filter(None, (key.told, reason, row.note))), row.source, there,
+        sentence or (for_ingress if ingress else f"{key.name}: {shown} (you: {yours})"),
+        "trusts everybody, as you do today; better: the addresses of your load balancer" if warned else "",
+        row, ingress, row.readback.replace("{to}", to),
+    )  # fmt: skip
 
 
 def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -> str:
@@ -383,75 +414,28 @@ def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -
     return " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in pairs)
 
 
-def _make_line(
-    row: CounterpartRow,
-    subject: Subject,
-    key: Key,
-    mapped: tuple[Standing, str, str],
-    changed: bool,
-    values: Mapping[str, str],
-    ingress: str = "",
-) -> Line:
-    """Return the line of a migration about a key or an annotation and its counterpart on a successor.
-
-    Args:
-        row: The key's row in the successor's table.
-        subject: What the key does, and how much a difference weighs.
-        key: The key, or the annotation as a key.
-        mapped: The standing, the value of the successor's setting, and the note.
-        changed: Whether the file sets another value than ingress-nginx's default.
-        values: Name → value of all keys.
-        ingress: The Ingress that has the annotation; empty for a key.
-
-    """
-    standing, to, note = mapped
-    there = _read_default(row, key.value, values)
-    direction = _find_direction(row, key.value, to, there)
-    weight, text = subject.sides.get(direction, subject.sides[0])
-    # that ingress-nginx's default may be left out on the successor says nothing of another value
-    if row.weight and not (row.weight == "nothing" and changed and standing != "lost" and row.differs != COMPANION):
-        weight = max(row.weight, weight, key=WEIGHTS.index) if direction and direction in subject.sides else row.weight
-    unit = next((_UNITS[name] for name in list_names(row.value) if name in _UNITS), "") if there.isdigit() else ""
-    shown = "no limit" if direction > 0 and there in ("0", "0s", "-1") else f"{there}{unit}" or "not set"
-    seconds = "s" if key.value.isdigit() and key.name.endswith(("timeout", "keep-alive")) else ""
-    words = {**values, "there": shown, "yours": f"{_shorten(key.value)}{seconds}"}
-    sentence = _NAME.sub(lambda name: words.get(name[1], name[0]), row.differs.removeprefix(COMPANION) or text)
-    otherwise = f"{key.name}: {shown} (you: {words['yours']})"
-    if ingress:
-        otherwise = there if row.how == "none" else f"{subject.what}: set anew"
-    trusting = key.name.removeprefix(PREFIX) in _TRUSTING and TRUTH.get(key.value, True)
-    everybody = _EVERYBODY.search(f"{to} {values['proxy-real-ip-cidr']}") or "insecure" in row.setting
-    warning = "trusts everybody, as you do today; better: the addresses of your load balancer"
-    return Line(
-        key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
-        note, row.source, there, sentence or otherwise,
-        warning if standing in ("set", "hand") and trusting and everybody else "",
-        row, ingress, row.readback.replace("{to}", to),
-    )  # fmt: skip
-
-
 def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
     """Return the successor's default in ingress-nginx's words, as far as the row's template can be turned round.
 
     Example: `true` for a setting `disableX` that is false by default, if ingress-nginx's value is true or false.
     """
-    default = row.note if row.default == "=" else row.default
-    if default.isdigit() and list_names(row.value) & {"retries", "reuses"}:  # which leave out the first
-        default = str(int(default) + 1)
+    names, default = list_names(row.value), row.note if row.default == "=" else row.default
+    if default.isdigit() and names & {"retries", "reuses"}:  # which leave out the first
+        return str(int(default) + 1)
     words = next((pair for pair in (("on", "off"), ("true", "false")) if value in pair), ())
     otherwise = words[1] if words and default.lower() in _NONE_THERE else default
-    return next((word for word in words if list_names(row.value) and _gives_default(row, word, values)), otherwise)
+    return next((word for word in words if names and _gives_default(row, word, values)), otherwise)
 
 
 def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int:
     """Return 1 if the successor's default is more than ingress-nginx's value, or true; -1 if less, or false; else 0."""
-    truths = [TRUTH.get(text.lower()) for text in (there, value)]
-    if truths[0] is not None and truths[1] is not None:
+    truths = [TRUTH[text.lower()] for text in (there, value) if text.lower() in TRUTH]
+    if len(truths) == 2:
         return truths[0] - truths[1]
-    theirs, ours = row.default, to or value
-    if "tls_min" in list_names(row.value):  # TLSv1_2
-        theirs, ours = (re.sub(r"\D", "", text) for text in (theirs, ours))
-    return compare_amounts(ours, theirs) or 0
+    names = list_names(row.value)
+    texts = (value, there) if names & {"retries", "reuses"} else (to or value, row.default)
+    texts = (re.sub(r"\D", "", text) for text in texts) if "tls_min" in names else texts  # TLSv1_2
+    return compare_amounts(*texts) or 0
 
 
 def _find_standing(
@@ -475,7 +459,7 @@ def _find_standing(
     if row.how == "none":
         silent = not changed and row.weight in (None, "nothing")
         equal = not value or _is_equal(value, row.default) or silent or _gives_default(row, value, values)
-        return "same" if equal or (row.weight or subject.weight) == "nothing" else "lost", "", ""
+        return "same" if equal or (row.weight or subject.sides[0][0]) == "nothing" else "lost", "", ""
     if not value or (value == "false" and not list_names(row.value)):
         return "same", "", ""
     try:
@@ -483,10 +467,8 @@ def _find_standing(
     except LeaveDefaultError:
         return "same", row.default, ""
     except UntranslatableError as error:
-        return ("hand" if changed else "same"), "", f"{_shorten(value)} {error}"
-    if _is_equal(to, row.default):
-        return "same", to, ""
-    if not changed and row.weight == "nothing":
+        return ("hand" if changed else "same"), "", f"{shorten(value)} {error}"
+    if _is_equal(to, row.default) or (not changed and row.weight == "nothing" and row.differs != COMPANION):
         return "same", to, ""
     return ("hand" if row.how == "hand" else "set"), to, ""
 
@@ -514,41 +496,16 @@ def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: A
     """
     name, key = f"{ANNOTATION}{annotation.name}", Key(f"{PREFIX}{annotation.name}", annotation.text, annotation.text)
     if annotation.name not in ANNOTATIONS:
-        similar = difflib.get_close_matches(annotation.name, sorted(ANNOTATIONS), n=1, cutoff=0.7)
-        hint = (
-            "a key of the ConfigMap only"
-            if annotation.name in KEYS
-            else f"similar: {similar[0] if similar else 'none'}"
-        )
+        similar = "".join(difflib.get_close_matches(annotation.name, sorted(ANNOTATIONS), n=1, cutoff=0.7)) or "none"
+        hint = "a key of the ConfigMap only" if annotation.name in KEYS else f"similar: {similar}"
         note = f"ingress-nginx has no such annotation and ignores it today: delete it ({hint})"
         return [
-            Line(
-                key.name,
-                key.value,
-                key.value,
-                "off",
-                "none",
-                "",
-                "",
-                "",
-                "nothing",
-                "",
-                note,
-                "",
-                ingress=annotation.ingress,
-            )
-        ]
-    subject = subjects.get(name) or subjects[annotation.name]
-    rows = table.rows.get(name) or table.rows.get(annotation.name, ())
-    lines: list[Line] = []
+            Line(key.name, key.value, key.value, "off", "none", "", "", "", "nothing", "", note, "", ingress=annotation.ingress)
+        ]  # fmt: skip
     values = {shipped.name: shipped.default for shipped in KEYS.values()}
-    for row in rows:
-        standing, to, reason = _find_standing(row, subject, key.value, True, values)
-        if not row.keys[0].startswith(ANNOTATION) and standing == "set":
-            standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
-        note = "; ".join(filter(None, (reason, row.note)))
-        lines.append(_make_line(row, subject, key, (standing, to, note), True, values, annotation.ingress))
-    return lines
+    subject = subjects.get(name) or subjects[annotation.name]
+    rows = table.rows.get(name) or table.rows[annotation.name]
+    return [_map_row(row, subject, key, values, annotation.ingress) for row in rows]
 
 
 def _map_extra(row: CounterpartRow) -> Line:
@@ -560,6 +517,7 @@ def _map_extra(row: CounterpartRow) -> Line:
     )  # fmt: skip
 
 
-def _shorten(value: str) -> str:
+def shorten(value: str) -> str:
+    """Return a value on one line, cut after 40 characters."""
     line = " ".join(value.split())
     return f"{line[:40]}…" if len(line) > 40 else line

@@ -29,7 +29,7 @@ ingress-nginx's default, as does a `value` that leaves the successor's default. 
     when       the keys of ingress-nginx (`key=value`) without which the setting does nothing on the successor
     differs    the sentence about the difference, instead of the one in leaving.tsv; -: this setting only goes with another
     claims     the claims of the ledger (lab/studies) about this difference
-    seen       what of committed runs shows it: `RUN POINT METRIC`, and the variant to divide by (`lab.analysis.migration.seen`)
+    seen       what of committed runs shows it: `RUN POINT METRIC`, and the variant to divide by (`read_seen`)
 
 A test refuses a wrong table (`tests/analysis/migration/test_table.py`): a key without a row or with two, and any unknown name.
 """
@@ -71,6 +71,8 @@ ANNOTATIONS = frozenset((FOLDER / "ingress_nginx" / "annotations.txt").read_text
 Source: kubernetes/ingress-nginx at controller-v1.15.1 (dbb11b9), docs/user-guide/nginx-configuration/annotations-risk.md, which
 its build generates from the code, and the two aliases in internal/ingress/annotations (`AnnotationAliases`).
 """
+README, SEEN = Path(__file__).with_name("README.md"), "seen"
+_SEEN_ROW = re.compile(r"^\| (\S+) \| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
 _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
 
@@ -80,7 +82,6 @@ class Subject:
 
     Attributes:
         what: What the key does, as words.
-        weight: How much the loss of the key weighs.
         when: (key, value) pairs of which one must hold so that this key does anything; an empty value stands for any value
             that is not empty. No pairs: it always does.
         sides: The weight of a difference and the sentence about it, by direction: 1 if the successor's value is more (or
@@ -89,7 +90,6 @@ class Subject:
     """
 
     what: str
-    weight: Weight
     when: tuple[tuple[str, str], ...]
     sides: Mapping[int, tuple[Weight, str]]
 
@@ -131,39 +131,20 @@ class CounterpartRow:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """The facts about a successor's table, from its row `about`.
-
-    Attributes:
-        program: The successor's program with its version.
-        version: The version that the facts are of.
-        checked: The day on which the facts were checked.
-        places: Where arguments, keys and fields are written, in words.
-        arguments: The key of a file, as of a chart's values, that holds the arguments of the container.
-
-    """
-
-    program: str
-    version: str
-    checked: str
-    places: str
-    arguments: str
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """The table of one successor of ingress-nginx: its counterparts of ingress-nginx's keys and annotations.
 
     Attributes:
         system: The name of the successor.
-        about: What the table is about.
+        about: The row `about`: the program as `setting`, its version as `value`, the day on which the table was checked as
+            `default`, where settings are written as `note`, and the key that holds arguments there as `source`.
         rows: Key, or annotation with @ → its rows. Every key has some; of annotations only those that are known.
         extras: The rows about settings for which ingress-nginx has no key.
 
     """
 
     system: str
-    about: About
+    about: CounterpartRow
     rows: Mapping[str, tuple[CounterpartRow, ...]]
     extras: tuple[CounterpartRow, ...]
 
@@ -193,9 +174,8 @@ def load_table(system: str) -> Table:
     refuse_unknown(system, list_successors(), "--to", f"there is no successor {system!r}")
     rows, extras = _merge_rows(system)
     elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
-    about = next(cells for cells in read_rows(FILES[system]) if cells["keys"] == ABOUT)
-    facts = About(*(about[column] for column in ("setting", "value", "default", "note", "source")))
-    return Table(system, facts, {**elsewhere, **rows}, tuple(extras))
+    about = next(row for cells in read_rows(FILES[system]) if cells["keys"] == ABOUT for row in _read_row(cells))
+    return Table(system, about, {**elsewhere, **rows}, tuple(extras))
 
 
 def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
@@ -258,11 +238,11 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
     for cells in read_rows(LEAVING):
         keys = tuple(cells["keys"].split())
-        sides = {0: (cast("Weight", cells["weight"]), cells["differs"])}
+        sides: dict[int, tuple[Weight, str]] = {0: (cast("Weight", cells["weight"]), cells["differs"])}
         for direction, column in ((-1, "less"), (1, "more")):
             weight, _, text = cells[column].partition(" ")
             sides |= {direction: (cast("Weight", weight), text)} if weight else {}
-        subject = Subject(cells["what"], sides[0][0], _read_pairs(cells["when"]), sides)
+        subject = Subject(cells["what"], _read_pairs(cells["when"]), sides)
         note = cells["elsewhere"]
         row = CounterpartRow(keys, "none", "", "", cells["default"], None, note, "") if note else None
         entries += [(key, subject, row) for key in keys]
@@ -273,6 +253,22 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
     """Yield column → text for every row of a table, given its path below `FOLDER`."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+
+
+def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return what is known from measurements of the differences whose rows have `seen` or `claims`.
+
+    It is a generated part of this folder's README: `just maintain readme` writes it from the runs and claims that the tables
+    name, so that no number is typed by hand, and `just migrate` reads no run.
+
+    Returns:
+        (successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with its target; the
+        ledger's answers to the claims). Either may be empty.
+
+    """
+    part = README.read_text(encoding="utf-8").partition(f"<!-- generated: {SEEN} -->")[2].partition("<!-- end -->")[0]
+    rows = _SEEN_ROW.findall(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", part))
+    return {(system, name): (runs.strip(), ledger.strip()) for system, name, runs, ledger in rows}
 
 
 def split_path(path: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from lab.analysis.migration import table
 from lab.analysis.migration.mapping import Annotation, MigrationPlan, migrate, read_keys
@@ -75,22 +76,19 @@ def sort_files(
         UsageError: Two files are not files of Ingresses alone.
 
     """
-    configmaps, ingresses = [*named], list[tuple[str, bytes]]()
-    for place, content in files:
-        (ingresses if _holds_ingresses_alone(place, content) else configmaps).append((place, content))
+    configmaps = [*named, *(file for file in files if not _holds_ingresses_alone(*file))]
     if len(configmaps) > 1:
         fault = f"{configmaps[0][0]} has settings of the controller, too"
         raise UsageError(configmaps[1][0], fault, "name one ConfigMap; every other file must have Ingresses")
-    return (configmaps[0] if configmaps else None), ingresses
+    return (configmaps or [None])[0], [file for file in files if file not in configmaps]
 
 
 def _holds_ingresses_alone(place: str, content: bytes) -> bool:
-    try:
+    with suppress(UsageError):  # a form that only the reader of ConfigMaps knows, or can refuse
         documents = parse_documents(place, decode_text(place, content, READER))
-    except UsageError:  # a form that only the reader of ConfigMaps knows, or can refuse
-        return False
-    kinds = {kind for value in documents for kind, _, _ in _find_objects(value)}
-    return "Ingress" in kinds and not find_settings(documents)
+        kinds = {kind for value in documents for kind, _, _ in _find_objects(value)}
+        return "Ingress" in kinds and not find_settings(documents)
+    return False
 
 
 def _read_ingresses(place: str, content: bytes, notes: list[str], names: list[str]) -> list[Annotation]:

@@ -141,7 +141,7 @@ LINE = JsonShape(
 SYSTEM = JsonShape(
     "System",
     Migration,
-    "system program=about.program version=about.version checked=about.checked",
+    "system program=about.setting version=about.value checked=about.default",
     "standings settings annotations traps all_keys=defaults",
     parts=[LINE, JsonShape("Trap", Trap, "weight keys in_file line", parts=[LINE])],
 )

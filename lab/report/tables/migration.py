@@ -6,15 +6,17 @@ The tables of a measured migration are in `lab.report.tables.gauges`.
 from __future__ import annotations
 
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
 import yaml
 from rich.text import Text
 
-from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap
+from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, shorten
 from lab.analysis.migration.table import Weight, set_path, split_path
 from lab.report.grid import (
     Fold,
@@ -54,7 +56,6 @@ STANDING_TEXTS: dict[Standing, str] = {
     "same": "nothing to do",
     "off": "without effect today",
 }
-STYLES: dict[str, str] = {"same": "green", "set": "yellow", "hand": "yellow", "lost": "red", "off": "dim"}
 WEIGHT_TEXTS: dict[Weight, str] = {
     "fails": "breaks requests",
     "guards": "weaker protection",
@@ -66,7 +67,7 @@ WEIGHT_TEXTS: dict[Weight, str] = {
 EMPTY = "–"
 TODAY = "ingress-nginx 1.15.1"
 Evidence = Mapping[tuple[str, str], tuple[str, str]]
-"""(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.seen`)."""
+"""(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.table.read_seen`)."""
 
 
 def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_line_each: bool = False) -> list[Part]:
@@ -89,59 +90,19 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
 def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
     """Return the page about one successor, with as many differences as have room: the first ones are the last to go."""
-    count = len(migration.traps)
-    parts = list(_yield_parts(plan, migration, evidence, count, whole))
-    while not whole and count and sum(len(part.terminal) + part.blank for part in parts) > PAGE_LINES:
-        count -= 1
-        parts = list(_yield_parts(plan, migration, evidence, count, whole))
-    return [*parts, *(_list_settings(migration) if whole else [])]
-
-
-def _yield_parts(
-    plan: MigrationPlan, migration: Migration, evidence: Evidence, count: int, whole: bool
-) -> Iterator[Sentences]:
-    """Yield the parts of a page about one successor.
-
-    Args:
-        plan: The plan.
-        migration: The migration to the successor.
-        evidence: What is known of the differences from measurements.
-        count: The number of differences to show; the names of the others stand below them.
-        whole: Whether all notes are shown, and nothing is left out.
-
-    """
-    sections = _sort_traps(migration)
-    minor, main = sections.pop(MINOR), [trap for traps in sections.values() for trap in traps]
-    yield make_title(f"{TODAY} → {migration.about.program}", blank=migration is not plan.migrations[0])
-    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
-    number = 1
-    for title, traps in sections.items():
-        if traps:
-            entries = [_describe(migration.system, trap, evidence, whole) for trap in traps]
-            yield _format_section(title, number, entries, [_name(trap) for trap in traps[max(count - number + 1, 0) :]])
-            number += len(traps)
-    if snippet := _write_snippet(migration, main[:count]):
-        hint = f"COPY ({migration.about.places})"
-        lines = (Text(hint, style="bold"), *(Text(f"  {line}") for line in snippet))
-        yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
-    own = [*migration.settings, *migration.annotations]
-    busy = {line.key for line in own if line.is_trap or (line.ingress and line.standing == "off")}
-    sources = dict.fromkeys(part.split(",")[0].strip() for trap in main for part in trap.line.source.split(";"))
-    named = ", ".join(name for name in sources if name and not name.startswith(("docs", "source", "read back")))
-    unverified = sum(trap.line.unverified for trap in main)
-    labels = {
-        "IGNORED TODAY": _list_ignored(plan),
-        "ALSO": "; ".join(plan.notes),
-        "NOTHING TO DO": ", ".join(dict.fromkeys(_short(line.key) for line in own if line.key not in busy)),
-        MINOR: f"{len(minor)} more (CPU, memory, connections): {', '.join(map(_name, minor))}" if minor else "",
-        "SOURCES": f"checked {migration.about.checked}, {unverified or 'none'} of {len(main)} not verified: {named}",
-        "NEXT": "--out FOLDER: manifests; --measure: runs both, says first how long; --all: everything",
-    }
-    yield from _yield_labels(labels, None if whole else 1)
+    make = partial(_yield_parts, plan, migration, _sort_traps(migration), evidence, whole)
+    counts = range(len(migration.traps) + 1)
+    room = bisect_right(
+        counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
+    )
+    return [*make(counts[-1] if whole else max(room - 1, 0)), *(_list_settings(migration) if whole else [])]
 
 
 def _sort_traps(migration: Migration) -> dict[str, list[Trap]]:
-    """Return the title of each section of a page → its traps; what costs something is minor unless a run or claim shows how much."""
+    """Return the title of each section of a page → its traps, first those that were seen.
+
+    What costs something is minor unless a run or a claim of the ledger shows how much.
+    """
     sections: dict[str, list[Trap]] = {title: [] for title in (BREAKS, WEAKER, NOTICE, MINOR)}
     for trap in sorted(migration.traps, key=lambda trap: not (trap.line.row and trap.line.row.seen)):
         known = trap.line.row and (trap.line.row.seen or trap.line.row.claims)
@@ -149,32 +110,78 @@ def _sort_traps(migration: Migration) -> dict[str, list[Trap]]:
     return sections
 
 
+def _yield_parts(
+    plan: MigrationPlan,
+    migration: Migration,
+    sections: Mapping[str, Sequence[Trap]],
+    evidence: Evidence,
+    whole: bool,
+    count: int,
+) -> Iterator[Sentences]:
+    """Yield the parts of a page about one successor.
+
+    Args:
+        plan: The plan.
+        migration: The migration to the successor.
+        sections: The traps of each section.
+        evidence: What is known of the differences from measurements.
+        whole: Whether all notes are shown, and nothing is left out.
+        count: The number of differences to show; the names of the others stand below them.
+
+    """
+    main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
+    yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
+    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
+    for title in (BREAKS, WEAKER, NOTICE):
+        if traps := sections[title]:
+            numbered = enumerate(traps, 1 + main.index(traps[0]))
+            entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
+            yield _format_section(title, entries, count)
+    if snippet := _write_snippet(migration, [*main[:count], *(trap for trap in migration.traps if trap.in_file)]):
+        hint = f"COPY ({migration.about.note})"
+        lines = (Text(hint, style="bold"), *(Text(f"  {line}") for line in snippet))
+        yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
+    lines_read = [*migration.settings, *migration.annotations]
+    busy = {line.key for line in lines_read if line.is_trap or (line.ingress and line.standing == "off")}
+    sources = dict.fromkeys(part.split(",")[0].strip() for trap in main for part in trap.line.source.split(";"))
+    named = ", ".join(name for name in sources if name and not name.startswith(("docs", "source", "read back")))
+    minor, unverified = ", ".join(map(_name, sections[MINOR])), sum(trap.line.unverified for trap in main)
+    labels = {
+        "IGNORED TODAY": _list_ignored(plan),
+        "ALSO": "; ".join(plan.notes),
+        "NOTHING TO DO": ", ".join(dict.fromkeys(_short(line.key) for line in lines_read if line.key not in busy)),
+        MINOR: f"{len(sections[MINOR])} more (CPU, memory, connections): {minor}" if minor else "",
+        "SOURCES": f"checked {migration.about.default}, {unverified} not verified: {named}",
+        "NEXT": "--out FOLDER: manifests; --measure: runs both, says first how long; --all: everything",
+    }
+    yield from _yield_labels(labels, None if whole else 1)
+
+
 def _describe_files(plan: MigrationPlan) -> str:
-    name = plan.place if plan.place.startswith("/dev/") else plan.place.rpartition("/")[2]
-    settings = f"{name}: {_count(len(plan.given), 'setting')}" if name else "no ConfigMap, so the defaults count"
+    name = plan.place if plan.place.startswith("/dev/") else _short(plan.place)
     annotations = _count(len({(line.ingress, line.key) for line in plan.migrations[0].annotations}), "annotation")
-    without = "no Ingresses (kubectl get ingress -A -o yaml)"
     ingresses = f"{_count(len(plan.ingresses), 'Ingress', 'es')} with {annotations}"
-    return f"{settings}; {ingresses if plan.ingresses else without}"
+    settings = f"{name}: {_count(len(plan.given), 'setting')}" if name else "no ConfigMap, so the defaults count"
+    return f"{settings}; {ingresses if plan.ingresses else 'no Ingresses (kubectl get ingress -A -o yaml)'}"
 
 
 def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
     """Return how many differences there are and what can be done about them, then what becomes of the user's settings."""
     lost = [str(number) for number, trap in enumerate(main, 1) if trap.line.standing == "lost"]
     copied = sum(trap.line.standing == "set" for trap in main)
-    fixed = f"{len(main) - len(lost)} you can fix before you switch ({copied} by COPY)"
     unfixed = f", {len(lost)} without a setting ({_join(lost, 12)})" if lost else ""
     own = {text: count for standing, text in STANDING_TEXTS.items() if (count := migration.standings.get(standing))}
     settings = f" Your {_count(sum(own.values()), 'setting')}: {', '.join(f'{own[text]} {text}' for text in own)}."
-    return f"{_count(len(main), 'difference')}: {fixed}{unfixed}.{settings if own else ''}"
+    fixed = f"{len(main) - len(lost)} you can fix before you switch ({copied} by COPY){unfixed}."
+    return f"{_count(len(main), 'difference')}: {fixed}{settings if own else ''}"
 
 
 def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple[str, str, list[str]]:
     """Return a difference in a sentence, what to do about it, and what else must be said of it."""
-    line, text = trap.line, trap.line.differs
-    if line.ingress:
-        text = f"{_join(map(_short, trap.keys), 4)} ({_join((line.ingress for line in trap.lines), 2)}): {text}"
-    value = f": {_shorten(line.to)}" if line.to not in ("", "true", "on", "none", line.value) else ""
+    line, ingresses = trap.line, _join((line.ingress for line in trap.lines), 2)
+    text = f"{_join(map(_short, trap.keys), 4)} ({ingresses}): {line.differs}" if line.ingress else line.differs
+    value = f": {shorten(line.to)}" if line.to not in ("", "true", "on", "none", line.value) else ""
+    value += " (for all Ingresses)" * (bool(line.ingress) and line.how in ("arg", "key", "field"))
     fix = {"set": "COPY", "lost": "no setting"}.get(line.standing, f"{line.setting}{value}")
     runs, ledger = evidence.get((system, line.key or line.setting), ("", ""))
     reports = ", ".join(part.strip() for part in line.source.split(";") if "#" in part) or line.source
@@ -188,57 +195,57 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
     return text, fix, [detail for detail, applies in details.items() if applies]
 
 
-def _format_section(
-    title: str, number: int, entries: Sequence[tuple[str, str, Sequence[str]]], hidden: Sequence[str]
-) -> Sentences:
+def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Sequence[str]]], count: int) -> Sentences:
     """Return a section of a page.
 
     Args:
         title: The title of the section.
-        number: The number of its first difference.
-        entries: The differences: each in a sentence, with what to do and further sentences.
-        hidden: The names of the last differences, which stand instead of these.
+        entries: The differences: number, trap, sentence, what to do, and further sentences.
+        count: The number of the last difference that is shown; of the others only the names are.
 
     """
-    lines, markdown = [Text(title, style="bold")], [f"**{title}**", ""]
-    for place, (text, fix, details) in enumerate(entries[: len(entries) - len(hidden)], number):
-        markdown.append(f"{place}. {text} → {fix}{''.join(f'<br>{detail}' for detail in details)}")
-        *first, last = _wrap(f"{place:>2} {text}")
-        fits = len(last) + len(fix) + 4 <= WIDTH
-        lines += map(Text, [*first, f"{last}{f'→ {fix}'.rjust(WIDTH - len(last))}" if fits else last])
-        lines += map(Text, [] if fits else _wrap(f"     → {fix}", 7))
-        lines += [Text(line) for detail in details for line in _wrap(f"   {detail}")]
-    if hidden:
-        text = f"… {len(hidden)} more (--all): {', '.join(dict.fromkeys(hidden))}"
-        lines += map(Text, _wrap(f"   {text}", most=2))
-        markdown += ["", text]
-    return Sentences(tuple(lines), tuple(markdown), blank=True)
+    shown = [(number, text, fix, details) for number, _, text, fix, details in entries if number <= count]
+    lines = [line for entry in shown for line in _lay_out(*entry)]
+    markdown = [
+        f"{number}. {text} → {fix}{''.join(f'<br>{each}' for each in details)}" for number, text, fix, details in shown
+    ]
+    if hidden := dict.fromkeys(_name(entry[1]) for entry in entries[len(shown) :]):
+        text = f"… {len(entries) - len(shown)} more (--all): {', '.join(hidden)}"
+        lines, markdown = [*lines, *_wrap(f"   {text}", most=2)], [*markdown, "", text]
+    return Sentences((Text(title, style="bold"), *map(Text, lines)), (f"**{title}**", "", *markdown), blank=True)
 
 
-def _write_snippet(migration: Migration, shown: Sequence[Trap]) -> list[str]:
-    """Return the lines of the settings to copy, as YAML: those of the differences, and those of the user's files.
+def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[str]:
+    """Return the lines of a difference: the sentence with what to do at its right, if there is room, then details."""
+    *first, last = _wrap(f"{number:>2} {text}")
+    fits = len(last) + len(fix) + 4 <= WIDTH
+    fixed = [f"{last}{f'→ {fix}'.rjust(WIDTH - len(last))}"] if fits else [last, *_wrap(f"     → {fix}", 7)]
+    return [*first, *fixed, *(line for detail in details for line in _wrap(f"   {detail}"))]
+
+
+def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
+    """Return the lines of the settings to copy, as YAML, for some differences.
 
     The settings that go with one of them come, too. No value is cut.
     """
-    lines = [line for trap in (*shown, *(trap for trap in migration.traps if trap.in_file)) for line in trap.lines]
-    chosen = [line for line in lines if line.standing == "set" and line.row]
+    chosen = [line for trap in traps for line in trap.lines if line.standing == "set" and line.row]
     keys = {key for line in chosen if line.row for key in (line.key, *(name for name, _ in line.row.when)) if key}
+    every = [line for line in (*migration.extras, *migration.defaults, *migration.settings) if line.standing == "set"]
+    settings = {(line.key, line.setting) for line in chosen}
     documents: dict[str, dict[str, Any]] = {}
-    settings = (*migration.extras, *migration.defaults, *migration.settings)
-    wanted = [line for line in settings if line.standing == "set" and (line in chosen or line.key in keys)]
-    for line in {(line.how, line.setting): line for line in wanted}.values():
+    for line in {
+        line.setting: line for line in every if (line.key, line.setting) in settings or line.key in keys
+    }.values():
         kind, _, path = line.setting.rpartition(" ")
-        document = documents.setdefault(line.how if line.how == "arg" else kind, {"kind": kind} if kind else {})
+        document = documents.setdefault(f"{line.how == 'arg'} {kind}", {"kind": kind} if kind else {})
         if line.how == "arg":
             words = [f"{path}{line.to}"] if path.endswith("=") else [path, line.to]
-            document[migration.about.arguments] = [*document.get(migration.about.arguments, []), *words]
+            document[migration.about.source] = [*document.get(migration.about.source, []), *words]
+        elif kind or "." in path:
+            set_path(document, split_path(path), yaml.safe_load(line.to))
         else:
-            flat = not kind and "." not in path
-            set_path(
-                document, ["data", path] if flat else split_path(path), line.to if flat else yaml.safe_load(line.to)
-            )
-    texts = ["\n".join(_dump(document)) for document in documents.values()]
-    return "\n---\n".join(texts).splitlines()
+            set_path(document, ["data", path], line.to)
+    return "\n---\n".join("\n".join(_dump(document)) for document in documents.values()).splitlines()
 
 
 def _dump(document: Mapping[str, Any]) -> Iterator[str]:
@@ -254,38 +261,39 @@ def _dump(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _list_ignored(plan: MigrationPlan) -> str:
     """Return the keys and annotations that ingress-nginx ignores, with what may be meant; empty for none."""
-    annotations = [line for line in plan.migrations[0].annotations if line.standing == "off"]
-    ignored = {unknown.name: unknown.hint for unknown in plan.unknown}
-    ignored |= {_short(line.key): line.note.rpartition("(")[2].rstrip(")") for line in annotations}
-    return f"delete or correct {'; '.join(f'{name} ({hint})' for name, hint in ignored.items())}" if ignored else ""
+    annotations = (line for line in plan.migrations[0].annotations if line.standing == "off")
+    ignored = {_short(line.key): line.note.rpartition("(")[2].rstrip(")") for line in annotations}
+    texts = [
+        f"{name} ({hint})" for name, hint in {**{each.name: each.hint for each in plan.unknown}, **ignored}.items()
+    ]
+    return f"delete or correct {'; '.join(texts)}" if texts else ""
 
 
 def _list_settings(migration: Migration) -> list[Part]:
     """Return the table of all settings of the files, and of all defaults that differ, with their notes and sources."""
-    rows = [_make_setting_row(line) for line in (*migration.settings, *migration.annotations)]
-    rows += [_make_setting_row(trap.line, trap) for trap in migration.traps if not trap.in_file]
+    lines = [(line, "") for line in (*migration.settings, *migration.annotations)]
+    lines += [(trap.line, f"{', '.join(trap.keys)} (default)") for trap in migration.traps if not trap.in_file]
     heads = ("setting", "value", "a difference", f"in {migration.system}", "its setting", "its value", "its default")
-    table = Grid(make_columns(heads, left=range(7)), tuple(rows), narrow=Fold((0, 1, 2, 3), (4, 5, 6)), blank=True)
+    rows = tuple(_make_setting_row(line, name) for line, name in lines)
+    table = Grid(make_columns(heads, left=range(7)), rows, narrow=Fold((0, 1, 2, 3), (4, 5, 6)), blank=True)
     return [make_title("EVERY SETTING", "with its notes and sources", blank=True), table, Notes()]
 
 
-def _make_setting_row(line: Line, trap: Trap | None = None) -> TableRow:
+def _make_setting_row(line: Line, name: str) -> TableRow:
     """Return the row of a setting in the table of everything: its counterpart on the successor, with notes and source.
 
     Args:
         line: The line of the migration about the setting.
-        trap: The difference that a default makes, for a setting that the user's files do not have; None for one that they have.
+        name: The names of the keys whose default makes the difference; empty for a setting that the user's files have.
 
     """
-    name = f"{line.ingress}: {_short(line.key)}" if line.ingress else line.key
-    if trap is not None:
-        name = f"{', '.join(trap.keys)} (default)" if trap.keys else "(only on the successor)"
     notes = (line.warning, line.note, f"source: {line.source}" if line.source else "")
+    of_files = f"{line.ingress}: {_short(line.key)}" if line.ingress else line.key
     return make_row(
-        TableCell(name, notes=tuple(filter(None, notes))),
-        _shorten(line.value) or EMPTY,
+        TableCell((name if line.key else "(only on the successor)") or of_files, notes=tuple(filter(None, notes))),
+        shorten(line.value) or EMPTY,
         WEIGHT_TEXTS[line.weight] if line.is_trap else EMPTY,
-        TableCell(STANDING_TEXTS[line.standing], STYLES[line.standing]),
+        STANDING_TEXTS[line.standing],
         line.setting or EMPTY,
         " ".join(line.to.split()) or EMPTY,
         line.default or EMPTY,
@@ -298,39 +306,36 @@ def _make_setting_row(line: Line, trap: Trap | None = None) -> TableRow:
 def overview(plan: MigrationPlan) -> list[Part]:
     """Return a line for each successor, the one that breaks least first: what becomes of the settings, and what differs."""
     own = bool(plan.given or plan.migrations[0].annotations)
-    names, standings = (
-        (("works", "line", "objects", "impossible"), ("same", "set", "hand", "lost")) if own else ((), ())
+    standings: dict[str, Standing] = (
+        {"works": "same", "line": "set", "objects": "hand", "impossible": "lost"} if own else {}
     )
     rows: list[tuple[str, ...]] = []
     for migration in plan.migrations:
         sections = _sort_traps(migration)
-        counts = [migration.standings.get(standing, 0) for standing in standings]
+        counts = [migration.standings.get(standing, 0) for standing in standings.values()]
         counts += [len(sections[BREAKS]), len(sections[WEAKER])]
         worst = next((trap.line.differs for traps in sections.values() for trap in traps), EMPTY)
-        worst = textwrap.shorten(worst, 37 if own else 70, placeholder=" …")
-        rows.append((migration.system, *map(str, counts), worst))
+        rows.append((migration.system, *map(str, counts), textwrap.shorten(worst, 37 if own else 70, placeholder=" …")))
     rows.sort(key=lambda row: (int(row[-3]), int(row[-2])))
-    columns = make_columns(("successor", *names, "breaks", "weaker", "the worst"), left=(0, len(names) + 3))
-    over = {"line": "one", "objects": "other"}
-    heads = tuple(replace(column, over=over.get(column.name, "")) for column in columns)
+    columns = make_columns(("successor", *standings, "breaks", "weaker", "the worst"), left=(0, len(rows[0]) - 1))
+    heads = (replace(column, over={"line": "one", "objects": "other"}.get(column.name, "")) for column in columns)
     meaning = (
         "works: nothing to do; one line, other objects: what your settings need; impossible: no setting. "
         if own
         else ""
     )
-    abouts = {migration.system: migration.about for migration in plan.migrations}
+    versions = ", ".join(f"{migration.system} {migration.about.value}" for migration in plan.migrations)
     labels = {
         "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection",
         "IGNORED TODAY": _list_ignored(plan),
         "ALSO": "; ".join(plan.notes),
-        "SOURCES": f"checked {max(about.checked for about in abouts.values())}: "
-        + ", ".join(f"{name} {about.version}" for name, about in abouts.items()),
+        "SOURCES": f"checked {max(migration.about.default for migration in plan.migrations)}: {versions}",
         "NEXT": "--to NAME: the page of a successor, with what to copy; --all: everything",
     }
     return [
         make_title(f"{TODAY} → {_count(len(rows), 'successor')}"),
         *_yield_labels({"READ": _describe_files(plan)}, None, blank=False),
-        Grid(heads, tuple(make_row(*cells) for cells in rows), blank=True),
+        Grid(tuple(heads), tuple(make_row(*cells) for cells in rows), blank=True),
         *_yield_labels(labels, 3),
     ]
 
@@ -378,9 +383,3 @@ def _short(key: str) -> str:
 def _name(trap: Trap) -> str:
     """Return the name of a difference: that of its key, or the beginning of its sentence."""
     return _short(trap.line.key) or textwrap.shorten(trap.line.differs, 40, placeholder=" …")
-
-
-def _shorten(text: str) -> str:
-    """Return a text on one line, cut after 44 characters."""
-    text_on_one_line = " ".join(text.split())
-    return f"{text_on_one_line[:44]}…" if len(text_on_one_line) > 44 else text_on_one_line

@@ -11,15 +11,16 @@ import pytest
 import yaml
 
 from lab.analysis.migration.mapping import Annotation, Line, Migration, migrate, read_keys
-from lab.analysis.migration.seen import README, read_seen
 from lab.analysis.migration.table import (
     ANNOTATIONS,
     EXTRA,
+    README,
     WEIGHTS,
     CounterpartRow,
     list_successors,
     load_subjects,
     load_table,
+    read_seen,
 )
 from lab.analysis.migration.values import TRUTH, compare_amounts
 from lab.base.files import reference_folder
@@ -271,12 +272,12 @@ def test_every_claim_that_a_table_cites_is_in_the_ledger_and_what_the_ledger_kno
 def test_a_table_says_of_which_program_and_version_it_is_and_when_it_was_checked(system: str) -> None:
     """The version is that of the image which the lab runs, as far as the image's tag has one."""
     about = load_table(system).about
-    assert about.version in about.program and re.fullmatch(r"20\d\d-\d\d-\d\d", about.checked) and about.places
+    assert about.value in about.setting and re.fullmatch(r"20\d\d-\d\d-\d\d", about.default) and about.note
     images = [each["imageTag"] for each in yaml.safe_load_all((MANIFESTS / "images" / "images.yaml").read_text())]
     pods = [each["spec"]["template"]["spec"] for each in load_variant(system).manifests if each["kind"] == "Deployment"]
     run = [each["image"] for pod in pods for each in pod["containers"]]
     versions = {str(each["newTag"]) for each in images if any(image.startswith(f"{each['newName']}:") for image in run)}
-    assert any(about.version in tag for tag in versions) or "edge" in versions, (about, versions)
+    assert any(about.value in tag for tag in versions) or "edge" in versions, (about, versions)
 
 
 def test_the_unit_of_a_default_is_told() -> None:

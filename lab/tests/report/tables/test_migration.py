@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from lab.analysis.migration.mapping import Migration, MigrationPlan
-from lab.analysis.migration.seen import read_seen
-from lab.analysis.migration.table import ANNOTATIONS, list_successors
+from lab.analysis.migration.table import ANNOTATIONS, list_successors, read_seen
 from lab.base.errors import UsageError
 from lab.experiments.migration import plan as planning
 from lab.experiments.migration.folder import writable_lines
@@ -91,7 +90,7 @@ def test_every_page_is_short_and_narrow_and_has_its_parts(system: str) -> None:
         assert found == [head for head in HEADS if head in found] and len(found) >= len(HEADS) - 2, found
         assert (
             printed[0].startswith("ingress-nginx 1.15.1 → ")
-            and planned(system).migrations[0].about.program in printed[0]
+            and planned(system).migrations[0].about.setting in printed[0]
         )
 
 
@@ -113,8 +112,8 @@ def test_all_successors_have_one_line_each_and_the_one_that_breaks_least_is_firs
         )
         breaks = [int(re.findall(r" (\d+)", row)[4 if content or ingresses else 0]) for row in rows]
         assert breaks == sorted(breaks)
-    versions = "\n".join(printed)
-    assert all(f"{each.system} {each.about.version}" in " ".join(versions.split()) for each in planned("").migrations)
+    versions = "\n".join(lines(planned(""), one_line_each=True))
+    assert all(f"{each.system} {each.about.value}" in " ".join(versions.split()) for each in planned("").migrations)
 
 
 def documents(printed: list[str]) -> list[object]:
@@ -243,6 +242,6 @@ def test_pages_of_several_successors_follow_each_other_and_an_overview_of_one_is
     several = planning.plan_migration("mine", MINE, to=["envoy", "caddy"])
     printed = lines(several)
     assert [line for line in printed if line.startswith("ingress-nginx 1.15.1 → ")] == [
-        f"ingress-nginx 1.15.1 → {each.about.program}" for each in several.migrations
+        f"ingress-nginx 1.15.1 → {each.about.setting}" for each in several.migrations
     ]
     assert overview(replace(several, migrations=several.migrations[:1]))
