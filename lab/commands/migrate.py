@@ -1,4 +1,4 @@
-"""The verb `migrate`: what the successors of ingress-nginx do with your settings, their costs, and the traps."""
+"""The verb `migrate`: what the successors of ingress-nginx do with your settings, and what differs after a move."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lab.base.errors import UsageError
 from lab.base.handing import STDIN, hand_over, read_once
 from lab.commands import MEASURING, SWEEPS_HELP, Verb, command_for_record, print_answer
 from lab.commands.measuring import (
+    answer_plan,
     enter_target,
     measure,
     print_and_write_result,
@@ -23,49 +24,44 @@ from lab.commands.measuring import (
 from lab.commands.traffic import TRAFFIC, hand_over_traffic
 
 if TYPE_CHECKING:
-    from lab.experiments.migration.plan import MigrationPlan
+    from lab.analysis.migration.mapping import MigrationPlan
 
 SWEEP = "migrate"
+MEASURE = "--measure"
+ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained")
+"""The options that mean something for a measurement alone."""
 
 
 def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
-    """Print the plan of a migration, and measure it in one run unless `--plan` is given.
+    """Print the plan of a migration; with `--measure`, measure it in one run.
 
     The run compares ingress-nginx with the file against each successor, as shipped and with its settings.
     """
-    if not options.configmap:
-        raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
-    files = [options.configmap, *options.ingress]
-    if files.count(STDIN) > 1:
-        raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
-    from lab.experiments.migration.plan import INGRESS_READER, READER, plan_migration
+    if not options.measure and (given := [name for name in ONLY_MEASURED if getattr(options, name)]):
+        raise UsageError(f"--{given[0]}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}")
+    from lab.analysis.migration.table import read_seen
     from lab.records.sweep_files import load_sweep
     from lab.report.json.answers import MIGRATION
-    from lab.report.tables.migration import page
+    from lab.report.tables.migration import overview, page
 
     load_sweep(options.sweep)  # complain before anything is written
-    places = ["standard input" if name == STDIN else name for name in files]
-    content, *ingresses = [read_once(name, INGRESS_READER if index else READER) for index, name in enumerate(files)]
-    migration_plan = plan_migration(places[0], content, list(zip(places[1:], ingresses, strict=True)), options.to)
-    full_page = page(
-        migration_plan.place,
-        migration_plan.given,
-        migration_plan.unknown,
-        migration_plan.notes,
-        migration_plan.migrations,
-    )
-    if options.plan:
+    migration_plan, contents = _read_files(options)
+    if not options.measure:
         _write_manifests(options, talk, migration_plan)
-        print_answer(options, lambda: full_page, lambda: MIGRATION.dumps(migration_plan))
+        print_answer(
+            options,
+            lambda: page(migration_plan, read_seen(), every_line=options.all, one_line_each=not options.to),
+            lambda: MIGRATION.dumps(migration_plan),
+        )
         return 0
-    with hand_over(content), hand_over_traffic(options, SWEEP) as made:
+    with hand_over(*contents), hand_over_traffic(options, SWEEP) as made:
         target = enter_target(options, options.target)
 
     from lab.experiments import bench
     from lab.experiments.ablation.folder import new_manifests
     from lab.experiments.migration.folder import add_variants
     from lab.report.result import RunResult
-    from lab.report.tables.migration import costs_page, traps_page, warnings_page
+    from lab.report.tables.gauges import warnings_page
 
     _write_manifests(options, talk, migration_plan)
     with new_manifests(SWEEP) as (manifests, keep):
@@ -84,15 +80,37 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
             against=(baseline,),
             sustained=options.sustained,
         )
-        prepared = bench.prepare(request, target, command_for_record(options), probe_trials(options, talk))
+        prepared = bench.prepare(request, target, command_for_record(options, "files"), probe_trials(options, talk))
         print_plan(talk, prepared, 0)
+        if options.plan:
+            return answer_plan(options, [(prepared, 0)])
         keep()
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
-    summary = RunResult(store).told
-    cost = [*costs_page(summary), *warnings_page(summary)]
-    return print_and_write_result(options, store, [*cost, *traps_page(migration_plan.migrations)], [cost, full_page])
+    warnings = warnings_page(RunResult(store).told)
+    full_page = page(migration_plan, read_seen(), every_line=True)
+    return print_and_write_result(options, store, [*warnings, *overview(migration_plan)], [warnings, full_page])
+
+
+def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[bytes]]:
+    """Return the plan of the files that the options name, and the contents of the files in the order of reading.
+
+    Raises:
+        UsageError: Two files are the standard input, or two have a ConfigMap.
+
+    """
+    from lab.experiments.migration.plan import INGRESS_READER, READER, plan_migration, sort_files
+
+    named = [options.configmap] * bool(options.configmap)
+    names = [*named, *options.ingress, *options.files]
+    if names.count(STDIN) > 1:
+        raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
+    contents = [read_once(name, INGRESS_READER if name in options.ingress else READER) for name in names]
+    places = ("standard input" if name == STDIN else name for name in names)
+    read, count = list(zip(places, contents, strict=True)), len(named) + len(options.ingress)
+    configmap, ingresses = sort_files(read[count:], read[: len(named)])
+    return plan_migration(*(configmap or ("", None)), [*read[len(named) : count], *ingresses], options.to), contents
 
 
 def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:
@@ -108,9 +126,14 @@ def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan:
 
 
 MIGRATE = Verb(
-    "what ingress-nginx's successors do with your settings, and the traps in between",
+    "what ingress-nginx's successors do with your settings: what breaks, what to set; measures with --measure only",
     _run_migrate,
     {
+        "files": {
+            "metavar": "FILE",
+            "nargs": "*",
+            "help": "your ConfigMap or Helm values, and your Ingresses, in any order (- = standard input; none: the defaults)",
+        },
         "--configmap": {
             "metavar": "FILE",
             "help": "your ingress-nginx ConfigMap or Helm values, in any form that bench takes (- = standard input)",
@@ -133,11 +156,20 @@ MIGRATE = Verb(
             "metavar": "FOLDER",
             "help": "write manifests there, of each as shipped and with your settings, to take away",
         },
+        "--all": {
+            "action": "store_true",
+            "help": "every setting with its counterpart, note and source, instead of a page",
+        },
+        MEASURE: {
+            "action": "store_true",
+            "help": "measure ingress-nginx with your file against each successor; says first how long that takes (with --plan: and stops)",
+        },
         "--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)},
     },
     ("--traffic", "--traffic-rate", "--sustained", *MEASURING, "--markdown"),
     examples=(
-        "just migrate --configmap mine.yaml --ingress ingresses.yaml --to traefik-ingress-nginx",
-        "just migrate --configmap mine.yaml --to envoy-gateway --out moved",
+        "just migrate data/examples/configmap.yaml",
+        "just migrate data/examples/configmap.yaml --to traefik-ingress-nginx",
+        "just migrate data/examples/configmap.yaml --to envoy --out moved",
     ),
 )

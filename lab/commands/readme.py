@@ -16,11 +16,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from rich.text import Text
 
 from lab.analysis import evidence, levels
+from lab.analysis.applied import list_programs
+from lab.analysis.migration.table import EXTRA, list_successors, load_table
 from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
@@ -33,7 +36,9 @@ from lab.records.store import RunStore
 from lab.report.markdown import render_markdown
 from lab.report.tables import calibration, selfbench
 from lab.studies import boots, carrying, ledger, matrix, settings
+from lab.studies.claims import ClaimTest, Other
 from lab.studies.claims.judging import ClaimVerdict
+from lab.studies.claims.measuring import measure_test
 from lab.studies.site.rows import find_answer
 from lab.studies.steps import list_findings, list_steps
 
@@ -111,6 +116,7 @@ def part_makers() -> Mapping[str, Maker]:
         "known-costs": lambda *_: _make_known_costs(),
         "matrix": lambda *_: render_markdown(matrix.page()),
         "reasons": lambda *_: _make_reasons(),
+        "seen": lambda *_: _make_seen(),
         "starts": lambda *_: starts(read_components()),
         "studies": lambda *_: catalog.readme_studies(),
         "trust": lambda *_: _make_trust(),
@@ -140,6 +146,44 @@ def judged_claims() -> Sequence[ClaimVerdict]:
 def make_settings_text() -> str:
     """Return the content of data/settings.json, from the committed runs."""
     return json.dumps(settings.make_settings(list_steps(_runs(), judged_claims()), judged_claims()), indent=1) + "\n"
+
+
+def _make_seen() -> str:
+    """Return the table of what committed runs and the ledger show of the differences in the tables of `migrate`."""
+    answers = {verdict.claim.id: verdict.answer for verdict in judged_claims()}
+    tables = {system: load_table(system) for system in list_successors()}
+    cells = {
+        (system, row.setting if row.keys[0] == EXTRA else row.keys[0]): (
+            _describe_seen(system, *row.seen.split()) if row.seen else "",
+            ", ".join(f"{claim} {answers[claim]}" for claim in row.claims),
+        )
+        for system, table in tables.items()
+        for row in (*chain.from_iterable(table.rows.values()), *table.extras)
+        if row.seen or row.claims
+    }
+    rows = [(*names, *texts) for names, texts in cells.items()]
+    return _make_table(("successor", "setting", "what committed runs show", "the ledger"), rows)
+
+
+def _describe_seen(system: str, name: str, at_point: str, metric: str, other: str | None = None) -> str:
+    """Return in words what a committed run shows of a successor as shipped.
+
+    Args:
+        system: The variant of the successor.
+        name: The folder of the run.
+        at_point: The load point.
+        metric: The metric.
+        other: The variant to divide by; None: none.
+
+    """
+    run = next(run for run in _runs() if run.name == name)
+    point = next(point for point in run.points if point.name == at_point)
+    test = ClaimTest(metric=metric, points=at_point, ratio_to=Other(variant=other) if other else None)
+    (part,) = measure_test(test, system, run)
+    load = f"{point.connections:,} connections, {f'{point.rate_rps:,g} req/s' if point.rate_rps else 'full load'}"
+    shown = (part.why if part.value is None else part.text).replace(f" at {at_point}", "")
+    programs = "".join(f"; {program}" for program, arms in list_programs(run.run).items() if {system, other} & set(arms))
+    return f"{shown} ({load}; [{name}](data/reference/{name}) on {run.run.record.target}{programs})"
 
 
 def floors() -> Mapping[str, int]:

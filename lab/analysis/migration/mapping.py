@@ -2,19 +2,37 @@
 
 Each key gets its counterpart on the successor. A trap is something that would behave differently after the move; the
 heaviest come first. Most traps come from keys that the file does NOT have, where the successor's default differs from
-ingress-nginx's.
+ingress-nginx's. The weight of a difference depends on its direction: a longer timeout breaks nothing, and a stricter
+default weakens no protection.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
-from lab.analysis.migration.table import ANNOTATION, WEIGHTS, CounterpartRow, Subject, Table, Weight
-from lab.analysis.migration.values import LeaveDefaultError, UntranslatableError, list_names, translate
+from lab.analysis.migration.table import (
+    ANNOTATION,
+    ANNOTATIONS,
+    COMPANION,
+    WEIGHTS,
+    CounterpartRow,
+    Subject,
+    Table,
+    Weight,
+)
+from lab.analysis.migration.values import (
+    TRUTH,
+    LeaveDefaultError,
+    UntranslatableError,
+    compare_amounts,
+    list_names,
+    translate,
+)
 from lab.systems.ingress_nginx.configmap import KEYS, look_up
 from lab.systems.ingress_nginx.counterparts import explain_name
 from lab.systems.manifests.routes import PREFIX
@@ -26,13 +44,19 @@ same  already equivalent
 set   a setting that can be written
 hand  manual
 lost  unsupported
-off   the key does nothing in this file
+off   the key does nothing in this file, or ingress-nginx ignores the annotation
 """
 
 STANDINGS: tuple[Standing, ...] = ("off", "same", "set", "hand", "lost")
 
 _NOTHING = {"", "off", "false", "none"}
 _NONE_THERE = {"", "off", "false", "none", "not sent", "all may", "refused"}
+_TRUSTING = {"use-forwarded-headers", "enable-real-ip", "proxy-real-ip-cidr", "use-proxy-protocol"}
+"""The keys by which somebody's word on the client's address is believed."""
+_EVERYBODY = re.compile(r"(?<![\w.:])(?:0\.0\.0\.0|::)/0(?!\w)")
+_NAME = re.compile(r"\{([\w-]+)\}")
+_UNITS = {"header_kb": " KiB", "header_bytes": " bytes", "bytes": " bytes", "seconds": "s", "whole_seconds": "s"}
+"""Conversion of a template → the unit of the successor's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +94,10 @@ class Line:
         what: What the key does.
         note: What else a user must know.
         source: Where the facts of the line are from.
+        there: The successor's default in ingress-nginx's words (`true` where `disableX` is false), as far as that is possible.
+        differs: The difference in a sentence.
+        warning: Why the value should be another one, although it is what ingress-nginx does; empty for no reason.
+        row: The row of the successor's table; None for an annotation that ingress-nginx does not have.
         ingress: The Ingress that has the annotation, as `namespace/name`; empty for a key.
 
     """
@@ -86,9 +114,18 @@ class Line:
     what: str
     note: str
     source: str
+    there: str = ""
+    differs: str = ""
+    warning: str = ""
+    row: CounterpartRow | None = None
     ingress: str = ""
     readback: str = ""
     """The check that reads the successor's setting back, as YAML text; empty if its table has none."""
+
+    @property
+    def unverified(self) -> bool:
+        """True if nobody has checked the facts about a key's counterpart on the successor: the table says so itself."""
+        return "unverified" in f"{self.default} {self.note} {self.source}"
 
     @property
     def is_trap(self) -> bool:
@@ -104,14 +141,19 @@ class Trap:
         weight: How much the difference weighs.
         keys: The keys of ingress-nginx with this counterpart; empty if ingress-nginx has no such setting.
         in_file: Whether the file, or an annotation of an Ingress, sets one of these keys.
-        line: The line of the migration about the first of these keys.
+        lines: The lines of the migration about these keys, of all Ingresses that have such annotations.
 
     """
 
     weight: Weight
     keys: tuple[str, ...]
     in_file: bool
-    line: Line
+    lines: tuple[Line, ...]
+
+    @property
+    def line(self) -> Line:
+        """The line of the migration about the first key of a trap (a difference after the move to a successor)."""
+        return self.lines[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +178,7 @@ class Migration:
 
     Attributes:
         system: The name of the successor.
+        about: The row `about` of the successor's table (`Table.about`).
         settings: The lines about the keys of the file, in the file's order.
         annotations: The lines about the annotations of the Ingresses.
         defaults: The lines about keys that the file does not have, so that defaults are compared.
@@ -144,6 +187,7 @@ class Migration:
     """
 
     system: str
+    about: CounterpartRow
     settings: tuple[Line, ...]
     annotations: tuple[Line, ...]
     defaults: tuple[Line, ...]
@@ -167,19 +211,22 @@ class Migration:
 
         Of traps with the same weight, those from keys in the file and from annotations come first.
         """
-        groups: dict[tuple[bool, str, str, str, str], list[Line]] = {}
-        for line in (*self.settings, *self.annotations, *self.defaults, *self.extras):
-            if line.is_trap:
-                in_file = line not in self.defaults and line not in self.extras
-                groups.setdefault((in_file, line.setting, line.default, line.note, line.ingress), []).append(line)
+        groups: dict[tuple[object, ...], list[Line]] = {}
+        for in_file, lines in ((True, (*self.settings, *self.annotations)), (False, (*self.defaults, *self.extras))):
+            for line in filter(lambda line: line.is_trap and line.row, lines):
+                row = cast(
+                    "CounterpartRow", line.row
+                )  # the rows of several entry points differ in their settings alone
+                what = (line.differs,) if row.differs else (row.keys, row.default, line.note)
+                groups.setdefault((line.weight, in_file, bool(line.ingress), *what), []).append(line)
         traps = [
             Trap(
-                WEIGHTS[min(WEIGHTS.index(line.weight) for line in lines)],
+                lines[0].weight,
                 tuple(dict.fromkeys(line.key for line in lines if line.key)),
-                in_file,
-                lines[0],
+                bool(in_file),
+                tuple(lines),
             )
-            for (in_file, *_), lines in groups.items()
+            for (_, in_file, *_), lines in groups.items()
         ]
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
 
@@ -202,6 +249,28 @@ class Unknown:
     name: str
     text: str
     hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """The plan of a migration from ingress-nginx to its successors, made from a user's files.
+
+    Attributes:
+        place: The name of the file with the ConfigMap; empty if there is none.
+        given: The keys that the file sets, and their texts.
+        unknown: The keys that ingress-nginx does not have.
+        ingresses: The Ingresses in all files, as `namespace/name`.
+        notes: Notes about everything else in the files.
+        migrations: The migration to each successor.
+
+    """
+
+    place: str
+    given: Mapping[str, str]
+    unknown: tuple[Unknown, ...]
+    ingresses: tuple[str, ...]
+    notes: tuple[str, ...]
+    migrations: tuple[Migration, ...]
 
 
 def read_keys(
@@ -249,10 +318,12 @@ def migrate(
         annotations: The annotations of the Ingresses.
 
     """
-    lines = {name: [_map_key(row, subjects[name], key, keys) for row in table.rows[name]] for name, key in keys.items()}
+    values = {name: key.value for name, key in keys.items()}
+    lines = {name: [_map_row(row, subjects[name], keys[name], values) for row in table.rows[name]] for name in keys}
     decided = {line.setting for name in order for line in lines[name] if line.setting}
     return Migration(
         table.system,
+        table.about,
         tuple(_resolve_conflicts([line for name in order for line in lines[name]])),
         tuple(line for annotation in annotations for line in _map_annotation(table, subjects, annotation)),
         tuple(
@@ -282,7 +353,7 @@ def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
         if line.standing != "set" or chosen.to == line.to:
             yield line
             continue
-        note = f"the same setting as {chosen.key}, which asks for {_shorten(chosen.to)}: one of the two can be set"
+        note = f"the same setting as {chosen.key}, which asks for {shorten(chosen.to)}: one of the two can be set"
         yield replace(line, standing="hand", note="; ".join(filter(None, (note, line.note))))
 
 
@@ -291,22 +362,80 @@ def _measure_magnitude(text: str) -> tuple[float, int]:
     return (float(number[0]) if number else 0, len(text))
 
 
-def _map_key(row: CounterpartRow, subject: Subject, key: Key, keys: Mapping[str, Key]) -> Line:
-    changed = key.text is not None and key.value != KEYS[key.name].default
-    standing, to, reason = _find_standing(
-        row, subject, key.value, changed, {name: candidate.value for name, candidate in keys.items()}
-    )
-    when = [keys[name].value == value if value else keys[name].value for name, value in subject.when]
-    if when and not any(when):
-        needed = " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in subject.when)
+def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[str, str], ingress: str = "") -> Line:
+    """Return the line of a migration about a key or an annotation, by one row of the successor's table.
+
+    Args:
+        row: The row.
+        subject: What the key does, and how much a difference weighs.
+        key: The key, or the annotation as a key.
+        values: Name → value of all keys.
+        ingress: The Ingress that has the annotation; empty for a key.
+
+    """
+    changed = bool(ingress) or (key.text is not None and key.value != KEYS[key.name].default)
+    standing, to, reason = _find_standing(row, subject, key.value, changed, values)
+    if ingress and standing == "set" and not row.keys[0].startswith(ANNOTATION):
+        standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
+    elif not ingress and (needed := _find_missing(subject.when, values)):
         standing, reason = "off", f"does nothing without {needed}"
-    weight = row.weight or subject.weight
-    if weight == "nothing" and changed and standing != "lost":
-        weight = subject.weight
+    elif not ingress and standing in ("set", "hand", "lost") and (needed := _find_missing(row.when, values)):
+        standing, reason = "same", f"the successor uses it only with {needed}"
+    there = _read_default(row, key.value, values)
+    direction = _find_direction(row, key.value, to, there)
+    weight, text = subject.sides.get(direction, subject.sides[0])
+    # that ingress-nginx's default may be left out on the successor says nothing of another value
+    if row.weight and not (row.weight == "nothing" and changed and standing != "lost" and row.differs != COMPANION):
+        lighter = WEIGHTS[max(map(WEIGHTS.index, (row.weight, weight)))]
+        weight = lighter if direction and direction in subject.sides else row.weight
+    seconds = "s" * key.name.endswith(("timeout", "keep-alive"))
+    unit = next((unit for name, unit in _UNITS.items() if name in list_names(row.value)), seconds) * there.isdigit()
+    shown = "no limit" if direction > 0 and there in ("0", "0s", "-1") else f"{there}{unit}" or "not set"
+    yours = f"{shorten(key.value)}{seconds * key.value.isdigit()}"
+    words = {**values, "there": shown, "yours": yours}
+    sentence = _NAME.sub(lambda name: words.get(name[1], name[0]), row.differs.removeprefix(COMPANION) or text)
+    for_ingress = there if row.how == "none" else f"{subject.what}: set anew"
+    trusting = key.name.removeprefix(PREFIX) in _TRUSTING and TRUTH.get(key.value, True)
+    everybody = _EVERYBODY.search(f"{to} {values['proxy-real-ip-cidr']}") or "insecure" in row.setting
+    warned = standing in ("set", "hand") and trusting and everybody
     return Line(
         key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
-        "; ".join(filter(None, (key.told, reason, row.note))), row.source, readback=row.readback.replace("{to}", to),
+        "; ".join(filter(None, (key.told, reason, row.note))), row.source, there,
+        sentence or (for_ingress if ingress else f"{key.name}: {shown} (you: {yours})"),
+        "trusts everybody, as you do today; better: the addresses of your load balancer" if warned else "",
+        row, ingress, row.readback.replace("{to}", to),
     )  # fmt: skip
+
+
+def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -> str:
+    """Return the (key, value) pairs of which one must hold, as words, if none of them holds; empty if one holds."""
+    if not pairs or any(values[name] == value if value else values[name] for name, value in pairs):
+        return ""
+    return " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in pairs)
+
+
+def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
+    """Return the successor's default in ingress-nginx's words, as far as the row's template can be turned round.
+
+    Example: `true` for a setting `disableX` that is false by default, if ingress-nginx's value is true or false.
+    """
+    names, default = list_names(row.value), row.note if row.default == "=" else row.default
+    if default.isdigit() and names & {"retries", "reuses"}:  # which leave out the first
+        return str(int(default) + 1)
+    words = next((pair for pair in (("on", "off"), ("true", "false")) if value in pair), ())
+    otherwise = words[1] if words and default.lower() in _NONE_THERE else default
+    return next((word for word in words if names and _gives_default(row, word, values)), otherwise)
+
+
+def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int:
+    """Return 1 if the successor's default is more than ingress-nginx's value, or true; -1 if less, or false; else 0."""
+    truths = [TRUTH[text.lower()] for text in (there, value) if text.lower() in TRUTH]
+    if len(truths) == 2:
+        return truths[0] - truths[1]
+    names = list_names(row.value)
+    texts = (value, there) if names & {"retries", "reuses"} else (to or value, row.default)
+    texts = (re.sub(r"\D", "", text) for text in texts) if "tls_min" in names else texts  # TLSv1_2
+    return compare_amounts(*texts) or 0
 
 
 def _find_standing(
@@ -329,8 +458,8 @@ def _find_standing(
         return "same", value, ""
     if row.how == "none":
         silent = not changed and row.weight in (None, "nothing")
-        equal = not value or value == row.default or silent or _is_left(row, value, values)
-        return "same" if equal or (row.weight or subject.weight) == "nothing" else "lost", "", ""
+        equal = not value or _is_equal(value, row.default) or silent or _gives_default(row, value, values)
+        return "same" if equal or (row.weight or subject.sides[0][0]) == "nothing" else "lost", "", ""
     if not value or (value == "false" and not list_names(row.value)):
         return "same", "", ""
     try:
@@ -338,21 +467,26 @@ def _find_standing(
     except LeaveDefaultError:
         return "same", row.default, ""
     except UntranslatableError as error:
-        return ("hand" if changed else "same"), "", f"{_shorten(value)} {error}"
-    if to == row.default or (to in _NOTHING and row.default in _NONE_THERE):
-        return "same", to, ""
-    if not changed and row.weight == "nothing":
+        return ("hand" if changed else "same"), "", f"{shorten(value)} {error}"
+    if _is_equal(to, row.default) or (not changed and row.weight == "nothing" and row.differs != COMPANION):
         return "same", to, ""
     return ("hand" if row.how == "hand" else "set"), to, ""
 
 
-def _is_left(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool:
+def _is_equal(to: str, default: str) -> bool:
+    """Return whether two values of a setting are the same: alike, the same amount, or both nothing."""
+    alike = to not in ("0", "0s") and compare_amounts(to, default) == 0  # 0 may mean none, or no limit
+    return to == default or alike or (to in _NOTHING and default in _NONE_THERE)
+
+
+def _gives_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool:
     """Return whether a row's template translates a value to the successor's default, so that nothing has to be set."""
     try:
-        translate(row.value, value, values)
-    except (LeaveDefaultError, UntranslatableError) as error:
-        return isinstance(error, LeaveDefaultError)
-    return False
+        return translate(row.value, value, values) == row.default
+    except LeaveDefaultError:
+        return True
+    except UntranslatableError:
+        return False
 
 
 def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: Annotation) -> list[Line]:
@@ -360,29 +494,18 @@ def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: A
 
     The annotation's rows of the table are used or, if it has none, the rows of the key that does the same for all Ingresses.
     """
-    name = f"{ANNOTATION}{annotation.name}"
-    subject = subjects.get(name) or subjects.get(annotation.name)
-    rows = table.rows.get(name) or table.rows.get(annotation.name, ())
-    key, text = f"{PREFIX}{annotation.name}", annotation.text
-    if not subject or not rows:
-        message = "the table has no row for this annotation: look it up by hand"
-        return [Line(key, text, text, "hand", "hand", "", "", "", "fails", "", message, "", annotation.ingress)]
-    lines: list[Line] = []
-    for row in rows:
-        standing, to, reason = _find_standing(
-            row, subject, text, True, {shipped.name: shipped.default for shipped in KEYS.values()}
-        )
-        if not row.keys[0].startswith(ANNOTATION) and standing == "set":
-            standing, reason = "hand", f"set here for all: for this Ingress alone by hand{f', {reason}' * bool(reason)}"
-        weight = subject.weight if row.weight in (None, "nothing") else row.weight
-        note = "; ".join(filter(None, (reason, row.note)))
-        lines.append(
-            Line(
-                key, text, text, standing, row.how, row.setting, to, row.default, weight, subject.what, note,
-                row.source, annotation.ingress,
-            )
-        )  # fmt: skip
-    return lines
+    name, key = f"{ANNOTATION}{annotation.name}", Key(f"{PREFIX}{annotation.name}", annotation.text, annotation.text)
+    if annotation.name not in ANNOTATIONS:
+        similar = "".join(difflib.get_close_matches(annotation.name, sorted(ANNOTATIONS), n=1, cutoff=0.7)) or "none"
+        hint = "a key of the ConfigMap only" if annotation.name in KEYS else f"similar: {similar}"
+        note = f"ingress-nginx has no such annotation and ignores it today: delete it ({hint})"
+        return [
+            Line(key.name, key.value, key.value, "off", "none", "", "", "", "nothing", "", note, "", ingress=annotation.ingress)
+        ]  # fmt: skip
+    values = {shipped.name: shipped.default for shipped in KEYS.values()}
+    subject = subjects.get(name) or subjects[annotation.name]
+    rows = table.rows.get(name) or table.rows[annotation.name]
+    return [_map_row(row, subject, key, values, annotation.ingress) for row in rows]
 
 
 def _map_extra(row: CounterpartRow) -> Line:
@@ -390,10 +513,11 @@ def _map_extra(row: CounterpartRow) -> Line:
     to = translate(row.value, "")
     return Line(
         "", "", "", standing, row.how, row.setting, to, row.default, row.weight or "nothing", "", row.note, row.source,
-        readback=row.readback.replace("{to}", to),
+        row.default, (row.differs or row.default).replace("{there}", row.default), "", row, "", row.readback.replace("{to}", to),
     )  # fmt: skip
 
 
-def _shorten(value: str) -> str:
+def shorten(value: str) -> str:
+    """Return a value on one line, cut after 40 characters."""
     line = " ".join(value.split())
     return f"{line[:40]}…" if len(line) > 40 else line

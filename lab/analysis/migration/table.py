@@ -2,33 +2,47 @@
 
 The tables lie next to each system's code, so that a person can check them.
 
-    lab/systems/ingress_nginx/leaving.tsv       per key: what it does, how much its loss weighs, what it depends on, and
+    lab/systems/ingress_nginx/leaving.tsv       per key: what it does, how much a difference weighs, what it depends on, and
                                                 what holds for every successor that has no row for the key (`elsewhere`)
     lab/systems/SYSTEM/migrate.tsv              per key: the setting, how the value is translated, the successor's own default
 
-A row is for all `keys` of its first column; a name with @ is an annotation's. A row with `-` instead of a key is about a
-setting for which ingress-nginx has no key. It is reported unless the file sets one of the keys after the `-`. A row
-`*  like  SYSTEM` takes over the rows of that system (those with `-` only if the table has none itself). The first word of
-`setting` is how the setting is made:
+In leaving.tsv, `weight` is the weight of the loss of a key. The direction of a difference counts: `less` and `more` have a
+weight and a sentence for a successor whose value is less (or false) or more (or true) than ingress-nginx's; `differs` has
+the sentence for any other difference. In a sentence {there} is the successor's value, {yours} ingress-nginx's, and {KEY} that
+of another key.
+
+A row of a successor is for all `keys` of its first column; a name with @ is an annotation's. A row with `-` instead of a key is
+about a setting for which ingress-nginx has no key. It is reported unless the file sets one of the keys after the `-`. A row
+`*  like  SYSTEM` takes over the rows of that system (those with `-` only if the table has none itself). The row `about` has
+the program in the column `setting`, its version in `value`, the day on which the table was checked in `default`, in
+`note` where arguments, keys and fields are written, and in `source` the key that holds arguments there. The first word of `setting` is how the setting is made:
 
     arg NAME        an argument of the container            hand TEXT   manually: what to look at
     key NAME        a key of the system's ConfigMap         none        unsupported: `default` is what happens instead
     KIND PATH       a field of an object of that kind       read        the successor reads the annotation as it stands
 
-`default` is written as `value` would be, so that both can be compared. For `none`, = means that nothing is lost by
-ingress-nginx's default, as does a `value` that leaves the successor's default. A table may have a column `readback`: how to
-see that the setting took, a check as in a component, in which {to} stands for the successor's value. A test refuses a
-wrong table (`tests/analysis/migration/test_table.py`): a key without a row or with two, and any unknown name.
+A NAME with {web,websecure} stands for one setting of each, since a system may have several entry points. `default` is
+written as `value` would be, so that both can be compared. For `none`, = means that nothing is lost by
+ingress-nginx's default, as does a `value` that leaves the successor's default. Further columns may follow:
+
+    readback   how to see that the setting took, a check as in a component, in which {to} stands for the successor's value
+    when       the keys of ingress-nginx (`key=value`) without which the setting does nothing on the successor
+    differs    the sentence about the difference, instead of the one in leaving.tsv; -: this setting only goes with another
+    claims     the claims of the ledger (lab/studies) about this difference
+    seen       what of committed runs shows it: `RUN POINT METRIC`, and the variant to divide by (`read_seen`)
+
+A test refuses a wrong table (`tests/analysis/migration/test_table.py`): a key without a row or with two, and any unknown name.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import lab.systems
 from lab.base.errors import refuse_unknown
@@ -42,13 +56,24 @@ Requests fail; something open that was guarded; other answers; CPU, memory or ti
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 
 How = Literal["arg", "key", "field", "hand", "none", "read"]
-ANNOTATION, EXTRA, ALL = "@", "-", "*"
+ANNOTATION, EXTRA, ALL, ABOUT = "@", "-", "*", "about"
+COMPANION = "-"
+"""The sentence of a setting that makes no difference, but must be set together with another one of its key."""
 FOLDER = Path(lab.systems.__file__).parent
 FILES = {
     name: f"{system.name.replace('-', '_')}/{file}" for system in SYSTEMS for name, file in system.migrations.items()
 }
 """The name of each successor → its table in `FOLDER`."""
 LEAVING = "ingress_nginx/leaving.tsv"
+ANNOTATIONS = frozenset((FOLDER / "ingress_nginx" / "annotations.txt").read_text(encoding="utf-8").split())
+"""The names of all annotations of ingress-nginx 1.15.1, without their prefix; its controller ignores any other.
+
+Source: kubernetes/ingress-nginx at controller-v1.15.1 (dbb11b9), docs/user-guide/nginx-configuration/annotations-risk.md, which
+its build generates from the code, and the two aliases in internal/ingress/annotations (`AnnotationAliases`).
+"""
+README, SEEN = Path(__file__).with_name("README.md"), "seen"
+_SEEN_ROW = re.compile(r"^\| (\S+) \| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
+_EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +82,16 @@ class Subject:
 
     Attributes:
         what: What the key does, as words.
-        weight: How much the loss of the key weighs.
         when: (key, value) pairs of which one must hold so that this key does anything; an empty value stands for any value
             that is not empty. No pairs: it always does.
+        sides: The weight of a difference and the sentence about it, by direction: 1 if the successor's value is more (or
+            true), -1 if it is less (or false), 0 for any other. Only 0 is always there.
 
     """
 
     what: str
-    weight: Weight
     when: tuple[tuple[str, str], ...]
+    sides: Mapping[int, tuple[Weight, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +108,10 @@ class CounterpartRow:
         note: What else a user must know.
         source: Where the facts of the row are from.
         readback: The check that reads the setting back, as YAML text; empty for none.
+        when: (key, value) pairs of ingress-nginx of which one must hold so that the setting does anything; none: it always does.
+        differs: The sentence about the difference; empty: that of the key.
+        claims: The claims of the ledger about this difference.
+        seen: What of committed runs shows it, as the table has it.
 
     """
 
@@ -94,6 +124,10 @@ class CounterpartRow:
     note: str
     source: str
     readback: str = ""
+    when: tuple[tuple[str, str], ...] = ()
+    differs: str = ""
+    claims: tuple[str, ...] = ()
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +136,15 @@ class Table:
 
     Attributes:
         system: The name of the successor.
+        about: The row `about`: the program as `setting`, its version as `value`, the day on which the table was checked as
+            `default`, where settings are written as `note`, and the key that holds arguments there as `source`.
         rows: Key, or annotation with @ → its rows. Every key has some; of annotations only those that are known.
         extras: The rows about settings for which ingress-nginx has no key.
 
     """
 
     system: str
+    about: CounterpartRow
     rows: Mapping[str, tuple[CounterpartRow, ...]]
     extras: tuple[CounterpartRow, ...]
 
@@ -137,7 +174,8 @@ def load_table(system: str) -> Table:
     refuse_unknown(system, list_successors(), "--to", f"there is no successor {system!r}")
     rows, extras = _merge_rows(system)
     elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
-    return Table(system, {**elsewhere, **rows}, tuple(extras))
+    about = next(row for cells in read_rows(FILES[system]) if cells["keys"] == ABOUT for row in _read_row(cells))
+    return Table(system, about, {**elsewhere, **rows}, tuple(extras))
 
 
 def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
@@ -152,23 +190,41 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
     for cells in read_rows(FILES[system]):
         if cells["keys"] == ALL:
             like, inherited = _merge_rows(cells["value"])
+        if cells["keys"] in (ALL, ABOUT):
             continue
-        first, _, remainder = cells["setting"].partition(" ")
-        field = first[:1].isupper()
-        row = CounterpartRow(
+        made = tuple(_read_row(cells))
+        if made[0].keys[0] == EXTRA:
+            extras += made
+        else:
+            rows |= {key: (*rows.get(key, ()), *made) for key in made[0].keys}
+    return {**like, **rows}, extras or inherited
+
+
+def _read_row(cells: Mapping[str, str]) -> Iterator[CounterpartRow]:
+    """Yield the row of a successor's table: one for each entry point that its setting names."""
+    first, _, remainder = cells["setting"].partition(" ")
+    how, setting = ("field", cells["setting"]) if first[:1].isupper() else (first, remainder)
+    each = _EACH.search(setting)
+    for name in each[1].split(",") if each else [""]:
+        yield CounterpartRow(
             tuple(cells["keys"].split()),
-            cast("How", "field" if field else first),
-            cells["setting"] if field else remainder,
+            cast("How", how),
+            _EACH.sub(name, setting),
             cells["value"],
             cells["default"],
             cast("Weight | None", cells["weight"] or None),
             cells["note"],
             cells["source"],
             cells.get("readback", ""),
+            _read_pairs(cells.get("when", "")),
+            cells.get("differs", ""),
+            tuple(cells.get("claims", "").split()),
+            cells.get("seen", ""),
         )
-        extras += [row] if row.keys[0] == EXTRA else []
-        rows |= {key: (*rows.get(key, ()), row) for key in row.keys if row.keys[0] != EXTRA}
-    return {**like, **rows}, extras or inherited
+
+
+def _read_pairs(cell: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, _, value in (pair.partition("=") for pair in cell.split()))
 
 
 @cache
@@ -182,8 +238,11 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
     for cells in read_rows(LEAVING):
         keys = tuple(cells["keys"].split())
-        when = tuple((key, value) for key, _, value in (pair.partition("=") for pair in cells["when"].split()))
-        subject = Subject(cells["what"], cast("Weight", cells["weight"]), when)
+        sides: dict[int, tuple[Weight, str]] = {0: (cast("Weight", cells["weight"]), cells["differs"])}
+        for direction, column in ((-1, "less"), (1, "more")):
+            weight, _, text = cells[column].partition(" ")
+            sides |= {direction: (cast("Weight", weight), text)} if weight else {}
+        subject = Subject(cells["what"], _read_pairs(cells["when"]), sides)
         note = cells["elsewhere"]
         row = CounterpartRow(keys, "none", "", "", cells["default"], None, note, "") if note else None
         entries += [(key, subject, row) for key in keys]
@@ -194,3 +253,36 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
     """Yield column → text for every row of a table, given its path below `FOLDER`."""
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
+
+
+def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return what is known from measurements of the differences whose rows have `seen` or `claims`.
+
+    It is a generated part of this folder's README: `just maintain readme` writes it from the runs and claims that the tables
+    name, so that no number is typed by hand, and `just migrate` reads no run.
+
+    Returns:
+        (successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with its target; the
+        ledger's answers to the claims). Either may be empty.
+
+    """
+    part = README.read_text(encoding="utf-8").partition(f"<!-- generated: {SEEN} -->")[2].partition("<!-- end -->")[0]
+    rows = _SEEN_ROW.findall(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", part))
+    return {(system, name): (runs.strip(), ledger.strip()) for system, name, runs, ledger in rows}
+
+
+def split_path(path: str) -> list[str]:
+    """Split the path of a field at its dots, except those in an annotation's name (`metadata.annotations.example.org/a`)."""
+    return path.split(".", 2 if path.startswith("metadata.") else -1)
+
+
+def set_path(node: Any, path: Sequence[str], value: Any) -> None:
+    """Set the value at a path, creating mappings and lists on the way; a number is the index of a list item."""
+    first, *rest = path
+    step = int(first) if first.isdigit() else first
+    if not rest:
+        node[step] = value
+        return
+    if isinstance(node, dict) and not isinstance(node.get(step), (dict, list)):
+        node[step] = [{}] if rest[0].isdigit() else {}
+    set_path(node[step], rest, value)

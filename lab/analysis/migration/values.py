@@ -7,20 +7,22 @@
     {value:0=-1 *=*}               320       320        all other values stay as they are
     {truth:true="" false=}         true                 two quotes are an empty text, which some successors take as off
 
-A value without a translation is refused with the reason: nothing is guessed.
+A value without a translation is refused with the reason: nothing is guessed. `compare_amounts` compares two values as amounts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import ceil
+from math import ceil, inf
 from string import Formatter
 
 _TIME = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000, "y": 31536000}
 _SIZE = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_TRUTH = {"true": True, "on": True, "false": False, "off": False}
+TRUTH: Mapping[str, bool] = {"true": True, "on": True, "false": False, "off": False}
 NO_NUMBER = r"0|.*\D.*|"
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smhdkg]?)(?:i?b)?(?![\w.%])", re.IGNORECASE)
+_ENDLESS = re.compile(r"(?:-1|infinity|no limit)(?![\w.%])")
 _VERSION = re.compile(r"TLSv1(?:\.[1-3])?")
 _CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY1305)")
 
@@ -55,6 +57,25 @@ def translate(template: str, value: str, key_values: Mapping[str, str] | None = 
             given = (key_values or {})[key] if key else value
             parts.append(_map_text(CONVERSIONS[conversion](given) if conversion else given, mapping or ""))
     return "".join(parts)
+
+
+def compare_amounts(first: str, second: str) -> int | None:
+    """Compare two amounts: times, sizes or counts, each with or without a unit. 0 means no limit, as `-1` and `infinity` do.
+
+    Args:
+        first: The first amount.
+        second: The second amount, which words may follow (`60 KiB for all headers`).
+
+    Returns:
+        -1 if the second is less than the first, 1 if it is more, 0 if they are equal; None where a text is no amount.
+
+    """
+    matches = [_AMOUNT.fullmatch(first.strip()), _AMOUNT.match(second)]
+    if any(match is None and not _ENDLESS.match(text) for text, match in zip((first, second), matches, strict=True)):
+        return None
+    units = _TIME if {match[2].lower() for match in matches if match} & {"ms", "s", "h", "d"} else _SIZE
+    ours, theirs = (float(match[1]) * units.get(match[2].lower(), 1) or inf if match else inf for match in matches)
+    return (theirs > ours) - (theirs < ours)
 
 
 def list_names(template: str) -> set[str]:
@@ -165,9 +186,9 @@ def _convert_count(value: str) -> str:
 
 
 def _convert_truth(value: str) -> bool:
-    if value.lower() not in _TRUTH:
+    if value.lower() not in TRUTH:
         raise UntranslatableError("is neither true nor false")
-    return _TRUTH[value.lower()]
+    return TRUTH[value.lower()]
 
 
 def _list_versions(value: str) -> list[str]:

@@ -13,6 +13,7 @@ key of the system's ConfigMap, or a field of an object. The object is one of the
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
@@ -22,14 +23,14 @@ from typing import Any
 
 import yaml
 
-from lab.analysis.migration.mapping import Line, Migration
+from lab.analysis.migration.mapping import Line, Migration, MigrationPlan
+from lab.analysis.migration.table import set_path, split_path
 from lab.base.errors import NotMeasurableError, UsageError
 from lab.base.files import as_option_error, writing
 from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import FileSettings
 from lab.experiments.configmap.split import BASELINE, split
-from lab.experiments.migration.plan import MigrationPlan
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
@@ -39,16 +40,15 @@ from lab.targets.survey import check_variant
 YOURS = "yours"
 _KIND, _FILE = "Kustomization", "kustomization.yaml"
 _PROXY = "proxy"
+_ENTRY_POINT = re.compile(r"--entrypoints\.(\w+)\.", re.IGNORECASE)
 MIN_VALUE_LETTERS = 4
 """The minimum number of letters by which a value is recognized in the message of a proxy."""
 
 
 def writable_lines(migration: Migration) -> list[Line]:
     """Return the settings that manifests can hold; those of the user's file come last, so that they win."""
-    lines = [*migration.extras, *migration.defaults, *migration.settings]
-    return [
-        line for line in lines if line.standing == "set" and (line.weight != "nothing" or line in migration.settings)
-    ]
+    lines = (*migration.extras, *migration.defaults, *migration.settings)
+    return [line for line in lines if line.standing == "set"]
 
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
@@ -165,13 +165,19 @@ def _copy_tree(start: Path, manifests: Path, folder: Path) -> None:
 
 
 def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    """Yield the patch that sets the container's arguments; `--name=` takes one argument, `--name` takes two."""
+    """Yield the patch that sets the container's arguments; `--name=` takes one argument, `--name` takes two.
+
+    An argument of an entry point that the deployment does not have is left out, since it would make a new one.
+    """
     if not lines:
         return
     deployment = next(obj for obj in rendered if obj["kind"] == "Deployment" and obj["metadata"]["name"] == _PROXY)
     arguments = list(deployment["spec"]["template"]["spec"]["containers"][0].get("args", []))
+    served = {match[1].lower() for text in arguments if (match := _ENTRY_POINT.match(text))}
     for line in lines:
         name = line.setting
+        if (match := _ENTRY_POINT.match(name)) and match[1].lower() not in served:
+            continue
         same = next((index for index, text in enumerate(arguments) if text.lower().startswith(name.lower())), None)
         new = [f"{name}{line.to}"] if name.endswith("=") else [name, line.to]
         start = len(arguments) if same is None else same
@@ -200,35 +206,18 @@ def _write_fields(
     if existing is None:
         begun = kustomize.read_yaml(base / "migrate" / f"{kind}.yaml", f"{base.name}: {kind}")
         for path, value in fields:
-            _set(begun, _split_path(path), value)
+            set_path(begun, split_path(path), value)
         (folder / f"{kind}.yaml").write_text(_dump_yaml(begun))
         return [], [f"{kind}.yaml"]
     places: dict[tuple[str, ...], None] = {}
     for path, value in fields:
-        steps = _split_path(path)
-        _set(existing, steps, value)
+        steps = split_path(path)
+        set_path(existing, steps, value)
         places[tuple(steps[: 2 if steps[0] == "metadata" else 1])] = None
     operations = [
         {"op": "add", "path": f"/{'/'.join(place)}", "value": reduce(getitem, place, existing)} for place in places
     ]
     return [{"target": {"kind": kind, "name": existing["metadata"]["name"]}, "patch": _dump_yaml(operations)}], []
-
-
-def _split_path(path: str) -> list[str]:
-    """Split a path at its dots, except those in an annotation's name (`metadata.annotations.example.org/a`)."""
-    return path.split(".", 2 if path.startswith("metadata.") else -1)
-
-
-def _set(node: Any, path: Sequence[str], value: Any) -> None:
-    """Set the value at a path, creating mappings on the way; a number is the index of an existing list item."""
-    first, *rest = path
-    step = int(first) if first.isdigit() else first
-    if not rest:
-        node[step] = value
-        return
-    if isinstance(node, dict) and not isinstance(node.get(step), (dict, list)):
-        node[step] = {}
-    _set(node[step], rest, value)
 
 
 def _dump_yaml(content: Any) -> str:
@@ -298,7 +287,8 @@ def add_variants(plan: MigrationPlan, manifests: Path, target: Target) -> tuple[
         parts = split(plan.place, FileSettings(plan.given, plan.notes))
         baseline, notes = knobs.write_whole_file(parts, manifests), list(parts.notes)
     except UsageError as error:
-        baseline, notes = BASELINE, [f"{plan.place}: {error.fault}: ingress-nginx is measured as it is shipped"]
+        place = plan.place or "no ConfigMap"
+        baseline, notes = BASELINE, [f"{place}: {error.fault}: ingress-nginx is measured as it is shipped"]
     refusal = partial(find_refusal, manifests, target)
     overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
     stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 
 from lab.analysis.migration import table
-from lab.analysis.migration.mapping import Annotation, Migration, Unknown, migrate, read_keys
+from lab.analysis.migration.mapping import Annotation, MigrationPlan, migrate, read_keys
 from lab.base.errors import UsageError
 from lab.base.handing import piped_command
 from lab.experiments.configmap import reading
+from lab.experiments.configmap.searching import find_settings
 from lab.experiments.configmap.split import refuse_f5
 from lab.experiments.configmap.yaml_text import Scalar, Value, decode_text, parse_documents, text_at
 from lab.systems.manifests.routes import PREFIX
@@ -23,37 +24,17 @@ READER, INGRESS_READER = piped_command("migrate"), piped_command("migrate --conf
 _CLASSES = ("kubernetes.io/", "kubectl.kubernetes.io/")
 """The prefixes of annotations that are settings of no controller."""
 _PORT = re.compile(r"\d+")
-_BY_HAND = "TCP and UDP are routes of their own there (TCPRoute, UDPRoute or its like)"
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationPlan:
-    """The plan of a migration from ingress-nginx to its successors, made from a user's files.
-
-    Attributes:
-        place: The name of the file with the ConfigMap.
-        given: The keys that the file sets, and their texts.
-        unknown: The keys that ingress-nginx does not have.
-        notes: Notes about everything else in the files.
-        migrations: The migration to each successor.
-
-    """
-
-    place: str
-    given: Mapping[str, str]
-    unknown: tuple[Unknown, ...]
-    notes: tuple[str, ...]
-    migrations: tuple[Migration, ...]
+_BY_HAND = "a successor needs routes of their own for TCP and UDP (TCPRoute, UDPRoute or alike)"
 
 
 def plan_migration(
-    place: str, content: bytes, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()
+    place: str, content: bytes | None, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()
 ) -> MigrationPlan:
     """Plan the migration to all successors, or to those named.
 
     Args:
         place: The name of the file with the ConfigMap.
-        content: The file with the ConfigMap.
+        content: The file with the ConfigMap; None: there is none, so that ingress-nginx's defaults count.
         ingresses: The names and contents of files with Ingresses.
         to: The successors; empty for all.
 
@@ -62,28 +43,58 @@ def plan_migration(
 
     """
     tables = [table.load_table(system) for system in dict.fromkeys(to or table.list_successors())]
-    given = reading.read_settings(place, content, READER)
+    given = reading.FileSettings({}) if content is None else reading.read_settings(place, content, READER)
     refuse_f5(place, given)
-    notes_inside, notes_of_files = list[str](), list[str]()
-    annotations = [item for value in given.documents for item in _find_annotations(place, value, notes_inside)]
+    names, notes_inside, notes_of_files = list[str](), list[str](), list[str]()
+    annotations = [item for value in given.documents for item in _find_annotations(place, value, notes_inside, names)]
     for name, text in ingresses:
-        annotations += _read_ingresses(name, text, notes_of_files)
+        annotations += _read_ingresses(name, text, notes_of_files, names)
     notes = [
         *given.notes,
         *(note for value in given.documents for note in _note_other_settings(place, value)),
         *notes_inside,
         *notes_of_files,
     ]
-    if not given.data and not annotations:
+    if content is not None and not given.data and not annotations:
         raise UsageError(place, "nothing to migrate", "\n  ".join(notes) or "it holds no settings")
     keys, unknown = read_keys(given.data, given.beside)
     order = [name for name in given.data if name in keys]
-    migrations = (migrate(system_table, table.load_subjects(), keys, order, annotations) for system_table in tables)
-    return MigrationPlan(place, given.data, unknown, tuple(notes), tuple(migrations))
+    migrations = tuple(migrate(one_table, table.load_subjects(), keys, order, annotations) for one_table in tables)
+    return MigrationPlan(place, given.data, unknown, tuple(names), tuple(notes), migrations)
 
 
-def _read_ingresses(place: str, content: bytes, notes: list[str]) -> list[Annotation]:
-    """Return the annotations of all Ingresses in a file; `notes` receives a note for every other object.
+def sort_files(
+    files: Sequence[tuple[str, bytes]], named: Sequence[tuple[str, bytes]] = ()
+) -> tuple[tuple[str, bytes] | None, list[tuple[str, bytes]]]:
+    """Return which of several files has the ConfigMap, None for none of them, and those that have Ingresses alone.
+
+    Args:
+        files: The names and contents of the files.
+        named: The file that is named as that with the ConfigMap, if any.
+
+    Raises:
+        UsageError: Two files are not files of Ingresses alone.
+
+    """
+    configmaps = [*named, *(file for file in files if not _holds_ingresses_alone(*file))]
+    if len(configmaps) > 1:
+        fault = f"{configmaps[0][0]} has settings of the controller, too"
+        raise UsageError(configmaps[1][0], fault, "name one ConfigMap; every other file must have Ingresses")
+    return (configmaps or [None])[0], [file for file in files if file not in configmaps]
+
+
+def _holds_ingresses_alone(place: str, content: bytes) -> bool:
+    with suppress(UsageError):  # a form that only the reader of ConfigMaps knows, or can refuse
+        documents = parse_documents(place, decode_text(place, content, READER))
+        kinds = {kind for value in documents for kind, _, _ in _find_objects(value)}
+        return "Ingress" in kinds and not find_settings(documents)
+    return False
+
+
+def _read_ingresses(place: str, content: bytes, notes: list[str], names: list[str]) -> list[Annotation]:
+    """Return the annotations of all Ingresses in a file.
+
+    `notes` receives a note for every other object, and `names` the names of the Ingresses.
 
     Raises:
         UsageError: The file has no Ingress.
@@ -94,19 +105,23 @@ def _read_ingresses(place: str, content: bytes, notes: list[str]) -> list[Annota
         for kind, name, _ in _find_objects(value):
             has_ingress = has_ingress or kind == "Ingress"
             if kind != "Ingress":
-                notes.append(f"{place}: {kind} {name} is no Ingress, and is passed over")
+                notes.append(f"{place}: {kind} {name} is no Ingress, and is left out")
         notes += _note_other_settings(place, value)
-        annotations += _find_annotations(place, value, notes)
+        annotations += _find_annotations(place, value, notes, names)
     if not has_ingress:
         raise UsageError(place, "holds no Ingress", "kubectl get ingress -A -o yaml prints all")
     return annotations
 
 
-def _find_annotations(place: str, value: Value, notes: list[str]) -> Iterator[Annotation]:
-    """Yield the ingress-nginx annotations of all Ingresses in a document; add a note for any other annotation."""
+def _find_annotations(place: str, value: Value, notes: list[str], names: list[str]) -> Iterator[Annotation]:
+    """Yield the ingress-nginx annotations of all Ingresses in a document.
+
+    `notes` receives a note for any other annotation, and `names` the names of the Ingresses.
+    """
     for kind, name, meta in _find_objects(value):
         if kind != "Ingress":
             continue
+        names.append(name)
         given = meta.get("annotations")
         if given is not None and not isinstance(given, Mapping | Scalar):
             raise UsageError(
@@ -170,5 +185,5 @@ def _note_other_settings(place: str, value: Value) -> Iterator[str]:
 
 def _note_arguments(place: str, names: Iterable[str]) -> str:
     return (
-        f"{place}: {', '.join(names)}: arguments of ingress-nginx's controller, in no table here: look each up by hand"
+        f"{place}: {', '.join(names)}: arguments of ingress-nginx's controller, which no table here has: look each up"
     )

@@ -10,7 +10,7 @@ import polars as pl
 from lab.analysis import pidstat
 from lab.analysis.capacity.answer import Answer, ProxySize, RequestCost, Wanted
 from lab.analysis.judge.effects import Effect
-from lab.analysis.migration.mapping import Line, Migration, Trap, Unknown
+from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Trap, Unknown
 from lab.model.design import PlannedFor, Promise
 from lab.model.metrics import DIFFERENCES
 from lab.model.run import NotMeasured, RunRecord
@@ -23,6 +23,7 @@ from lab.report.json.shape import JsonKey, JsonShape, Printed, list_type, option
 from lab.report.tables.ablation import Ranked
 
 VERSION_1 = JsonKey("schema_version", lambda _: 1, Literal[1])
+VERSION_2 = JsonKey("schema_version", lambda _: 2, Literal[2])
 
 # -- plans ------------------------------------------------------------------------------------------------------
 
@@ -131,26 +132,27 @@ ABLATION = JsonShape(
     parts=[KNOB],
     title="What `ablate --json` prints; effects of steady loads are ratios, of disturbed ones differences",
 )
-LINE = JsonShape("Line", Line, "key ingress text value standing how setting to default weight what note source")
+LINE = JsonShape(
+    "Line",
+    Line,
+    "key ingress text value standing how setting to default there weight what differs warning note source unverified",
+    "claims=row.claims",
+)
 SYSTEM = JsonShape(
     "System",
     Migration,
-    "system standings settings annotations traps all_keys=defaults",
-    parts=[LINE, JsonShape("Trap", Trap, parts=[LINE])],
+    "system program=about.setting version=about.value checked=about.default",
+    "standings settings annotations traps all_keys=defaults",
+    parts=[LINE, JsonShape("Trap", Trap, "weight keys in_file line", parts=[LINE])],
 )
 MIGRATION = JsonShape(
     "Migration",
-    None,
-    VERSION_1,
-    JsonKey("configmap", "place", str),
-    JsonKey("given", "given", dict[str, str]),
-    JsonKey("unknown", "unknown", tuple[Unknown, ...]),
-    JsonKey("notes", "notes", tuple[str, ...]),
-    JsonKey("systems", "migrations", tuple[Migration, ...]),
+    MigrationPlan,
+    VERSION_2,
+    "configmap=place given unknown ingresses notes systems=migrations",
     parts=[JsonShape("Unknown", Unknown), SYSTEM],
-    title="What `migrate --plan --json` prints",
+    title="What `migrate --json` prints",
 )
-"""The shape of a migration's plan; its source type is in `lab.experiments`, which this package must not import."""
 CAPACITY = JsonShape(
     "Capacity",
     Answer,

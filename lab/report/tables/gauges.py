@@ -1,4 +1,4 @@
-"""The small tables next to the table of steady loads: gauges of arms, variance components, and usage of processes.
+"""The small tables next to the table of steady loads: gauges of arms, variance components, usage of processes, and warnings.
 
     what it holds          configuration      loaded in   workers         memory
     okd                         61.2 kB         42.1 ms         1        18.3 MB
@@ -17,14 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 import polars as pl
+from rich.text import Text
 
 from lab.analysis import pidstat
 from lab.analysis.aggregate.generations import VarianceComponents
+from lab.analysis.explain.notes import describe_misleading
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.rate_costs import RateCost
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
-from lab.report.grid import Fold, Grid, Part, make_columns, make_row, make_sentence
+from lab.report.grid import Fold, Grid, Part, Sentences, make_columns, make_row, make_sentence, make_title
 from lab.report.grid import TableRow as GridRow
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_bytes, format_rate, format_seconds, format_significant
@@ -270,3 +272,20 @@ def _make_usage_grid(frame: pl.DataFrame) -> Grid:
         rows.append(make_row(*texts))
     left = [number for number, name in enumerate(selected.columns) if name in ("role", "title")]
     return Grid(make_columns([HEADINGS[name] for name in selected.columns], left), tuple(rows))
+
+
+# -- what happened -----------------------------------------------------------------------------------------------
+
+
+def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
+    """Return a line for each arm and load whose numbers would mislead; empty without any.
+
+    A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
+    """
+    lines = tuple(describe_misleading(summaries))
+    if not lines:
+        return []
+    return [
+        make_title("what happened", "in words, where a number would mislead", blank=True),
+        Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
+    ]

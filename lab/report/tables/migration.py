@@ -1,23 +1,26 @@
-"""The pages of a migration: a table of all successors, then each successor's settings and traps."""
+"""The pages of a migration's plan: a page about one successor, and a line each about all of them.
+
+The tables of a measured migration are in `lab.report.tables.gauges`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any
 
+import yaml
 from rich.text import Text
 
-from lab.analysis.aggregate.absolute import format_absolute
-from lab.analysis.explain.notes import describe_misleading
-from lab.analysis.explain.run import format_effect
-from lab.analysis.judge.rows import Summary, compute_misleading_gaps
-from lab.analysis.judge.rows import SummaryRow as ResultRow
-from lab.analysis.migration.mapping import Line, Migration, Standing, Trap, Unknown
-from lab.analysis.migration.table import WEIGHTS, Weight
-from lab.model.metrics import find_metric
+from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, shorten
+from lab.analysis.migration.table import Weight, set_path, split_path
 from lab.report.grid import (
     Fold,
     Grid,
-    Heading,
     Notes,
     Part,
     Sentences,
@@ -25,194 +28,358 @@ from lab.report.grid import (
     TableRow,
     make_columns,
     make_row,
-    make_sentence,
     make_title,
 )
-from lab.report.loads import describe_load
-from lab.stats.units import format_significant
 
-STANDING_TEXTS: dict[Standing, str] = {
-    "same": "by itself",
-    "set": "to set",
-    "hand": "by hand",
-    "lost": "none",
-    "off": "no effect",
+WIDTH, PAGE_LINES = 110, 45
+"""The columns and lines of a page about one successor."""
+LABEL, FEW_LINES = 16, 10
+"""The columns of a label, and the lines of a snippet from which on it is written in as few lines as possible."""
+BREAKS, WEAKER, NOTICE, MINOR = (
+    "BREAKS OR COSTS A LOT",
+    "WEAKER PROTECTION",
+    "LOOKS DIFFERENT (clients notice)",
+    "MINOR",
+)
+SECTIONS: Mapping[Weight, str] = {
+    "fails": BREAKS,
+    "costs": BREAKS,
+    "guards": WEAKER,
+    "answers": NOTICE,
+    "seen": NOTICE,
+    "nothing": MINOR,
 }
-STYLES: dict[str, str] = {"same": "green", "set": "yellow", "hand": "yellow", "lost": "red", "off": "dim"}
+STANDING_TEXTS: dict[Standing, str] = {
+    "set": "one line each (COPY)",
+    "hand": "other objects",
+    "lost": "impossible",
+    "same": "nothing to do",
+    "off": "without effect today",
+}
 WEIGHT_TEXTS: dict[Weight, str] = {
-    "fails": "requests fail",
-    "guards": "guards fall",
-    "answers": "other answers",
-    "costs": "costs",
-    "seen": "logs, traces",
+    "fails": "breaks requests",
+    "guards": "weaker protection",
+    "answers": "clients notice",
+    "costs": "CPU, memory, connections",
+    "seen": "logs and traces",
     "nothing": "nothing",
 }
-COSTS: Mapping[str, str] = {
-    "cpu_per_request": "CPU/request",
-    "rate": "rate",
-    "p99": "p99",
-    "memory_bytes": "memory",
-    "opened_per_request": "upstream conns. per 1000",
-}
-"""The metrics in the table of costs, with their headings."""
 EMPTY = "–"
+TODAY = "ingress-nginx 1.15.1"
+Evidence = Mapping[tuple[str, str], tuple[str, str]]
+"""(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.table.read_seen`)."""
 
 
-def page(
-    place: str,
-    given: Mapping[str, str],
-    unknown: Sequence[Unknown],
-    notes: Sequence[str],
-    migrations: Sequence[Migration],
-) -> list[Part]:
-    """Return the page of a migration's plan: the faults of the file, the overview, then each successor.
+def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_line_each: bool = False) -> list[Part]:
+    """Return the page of a migration's plan: a page for each successor, or a line for each.
 
     Args:
-        place: The name of the file.
-        given: The keys of the file with their values.
-        unknown: The keys that ingress-nginx does not have.
-        notes: Further remarks about the file.
-        migrations: The migrations, one per successor.
+        plan: The plan.
+        evidence: What is known of the differences from measurements.
+        every_line: Whether the pages have everything, whatever their length.
+        one_line_each: Whether there is a line for each successor instead, unless the pages have everything.
 
     """
-    count = f"{len(given)} keys" if len(given) != 1 else "1 key"
-    head: list[Part] = [make_title(f"migrate {place}", count)]
-    remarks = [
-        *notes,
-        *(f"{key.name}: ingress-nginx 1.15.1 has no such key, and ignores it: {key.hint}" for key in unknown),
-    ]
-    head += (
-        [Sentences(tuple(Text(f"  {line}") for line in remarks), tuple(f"- {line}" for line in remarks))]
-        if remarks
-        else []
+    if one_line_each and not every_line:
+        return overview(plan)
+    return [part for migration in plan.migrations for part in _make_page(plan, migration, evidence, every_line)]
+
+
+# -- one successor ---------------------------------------------------------------------------------------------
+
+
+def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
+    """Return the page about one successor, with as many differences as have room: the first ones are the last to go."""
+    make = partial(_yield_parts, plan, migration, _sort_traps(migration), evidence, whole)
+    counts = range(len(migration.traps) + 1)
+    room = bisect_right(
+        counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
     )
-    names = ("successor", "by itself", "to set", "by hand", "none", *(WEIGHT_TEXTS[weight] for weight in WEIGHTS[:-1]))
-    rows: list[TableRow] = []
-    for migration in migrations:  # the standing of the file's settings, and the number of traps of each weight
-        standings = [str(migration.standings.get(kind, 0)) for kind in ("same", "set", "hand", "lost")]
-        weights = [trap.weight for trap in migration.traps]
-        rows.append(make_row(migration.system, *standings, *(str(weights.count(weight)) for weight in WEIGHTS[:-1])))
-    parts = [part for migration in migrations for part in _yield_system(migration)]
-    return [*head, Grid(make_columns(names, left=(0,)), tuple(rows), blank=True), *parts]
+    return [*make(counts[-1] if whole else max(room - 1, 0)), *(_list_settings(migration) if whole else [])]
 
 
-def traps_page(migrations: Sequence[Migration]) -> list[Part]:
-    """Return the traps of a file on each successor, and what to set; they follow the tables of a measurement."""
-    return [part for migration in migrations for part in _yield_traps(migration)]
+def _sort_traps(migration: Migration) -> dict[str, list[Trap]]:
+    """Return the title of each section of a page → its traps, first those that were seen.
 
-
-def costs_page(summaries: Sequence[Summary]) -> list[Part]:
-    """Return the table of what the migration costs, load by load; empty without rows.
-
-    Each number has its ratio to that of ingress-nginx, and CPU per request also has its interval.
+    What costs something is minor unless a run or a claim of the ledger shows how much.
     """
-    rows: list[TableRow] = []
-    for result in (result for summary in summaries for point in summary.points for result in summary.at(point)):
-        if result.arm.role != "reference":
-            effect = next((effect for effect in result.effects if effect.metric == "cpu_per_request"), None)
-            failed = sum(result.cell.errors.values()) + sum(result.cell.errors_invalid.values())
-            change = format_effect(effect) if effect and result.arm.role == "variant" else ""
-            under = [Heading(result.point.name, describe_load(result.point))]
-            rows.append(
-                make_row(
-                    result.arm.name,
-                    *(_format_cost(name, result) for name in COSTS),
-                    f"{failed:,}",
-                    change,
-                    under=under,
-                )
-            )
-    names = ("what it costs", *(find_metric(name).short for name in COSTS), "failed", "CPU per request")
-    units = ("", *(find_metric(name).unit for name in COSTS), "", "")
-    heads = make_columns(names, {0, len(COSTS) + 2}, units)
-    return [Grid(heads, tuple(rows), blank=True), Notes()] if rows else []
+    sections: dict[str, list[Trap]] = {title: [] for title in (BREAKS, WEAKER, NOTICE, MINOR)}
+    for trap in sorted(migration.traps, key=lambda trap: not (trap.line.row and trap.line.row.seen)):
+        known = trap.line.row and (trap.line.row.seen or trap.line.row.claims)
+        sections[SECTIONS[trap.weight] if trap.weight != "costs" or known else MINOR].append(trap)
+    return sections
 
 
-def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
-    """Return a line for each arm and load whose numbers would mislead; empty without any.
+def _yield_parts(
+    plan: MigrationPlan,
+    migration: Migration,
+    sections: Mapping[str, Sequence[Trap]],
+    evidence: Evidence,
+    whole: bool,
+    count: int,
+) -> Iterator[Sentences]:
+    """Yield the parts of a page about one successor.
 
-    A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
+    Args:
+        plan: The plan.
+        migration: The migration to the successor.
+        sections: The traps of each section.
+        evidence: What is known of the differences from measurements.
+        whole: Whether all notes are shown, and nothing is left out.
+        count: The number of differences to show; the names of the others stand below them.
+
     """
-    lines = tuple(describe_misleading(summaries))
-    if not lines:
-        return []
+    main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
+    yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
+    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
+    for title in (BREAKS, WEAKER, NOTICE):
+        if traps := sections[title]:
+            numbered = enumerate(traps, 1 + main.index(traps[0]))
+            entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
+            yield _format_section(title, entries, count)
+    if snippet := _write_snippet(migration, [*main[:count], *(trap for trap in migration.traps if trap.in_file)]):
+        hint = f"COPY ({migration.about.note})"
+        lines = (Text(hint, style="bold"), *(Text(f"  {line}") for line in snippet))
+        yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
+    lines_read = [*migration.settings, *migration.annotations]
+    busy = {line.key for line in lines_read if line.is_trap or (line.ingress and line.standing == "off")}
+    sources = dict.fromkeys(part.split(",")[0].strip() for trap in main for part in trap.line.source.split(";"))
+    named = ", ".join(name for name in sources if name and not name.startswith(("docs", "source", "read back")))
+    minor, unverified = ", ".join(map(_name, sections[MINOR])), sum(trap.line.unverified for trap in main)
+    labels = {
+        "IGNORED TODAY": _list_ignored(plan),
+        "ALSO": "; ".join(plan.notes),
+        "NOTHING TO DO": ", ".join(dict.fromkeys(_short(line.key) for line in lines_read if line.key not in busy)),
+        MINOR: f"{len(sections[MINOR])} more (CPU, memory, connections): {minor}" if minor else "",
+        "SOURCES": f"checked {migration.about.default}, {unverified} not verified: {named}",
+        "NEXT": "--out FOLDER: manifests; --measure: runs both, says first how long; --all: everything",
+    }
+    yield from _yield_labels(labels, None if whole else 1)
+
+
+def _describe_files(plan: MigrationPlan) -> str:
+    name = plan.place if plan.place.startswith("/dev/") else _short(plan.place)
+    annotations = _count(len({(line.ingress, line.key) for line in plan.migrations[0].annotations}), "annotation")
+    ingresses = f"{_count(len(plan.ingresses), 'Ingress', 'es')} with {annotations}"
+    settings = f"{name}: {_count(len(plan.given), 'setting')}" if name else "no ConfigMap, so the defaults count"
+    return f"{settings}; {ingresses if plan.ingresses else 'no Ingresses (kubectl get ingress -A -o yaml)'}"
+
+
+def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
+    """Return how many differences there are and what can be done about them, then what becomes of the user's settings."""
+    lost = [str(number) for number, trap in enumerate(main, 1) if trap.line.standing == "lost"]
+    copied = sum(trap.line.standing == "set" for trap in main)
+    unfixed = f", {len(lost)} without a setting ({_join(lost, 12)})" if lost else ""
+    own = {text: count for standing, text in STANDING_TEXTS.items() if (count := migration.standings.get(standing))}
+    settings = f" Your {_count(sum(own.values()), 'setting')}: {', '.join(f'{own[text]} {text}' for text in own)}."
+    fixed = f"{len(main) - len(lost)} you can fix before you switch ({copied} by COPY){unfixed}."
+    return f"{_count(len(main), 'difference')}: {fixed}{settings if own else ''}"
+
+
+def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple[str, str, list[str]]:
+    """Return a difference in a sentence, what to do about it, and what else must be said of it."""
+    line, ingresses = trap.line, _join((line.ingress for line in trap.lines), 2)
+    text = f"{_join(map(_short, trap.keys), 4)} ({ingresses}): {line.differs}" if line.ingress else line.differs
+    value = f": {shorten(line.to)}" if line.to not in ("", "true", "on", "none", line.value) else ""
+    value += " (for all Ingresses)" * (bool(line.ingress) and line.how in ("arg", "key", "field"))
+    fix = {"set": "COPY", "lost": "no setting"}.get(line.standing, f"{line.setting}{value}")
+    runs, ledger = evidence.get((system, line.key or line.setting), ("", ""))
+    reports = ", ".join(part.strip() for part in line.source.split(";") if "#" in part) or line.source
+    details = {
+        f"Seen here: {runs}.": runs,
+        f"Reported: {reports}; the ledger says {ledger} (just ledger).": ledger,
+        **{f"Careful: {line.warning}.": line.warning for line in trap.lines},
+        f"Not verified: {line.source}.": line.unverified,
+        line.note: whole and line.note,
+    }
+    return text, fix, [detail for detail, applies in details.items() if applies]
+
+
+def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Sequence[str]]], count: int) -> Sentences:
+    """Return a section of a page.
+
+    Args:
+        title: The title of the section.
+        entries: The differences: number, trap, sentence, what to do, and further sentences.
+        count: The number of the last difference that is shown; of the others only the names are.
+
+    """
+    shown = [(number, text, fix, details) for number, _, text, fix, details in entries if number <= count]
+    lines = [line for entry in shown for line in _lay_out(*entry)]
+    markdown = [
+        f"{number}. {text} → {fix}{''.join(f'<br>{each}' for each in details)}" for number, text, fix, details in shown
+    ]
+    if hidden := dict.fromkeys(_name(entry[1]) for entry in entries[len(shown) :]):
+        text = f"… {len(entries) - len(shown)} more (--all): {', '.join(hidden)}"
+        lines, markdown = [*lines, *_wrap(f"   {text}", most=2)], [*markdown, "", text]
+    return Sentences((Text(title, style="bold"), *map(Text, lines)), (f"**{title}**", "", *markdown), blank=True)
+
+
+def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[str]:
+    """Return the lines of a difference: the sentence with what to do at its right, if there is room, then details."""
+    *first, last = _wrap(f"{number:>2} {text}")
+    fits = len(last) + len(fix) + 4 <= WIDTH
+    fixed = [f"{last}{f'→ {fix}'.rjust(WIDTH - len(last))}"] if fits else [last, *_wrap(f"     → {fix}", 7)]
+    return [*first, *fixed, *(line for detail in details for line in _wrap(f"   {detail}"))]
+
+
+def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
+    """Return the lines of the settings to copy, as YAML, for some differences.
+
+    The settings that go with one of them come, too. No value is cut.
+    """
+    chosen = [line for trap in traps for line in trap.lines if line.standing == "set" and line.row]
+    keys = {key for line in chosen if line.row for key in (line.key, *(name for name, _ in line.row.when)) if key}
+    every = [line for line in (*migration.extras, *migration.defaults, *migration.settings) if line.standing == "set"]
+    settings = {(line.key, line.setting) for line in chosen}
+    documents: dict[str, dict[str, Any]] = {}
+    for line in {
+        line.setting: line for line in every if (line.key, line.setting) in settings or line.key in keys
+    }.values():
+        kind, _, path = line.setting.rpartition(" ")
+        document = documents.setdefault(f"{line.how == 'arg'} {kind}", {"kind": kind} if kind else {})
+        if line.how == "arg":
+            words = [f"{path}{line.to}"] if path.endswith("=") else [path, line.to]
+            document[migration.about.source] = [*document.get(migration.about.source, []), *words]
+        elif kind or "." in path:
+            set_path(document, split_path(path), yaml.safe_load(line.to))
+        else:
+            set_path(document, ["data", path], line.to)
+    return "\n---\n".join("\n".join(_dump(document)) for document in documents.values()).splitlines()
+
+
+def _dump(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a YAML document: few arguments or keys one a line, everything else in as few lines as possible."""
+    for key, value in document.items():
+        short = (key == "data" or isinstance(value, list)) and len(value) <= FEW_LINES
+        text = yaml.safe_dump(
+            {key: value}, sort_keys=False, allow_unicode=True, width=inf, default_flow_style=not short
+        )
+        # a line break stands for a space in YAML, in a quoted text, too
+        yield from text.splitlines() if short else _wrap(text.strip()[1:-1], 4, WIDTH - 2)
+
+
+def _list_ignored(plan: MigrationPlan) -> str:
+    """Return the keys and annotations that ingress-nginx ignores, with what may be meant; empty for none."""
+    annotations = (line for line in plan.migrations[0].annotations if line.standing == "off")
+    ignored = {_short(line.key): line.note.rpartition("(")[2].rstrip(")") for line in annotations}
+    texts = [
+        f"{name} ({hint})" for name, hint in {**{each.name: each.hint for each in plan.unknown}, **ignored}.items()
+    ]
+    return f"delete or correct {'; '.join(texts)}" if texts else ""
+
+
+def _list_settings(migration: Migration) -> list[Part]:
+    """Return the table of all settings of the files, and of all defaults that differ, with their notes and sources."""
+    lines = [(line, "") for line in (*migration.settings, *migration.annotations)]
+    lines += [(trap.line, f"{', '.join(trap.keys)} (default)") for trap in migration.traps if not trap.in_file]
+    heads = ("setting", "value", "a difference", f"in {migration.system}", "its setting", "its value", "its default")
+    rows = tuple(_make_setting_row(line, name) for line, name in lines)
+    table = Grid(make_columns(heads, left=range(7)), rows, narrow=Fold((0, 1, 2, 3), (4, 5, 6)), blank=True)
+    return [make_title("EVERY SETTING", "with its notes and sources", blank=True), table, Notes()]
+
+
+def _make_setting_row(line: Line, name: str) -> TableRow:
+    """Return the row of a setting in the table of everything: its counterpart on the successor, with notes and source.
+
+    Args:
+        line: The line of the migration about the setting.
+        name: The names of the keys whose default makes the difference; empty for a setting that the user's files have.
+
+    """
+    notes = (line.warning, line.note, f"source: {line.source}" if line.source else "")
+    of_files = f"{line.ingress}: {_short(line.key)}" if line.ingress else line.key
+    return make_row(
+        TableCell((name if line.key else "(only on the successor)") or of_files, notes=tuple(filter(None, notes))),
+        shorten(line.value) or EMPTY,
+        WEIGHT_TEXTS[line.weight] if line.is_trap else EMPTY,
+        STANDING_TEXTS[line.standing],
+        line.setting or EMPTY,
+        " ".join(line.to.split()) or EMPTY,
+        line.default or EMPTY,
+    )
+
+
+# -- all successors --------------------------------------------------------------------------------------------
+
+
+def overview(plan: MigrationPlan) -> list[Part]:
+    """Return a line for each successor, the one that breaks least first: what becomes of the settings, and what differs."""
+    own = bool(plan.given or plan.migrations[0].annotations)
+    standings: dict[str, Standing] = (
+        {"works": "same", "line": "set", "objects": "hand", "impossible": "lost"} if own else {}
+    )
+    rows: list[tuple[str, ...]] = []
+    for migration in plan.migrations:
+        sections = _sort_traps(migration)
+        counts = [migration.standings.get(standing, 0) for standing in standings.values()]
+        counts += [len(sections[BREAKS]), len(sections[WEAKER])]
+        worst = next((trap.line.differs for traps in sections.values() for trap in traps), EMPTY)
+        rows.append((migration.system, *map(str, counts), textwrap.shorten(worst, 37 if own else 70, placeholder=" …")))
+    rows.sort(key=lambda row: (int(row[-3]), int(row[-2])))
+    columns = make_columns(("successor", *standings, "breaks", "weaker", "the worst"), left=(0, len(rows[0]) - 1))
+    heads = (replace(column, over={"line": "one", "objects": "other"}.get(column.name, "")) for column in columns)
+    meaning = (
+        "works: nothing to do; one line, other objects: what your settings need; impossible: no setting. "
+        if own
+        else ""
+    )
+    versions = ", ".join(f"{migration.system} {migration.about.value}" for migration in plan.migrations)
+    labels = {
+        "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection",
+        "IGNORED TODAY": _list_ignored(plan),
+        "ALSO": "; ".join(plan.notes),
+        "SOURCES": f"checked {max(migration.about.default for migration in plan.migrations)}: {versions}",
+        "NEXT": "--to NAME: the page of a successor, with what to copy; --all: everything",
+    }
     return [
-        make_title("what happened", "in words, where a number would mislead", blank=True),
-        Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
+        make_title(f"{TODAY} → {_count(len(rows), 'successor')}"),
+        *_yield_labels({"READ": _describe_files(plan)}, None, blank=False),
+        Grid(tuple(heads), tuple(make_row(*cells) for cells in rows), blank=True),
+        *_yield_labels(labels, 3),
     ]
 
 
-def _format_cost(name: str, result: ResultRow) -> str:
-    """Return an absolute value with its ratio to the baseline, where the ratio is not misleading."""
-    absolute = result.cell.absolute(name)
-    value, base = result.cell.shown(name), result.base.shown(name) if result.base else None
-    apart = name in compute_misleading_gaps(result)
-    compared = value is not None and base and result.arm.role == "variant" and not apart
-    times = f" ×{format_significant(value / base, 2)}" if compared and value is not None and base else ""
-    return f"{format_absolute(find_metric(name), absolute)}{times}"
+# -- words -----------------------------------------------------------------------------------------------------
 
 
-def _yield_system(migration: Migration) -> Iterator[Part]:
-    yield make_title(migration.system, blank=True)
-    settings = [*migration.settings, *migration.annotations]
-    if settings:
-        heads = make_columns(("key", "yours", "there", "setting", "value", "its default"), left=range(6))
-        yield Grid(heads, tuple(map(_make_setting_row, settings)), narrow=Fold((0, 1, 2, 5), (3, 4)), indent=2)
-    yield from _yield_traps(migration, named=False)
+def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = True) -> Iterator[Sentences]:
+    """Yield a paragraph for each label that has a text.
 
+    Args:
+        labels: The labels and their texts.
+        most: The maximum number of lines of a paragraph; the rest is left out. None: any number.
+        blank: Whether an empty line comes before the first.
 
-def _yield_traps(migration: Migration, named: bool = True) -> Iterator[Part]:
-    if named:
-        yield make_title(migration.system, "traps, and what to set", blank=True)
-    heads, rows = (
-        ("trap", "of", "ingress-nginx", "there by itself", "to do"),
-        tuple(map(_make_trap_row, migration.traps)),
-    )
-    table = Grid(make_columns(heads, left=range(5)), rows, narrow=Fold((0, 1, 2, 3), (4,)), indent=2, blank=not named)
-    yield table if rows else make_sentence("  no trap")
-    yield Notes()
-
-
-def _make_setting_row(line: Line) -> TableRow:
-    return make_row(
-        TableCell(_format_key(line), notes=_list_notes(line)),
-        _shorten(line.text),
-        TableCell(STANDING_TEXTS[line.standing], STYLES[line.standing]),
-        _shorten(line.setting) or EMPTY,
-        _shorten(line.to) or EMPTY,
-        _shorten(line.default).replace("=", EMPTY) or EMPTY,
-    )
-
-
-def _make_trap_row(trap: Trap) -> TableRow:
-    """Return the table row of a trap: something that would behave differently after the move to another controller.
-
-    The row names the trap's keys of ingress-nginx, in brackets if neither the migrated file nor an Ingress annotation sets one.
     """
-    line = trap.line
-    keys = _format_key(line) if line.ingress else ", ".join(trap.keys)
-    advice = EMPTY if line.standing == "lost" else f"{line.setting}: {_shorten(line.to)}"
-    if line.standing == "hand":
-        advice = f"by hand: {line.setting}" if line.setting else "by hand"
-    name = _shorten(keys) if trap.in_file else f"({_shorten(keys)})"
-    return make_row(
-        TableCell(WEIGHT_TEXTS[trap.weight], "red" if trap.weight in ("fails", "guards") else "yellow"),
-        TableCell(name if keys or trap.in_file else "(no key of ingress-nginx's)", notes=_list_notes(line)),
-        _shorten(line.value) or EMPTY,
-        (_shorten(line.default) if keys else line.default).replace("=", EMPTY) or EMPTY,
-        advice,
-    )
+    for place, (label, text) in enumerate((label, " ".join(text.split())) for label, text in labels.items() if text):
+        lines = [Text(line) for line in _wrap(f"{label:<{LABEL}}{text}", LABEL, most=most)]
+        lines[0].stylize("bold", 0, len(label))
+        yield Sentences(tuple(lines), (f"**{label}**: {text}",), blank and place == 0)
 
 
-def _format_key(line: Line) -> str:
-    return f"{line.ingress}: {line.key.rpartition('/')[2]}" if line.ingress else line.key
+def _wrap(text: str, indent: int = 3, width: int = WIDTH, most: int | None = None) -> list[str]:
+    """Break a text at spaces; a longer word stays whole. Beyond `most` lines the rest is left out."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+        max_lines=most, placeholder=" … (--all)",
+    )  # fmt: skip
 
 
-def _list_notes(line: Line) -> tuple[str, ...]:
-    return (line.note,) if line.note else ()
+def _count(count: int, one: str, ending: str = "s") -> str:
+    return f"{count} {one}{ending * (count != 1)}"
 
 
-def _shorten(text: str) -> str:
-    """Return a text on one line, cut after 44 characters."""
-    text_on_one_line = " ".join(text.split())
-    return f"{text_on_one_line[:44]}…" if len(text_on_one_line) > 44 else text_on_one_line
+def _join(names: Iterable[str], most: int) -> str:
+    """Return names as a list in words, each once, at most so many of them, and the number of the others."""
+    listed = list(dict.fromkeys(names))
+    return ", ".join(listed[:most]) + f" and {len(listed) - most} more" * (len(listed) > most)
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _name(trap: Trap) -> str:
+    """Return the name of a difference: that of its key, or the beginning of its sentence."""
+    return _short(trap.line.key) or textwrap.shorten(trap.line.differs, 40, placeholder=" …")

@@ -10,26 +10,46 @@ setup() {
   printf 'kind: ConfigMap\nmetadata: {name: mine}\ndata:\n  keep-alive: "300"\n  client-max-body-size: 10m\n' >"$mine"
 }
 
-@test "a plan names what is unknown, and writes manifests to take away, which build by themselves" {
+@test "by default it plans: it names what is unknown, and writes manifests to take away, which build by themselves" {
   out=$BATS_TEST_TMPDIR/out
-  lab migrate --configmap "$mine" --to envoy --plan --out "$out"
+  lab migrate "$mine" --to envoy --out "$out"
   assert_success
-  assert_line --partial "client-max-body-size: ingress-nginx 1.15.1 has no such key"
+  assert_line --regexp "^IGNORED TODAY +delete or correct client-max-body-size \(nginx's client_max_body_size is proxy-body-size here"
   run bash -c "cp -r '$out' '$BATS_TEST_TMPDIR/moved' && kubectl kustomize '$BATS_TEST_TMPDIR/moved/overlays/envoy-yours'"
   assert_success
   assert_line --partial "cluster.circuit_breakers.thresholds.0.max_connections"
   refused "is there already, and not empty" migrate --configmap "$mine" --to envoy --plan --out "$out"
 }
 
+@test "files come in any order, from pipes too, and none is needed" {
+  printf 'kind: Ingress\nmetadata:\n  name: shop\n  annotations: {nginx.ingress.kubernetes.io/rewrite-target: /}\n' >"$BATS_TEST_TMPDIR/shop.yaml"
+  lab migrate "$BATS_TEST_TMPDIR/shop.yaml" "$mine" --to caddy
+  assert_success
+  assert_line --partial "mine.yaml: 2 settings; 1 Ingress with 1 annotation"
+  run bash -c "timeout 60 '${python:-python}' -m lab migrate --to caddy - <'$BATS_TEST_TMPDIR/shop.yaml'"
+  assert_line --partial "No ConfigMap: the defaults of ingress-nginx count; 1 Ingress"
+  lab migrate
+  assert_success
+  assert_line --partial "ingress-nginx 1.15.1 → 11 successors"
+}
+
+@test "how long a measurement takes is told before it starts, and --plan stops there" {
+  tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
+  lab migrate "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1 --measure --plan
+  assert_success
+  assert_regex "$stderr" 'duration +about '
+  nothing_recorded
+}
+
 # bats test_tags=slow
-@test "ingress-nginx with the file is measured against a successor in one run, which ends in its traps" {
+@test "ingress-nginx with the file is measured against a successor in one run, which ends in a line about it" {
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
   limit_s=300
-  lab migrate --configmap "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1
+  lab migrate --configmap "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1 --measure
   assert_regex "$status" '^[01]$' # a busy machine spoils samples
   assert_regex "$output" 'ingress-nginx\+keep-alive-300'
   assert_regex "$output" 'envoy-yours'
-  assert_regex "$output" 'traps, and what to set'
+  assert_regex "$output" 'breaks +weaker +the worst'
   run bash -c "grep -l 'circuit_breakers' '$LAB_RUNS'/*/report.html"
   assert_success
 }

@@ -9,6 +9,7 @@ import pytest
 
 from lab.analysis.migration.mapping import Annotation, Line, Migration, Trap, migrate, read_keys
 from lab.analysis.migration.table import WEIGHTS, list_successors, load_subjects, load_table
+from lab.systems.manifests.routes import PREFIX
 
 
 def moved(system: str, data: dict[str, str], *annotations: Annotation) -> Migration:
@@ -26,7 +27,7 @@ def trap(system: str, key: str, data: dict[str, str] | None = None) -> Trap:
 
 def test_what_the_file_does_not_say_is_a_trap_where_the_defaults_differ() -> None:
     for system, key, default in (
-        ("traefik-ingress-nginx", "upstream-keepalive-connections", "2 for every service"),
+        ("traefik-ingress-nginx", "upstream-keepalive-connections", "2 per service"),
         ("nginx-f5", "proxy-buffering", "true"),
         ("envoy", "proxy-read-timeout", "15s"),
         ("haproxy", "proxy-body-size", "no limit"),
@@ -60,10 +61,10 @@ def test_a_server_header_that_a_file_asks_for_is_none() -> None:
 
 
 def test_the_heaviest_trap_is_first_and_of_one_weight_the_files_own() -> None:
-    traps = moved("traefik", {"keep-alive": "300", "proxy-read-timeout": "120"}).traps
+    traps = moved("traefik", {"keep-alive": "300", "proxy-connect-timeout": "45"}).traps
     order = [(WEIGHTS.index(each.weight), not each.in_file) for each in traps]
     assert order == sorted(order)
-    assert traps[0].keys == ("proxy-read-timeout",)
+    assert traps[0].keys == ("proxy-connect-timeout",)
 
 
 with Path(__file__).with_name("mapping.tsv").open(encoding="utf-8") as file:
@@ -106,8 +107,9 @@ def test_an_annotation_has_its_keys_counterpart_for_one_ingress_and_one_that_nob
     assert (found.ingress, found.standing, found.to) == ("web/shop", "hand", "600s")
     assert "this Ingress alone" in found.note
     for system in list_successors():
-        traps = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1")).traps
-        assert any("invented-yesterday" in key for each in traps for key in each.keys), system
+        (found,) = moved(system, {}, Annotation("web/shop", "invented-yesterday", "1")).annotations
+        assert (found.key, found.standing) == (f"{PREFIX}invented-yesterday", "off")
+        assert "ignores it today: delete it" in found.note
 
 
 def test_a_key_of_the_file_decides_a_setting_that_it_shares_with_one_that_is_not_in_it() -> None:

@@ -73,7 +73,7 @@ def test_every_key_has_a_weight_and_says_what_it_does_and_a_system_that_there_is
     named = [key for cells in read_rows(LEAVING) for key in cells["keys"].split()]
     assert len(named) == len(set(named)) and KEYS.keys() <= set(named)
     assert all(key.startswith("@") or key in KEYS for key in named)
-    assert {subject.weight for subject in load_subjects().values()} <= set(WEIGHTS)
+    assert {weight for subject in load_subjects().values() for weight, _ in subject.sides.values()} <= set(WEIGHTS)
     assert [name for name, subject in load_subjects().items() if not subject.what] == []
     with pytest.raises(UsageError, match="did you mean 'traefik'"):
         load_table("trafik")

@@ -10,11 +10,12 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from lab.analysis.migration.mapping import MigrationPlan
 from lab.analysis.migration.table import list_successors
 from lab.base.errors import UsageError
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import refuse_f5
-from lab.experiments.migration.plan import READER, MigrationPlan, plan_migration
+from lab.experiments.migration.plan import READER, plan_migration, sort_files
 from lab.report.json.answers import MIGRATION
 from lab.report.markdown import render_markdown
 from lab.report.tables.migration import page
@@ -46,9 +47,9 @@ metadata: {name: shop}
 
 
 def told(found: MigrationPlan) -> str:
-    said = found.place, found.given, found.unknown, found.notes, found.migrations
-    assert render_terminal(page(*said), 80)
-    return "\n".join([render_markdown(page(*said)), MIGRATION.dumps(found)])
+    whole = page(found, {}, every_line=True)
+    assert render_terminal(whole, 80)
+    return "\n".join([render_markdown(whole), MIGRATION.dumps(found)])
 
 
 def complete(found: MigrationPlan, names: Sequence[str]) -> None:
@@ -158,3 +159,26 @@ def test_an_annotation_that_is_no_text_is_told_and_a_list_of_them_refused() -> N
 def test_a_file_of_which_nothing_is_left_is_refused_with_what_became_of_it() -> None:
     with pytest.raises(UsageError, match="nothing to migrate\n  keep-alive: has no value, and is left out"):
         plan_migration("mine.yaml", b"controller: {config: {keep-alive: null}}")
+
+
+SETTINGS = b"kind: ConfigMap\ndata: {keep-alive: '75'}\n"
+
+
+def test_of_several_files_each_is_recognized_by_its_objects() -> None:
+    ingress, both = ("i.yaml", INGRESS.encode()), ("both.yaml", SETTINGS + b"---\n" + INGRESS.encode())
+    configmap, listed = ("c.yaml", SETTINGS), ("list.yaml", b"kind: IngressList\nitems: [{metadata: {name: a}}]\n")
+    assert sort_files([ingress, configmap, listed]) == (configmap, [ingress, listed])
+    assert sort_files([both]) == (both, []) and sort_files([]) == (None, [])
+    assert sort_files([ingress], [configmap]) == (configmap, [ingress])
+    assert sort_files([("keys.yaml", b"keep-alive: 75\n"), listed])[1] == [listed]
+    with pytest.raises(UsageError, match="c.yaml has settings of the controller, too"):
+        sort_files([configmap, both])
+
+
+def test_ingresses_alone_are_enough_and_without_a_file_the_defaults_are_compared() -> None:
+    found = plan_migration("", None, [("i.yaml", INGRESS.encode())])
+    assert (found.place, found.given, found.ingresses) == ("", {}, ("web/shop",))
+    assert all(len({line.key for line in each.annotations}) == 3 for each in found.migrations)
+    nothing = plan_migration("", None)
+    assert [each.traps for each in nothing.migrations] == [each.traps for each in plan_migration("", None).migrations]
+    assert all(each.traps and not each.settings for each in nothing.migrations) and told(nothing)

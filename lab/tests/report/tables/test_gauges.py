@@ -10,18 +10,14 @@ import pytest
 from lab.analysis.judge.effects import RunQuestions
 from lab.analysis.summary import Summary, summarise
 from lab.base.errors import UsageError
-from lab.experiments.migration.plan import plan_migration
 from lab.model.plan import Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.records.levels import SystemComponents
-from lab.records.store import RunStore
 from lab.report.export.tables import write, yield_tables
-from lab.report.grid import Grid
 from lab.report.markdown import render_markdown
 from lab.report.result import RunResult
 from lab.report.tables import gauges as gauge_tables
-from lab.report.tables.migration import costs_page, page, traps_page
 from lab.report.terminal import render_terminal
 from lab.studies.results import RESULT, make_result_json
 from lab.tests.analysis.test_generations import known, planned
@@ -104,20 +100,3 @@ def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> Non
     assert gauge_tables.variance_page(RunResult(made()).levels) == [] and "levels" not in make_result_json(
         RunResult(made())
     )
-
-
-def test_costs_are_beside_the_baselines_with_cpu_per_request_as_an_interval() -> None:
-    text = render_markdown(costs_page(RunResult(RunStore.open("data/reference/quick-keepalive")).told))
-    keepalive = next(line for line in text.splitlines() if "keepalive " in line and "CPU/req" in line)
-    assert " ×" in keepalive and "[" in keepalive
-    assert "direct" not in text and costs_page([]) == []
-
-
-def test_what_is_not_in_the_file_stands_in_brackets_and_a_narrow_terminal_has_two_lines_for_each() -> None:
-    found = plan_migration("mine", b"keep-alive: 300\n", to=["traefik-ingress-nginx"]).migrations
-    text = "\n".join(line.plain for line in render_terminal(traps_page(found)))
-    assert all(each in text for each in ("(proxy-connect-timeout)", " keep-alive", "traefik#13123"))
-    found = plan_migration("mine", b"keep-alive: 300\n", to=["caddy"])
-    parts = page(found.place, found.given, found.unknown, found.notes, found.migrations)
-    assert sum(isinstance(part, Grid) for part in parts) == 3
-    assert len(render_terminal(parts, 100)) > len(render_terminal(parts))

@@ -1,0 +1,247 @@
+"""The pages of a migration: short enough for every successor and file, with nothing cut that is to be copied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.analysis.migration.mapping import Migration, MigrationPlan
+from lab.analysis.migration.table import ANNOTATIONS, list_successors, read_seen
+from lab.base.errors import UsageError
+from lab.experiments.migration import plan as planning
+from lab.experiments.migration.folder import writable_lines
+from lab.report.markdown import render_markdown
+from lab.report.tables.migration import PAGE_LINES, WIDTH, overview, page
+from lab.report.terminal import render_terminal
+from lab.systems.manifests.routes import PREFIX
+
+TESTDATA = Path(planning.__file__).parents[2] / "tests" / "experiments" / "migration" / "testdata"
+MINE = b"""
+kind: ConfigMap
+data:
+  proxy-buffer-size: 128k
+  log-format-escape-json: 'true'
+  log-format-upstream: '{"at": "$time_iso8601", "status": $status}'
+  worker-shutdown-timeout: "300"
+  proxy-next-upstream: error timeout invalid_header http_502 http_503 http_504
+  server-name-hash-bucket-size: "256"
+  use-gzip: "true"
+  client-max-body-size: 10m
+"""
+INGRESSES = "---\n".join(
+    yaml.safe_dump(
+        {"kind": "Ingress", "metadata": {"name": f"shop-{number}", "annotations": dict.fromkeys(names, "true")}}
+    )
+    for number, names in enumerate(
+        [[f"{PREFIX}{name}" for name in sorted(ANNOTATIONS)], [f"{PREFIX}rewrite-target", f"{PREFIX}proxy-buffers"]]
+    )
+).encode()
+HEADS = (
+    "IN SHORT", "BREAKS OR COSTS A LOT", "WEAKER PROTECTION", "LOOKS DIFFERENT", "COPY", "NOTHING TO DO", "MINOR", "SOURCES", "NEXT",
+)  # fmt: skip
+
+
+def fields() -> Iterator[tuple[str, bytes]]:
+    for path in sorted(TESTDATA.iterdir()):
+        try:
+            planning.plan_migration(path.name, path.read_bytes(), to=["caddy"])
+        except UsageError:
+            continue
+        yield path.name, path.read_bytes()
+
+
+def planned(
+    system: str, content: bytes | None = MINE, ingresses: bytes = b"", name: str = "mine.yaml"
+) -> MigrationPlan:
+    return planning.plan_migration(
+        name if content else "", content, [("i.yaml", ingresses)] if ingresses else [], [system] if system else []
+    )
+
+
+def lines(plan: MigrationPlan, **others: bool) -> list[str]:
+    return [line.plain for line in render_terminal(page(plan, read_seen(), **others), 110)]
+
+
+def snippet(printed: list[str]) -> list[str]:
+    begins = [place for place, line in enumerate(printed) if line.startswith("COPY")]
+    return [line[2:] for line in printed[begins[0] + 1 : printed.index("", begins[0])]] if begins else []
+
+
+def refuse_long(printed: list[str], most: int) -> None:
+    assert len(printed) <= most, "\n".join(printed)
+    copied = {f"  {line}" for line in snippet(printed)}
+    for line in printed:
+        word = max(map(len, line.split()), default=0)
+        assert len(line) <= WIDTH or (line in copied and word > WIDTH / 2) or (line in copied and ": " in line), line
+
+
+@pytest.mark.parametrize("system", list_successors())
+def test_every_page_is_short_and_narrow_and_has_its_parts(system: str) -> None:
+    """For a ConfigMap, with Ingresses that have every annotation, with these alone, and with nothing."""
+    for content, ingresses in ((MINE, b""), (MINE, INGRESSES), (None, INGRESSES), (None, b"")):
+        printed = lines(planned(system, content, ingresses))
+        refuse_long(printed, PAGE_LINES)
+        found = [head for line in printed for head in HEADS if line.startswith(head)]
+        assert found == [head for head in HEADS if head in found] and len(found) >= len(HEADS) - 2, found
+        assert (
+            printed[0].startswith("ingress-nginx 1.15.1 → ")
+            and planned(system).migrations[0].about.setting in printed[0]
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "content"), [pytest.param(*each, id=each[0]) for each in fields()])
+def test_every_page_about_a_file_from_the_field_is_short_and_narrow(name: str, content: bytes) -> None:
+    for system in list_successors():
+        refuse_long(lines(planned(system, content, name=name)), PAGE_LINES)
+    refuse_long(lines(planned("", content, name=name), one_line_each=True), 40)
+
+
+def test_all_successors_have_one_line_each_and_the_one_that_breaks_least_is_first() -> None:
+    for content, ingresses in ((MINE, b""), (MINE, INGRESSES), (None, INGRESSES), (None, b"")):
+        printed = lines(planned("", content, ingresses), one_line_each=True)
+        refuse_long(printed, 40)
+        rows = [line for line in printed if re.match(rf"(?:{'|'.join(list_successors())}) ", line)]
+        assert [sum(line.startswith(f"{system} ") for line in rows) for system in list_successors()] == [1] * len(
+            list_successors()
+        )
+        breaks = [int(re.findall(r" (\d+)", row)[4 if content or ingresses else 0]) for row in rows]
+        assert breaks == sorted(breaks)
+    versions = "\n".join(lines(planned(""), one_line_each=True))
+    assert all(f"{each.system} {each.about.value}" in " ".join(versions.split()) for each in planned("").migrations)
+
+
+def documents(printed: list[str]) -> list[object]:
+    return list(yaml.safe_load_all("\n".join(snippet(printed))))
+
+
+def flat(value: object, path: str = "", whole: Collection[str] = ()) -> dict[str, object]:
+    """Path → value; of arguments each is one, and a value at a path in `whole` is not divided."""
+    if isinstance(value, dict) and path.lstrip(".") not in whole:
+        return {key: leaf for name, item in value.items() for key, leaf in flat(item, f"{path}.{name}", whole).items()}
+    if isinstance(value, list) and path.endswith(("Arguments", "args")):
+        return {f"{path}.{item}": item for item in value}
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return flat(value[0], f"{path}.0", whole)
+    return {path: value}
+
+
+@pytest.mark.parametrize("system", list_successors())
+def test_what_is_to_be_copied_is_yaml_and_nothing_in_it_is_cut(system: str) -> None:
+    """However it is laid out: one setting a line, or as few lines as possible."""
+    plan = planned(system)
+    written = {line.setting: line.to for line in writable_lines(plan.migrations[0])}
+    for printed in (lines(plan), lines(plan, every_line=True), lines(planned(system, MINE, INGRESSES))):
+        for path, value in (
+            pair
+            for document in documents(printed)
+            for pair in flat(document, "", {name.rpartition(" ")[2] for name in written}).items()
+        ):
+            if path.endswith(".kind"):
+                continue
+            if path.split(".")[1] in ("additionalArguments", "args"):
+                name, _, text = str(value).partition("=")
+                assert written.get(f"{name}=") == text or name in written or str(value) in written.values(), value
+                continue
+            names = [name for name in written if path.lstrip(".").removeprefix("data.") == name.rpartition(" ")[2]]
+            assert names and any(yaml.safe_load(written[name]) == value or written[name] == value for name in names), (
+                path
+            )
+
+
+def test_a_long_snippet_says_the_same_in_few_lines() -> None:
+    plan = planned("envoy-gateway")
+    short, whole = lines(plan), lines(plan, every_line=True)
+    few, many = (
+        {key: value for each in documents(printed) for key, value in flat(each).items()} for printed in (short, whole)
+    )
+    assert few.items() <= many.items() and len(snippet(short)) < len(snippet(whole))
+
+
+def test_the_page_sums_up_what_it_lists() -> None:
+    for system in list_successors():
+        printed = lines(planned(system), every_line=True)
+        text = " ".join(" ".join(printed).split())
+        total, fixed, by_copy = map(
+            int,
+            re.findall(r"IN SHORT (\d+) differences?: (\d+) you can fix before you switch \((\d+) by COPY\)", text)[0],
+        )
+        end = printed.index(next(line for line in printed if line.startswith("COPY")))
+        numbered = [int(match[1]) for line in printed[:end] if (match := re.match(r" ?(\d+) ", line))]
+        assert numbered == list(range(1, total + 1))
+        assert sum(line.endswith("→ COPY") for line in printed[:end]) == by_copy
+        assert total - fixed == sum(line.endswith("→ no setting") for line in printed[:end])
+
+
+def test_what_was_seen_stands_with_its_run_and_what_is_reported_with_the_ledger() -> None:
+    seen = {
+        ("traefik-ingress-nginx", "upstream-keepalive-connections"): (
+            "CPU per request 5 times that of x (run-a on apiserver)",
+            "TF-05 inconclusive",
+        )
+    }
+    for content in (MINE, None):
+        printed = [line.plain for line in render_terminal(page(planned("traefik-ingress-nginx", content), seen), 110)]
+        first = printed.index("BREAKS OR COSTS A LOT") + 1
+        text = " ".join(line.strip() for line in printed[first : first + 4])
+        assert printed[first].startswith(" 1 Backend connections are hardly reused: 2 idle ones per service (you: 320)")
+        assert "Seen here: CPU per request 5 times that of x (run-a on apiserver)." in text
+        assert "Reported: traefik#13123; the ledger says TF-05 inconclusive (just ledger)." in text
+        assert len(printed) <= PAGE_LINES
+
+
+def test_what_is_ignored_today_is_named_with_what_is_meant() -> None:
+    text = " ".join(" ".join(lines(planned("caddy", MINE, INGRESSES), every_line=True)).split())
+    assert (
+        "IGNORED TODAY delete or correct client-max-body-size (nginx's client_max_body_size is proxy-body-size here)"
+        in text
+    )
+    assert "proxy-buffers (similar: proxy-buffer" in text
+    assert "mine.yaml: 8 settings; 2 Ingresses with 140 annotations" in text
+
+
+def test_a_warning_stands_with_what_trusts_everybody() -> None:
+    plan = planned("traefik", b"use-forwarded-headers: true\n")
+    text = " ".join(" ".join(lines(plan)).split())
+    assert "forwardedHeaders.insecure=true" in text and "--entryPoints.websecure.forwardedHeaders.insecure=true" in text
+    assert "Careful: trusts everybody, as you do today; better: the addresses of your load balancer." in text
+
+
+def test_a_difference_of_several_ingresses_is_one() -> None:
+    both = INGRESSES.replace(b"proxy-buffers", b"use-regex")
+    text = "\n".join(lines(planned("envoy", None, both), every_line=True))
+    assert text.count("rewrite-target") == 3, text.count("rewrite-target")  # the difference, and a row for each Ingress
+    assert "(shop-0, shop-1)" in text
+
+
+def test_the_whole_mapping_has_every_setting_of_the_files_with_its_source() -> None:
+    plan = planned("contour", MINE, INGRESSES)
+    text = render_markdown(page(plan, {}, every_line=True))
+    migration: Migration = plan.migrations[0]
+    for line in (*migration.settings, *migration.annotations):
+        assert line.key.rpartition("/")[2] in text
+        assert not line.source or f"source: {line.source}" in text.replace("\\", "")
+    assert "(only on the successor)" in text and "(default)" in text
+
+
+def test_markdown_has_the_same_differences_and_the_snippet_in_a_fence() -> None:
+    plan = planned("traefik-ingress-nginx")
+    text = render_markdown(page(plan, {}))
+    assert text.count("```yaml\n") == 1 and "\n1. Backend connections are hardly reused" in text
+    assert "**IN SHORT**" in text and "additionalArguments:\n" in text
+    text = render_markdown(page(planned(""), {}, one_line_each=True))
+    assert [text.count(f"\n| {system} |") for system in list_successors()] == [1] * len(list_successors())
+
+
+def test_pages_of_several_successors_follow_each_other_and_an_overview_of_one_is_none() -> None:
+    several = planning.plan_migration("mine", MINE, to=["envoy", "caddy"])
+    printed = lines(several)
+    assert [line for line in printed if line.startswith("ingress-nginx 1.15.1 → ")] == [
+        f"ingress-nginx 1.15.1 → {each.about.setting}" for each in several.migrations
+    ]
+    assert overview(replace(several, migrations=several.migrations[:1]))
