@@ -46,6 +46,10 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     places = ["standard input" if name == STDIN else name for name in files]
     content, *ingresses = [read_once(name, INGRESS_READER if index else READER) for index, name in enumerate(files)]
     migration_plan = plan_migration(places[0], content, list(zip(places[1:], ingresses, strict=True)), options.to)
+    if options.verify:
+        from lab.commands.verifying import run_verification
+
+        return run_verification(options, talk, migration_plan, list(zip(places, (content, *ingresses), strict=True)))
     full_page = page(
         migration_plan.place,
         migration_plan.given,
@@ -131,6 +135,11 @@ MIGRATE = Verb(
             "metavar": "FOLDER",
             "help": "write manifests there, of each as shipped and with your settings, to take away",
         },
+        "--verify": {
+            "action": "store_true",
+            "help": "send ingress-nginx and each successor the same requests, and show where the answers differ",
+        },
+        "--requests": {"metavar": "FILE", "help": "of --verify: your own requests, as a HAR file or lines METHOD URL"},
         "--sweep": {"default": SWEEP, "help": f"the loads (default: {SWEEP})"},
     },
     ("--sustained", *MEASURING, "--markdown"),

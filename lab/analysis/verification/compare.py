@@ -1,0 +1,354 @@
+"""The comparison of what two systems make of the same requests, and what a difference means to whom.
+
+An exchange becomes aspects, such as `client status` → `200` or `backend header x-real-ip` → `{client}`; two exchanges differ in those
+aspects that are unlike. What differs with every request anyway (addresses, dates, ids, the host and path of the request itself) is
+replaced by its name in braces first, so that equal differences of many requests become one.
+
+If the status or the Service that was reached differs, everything else follows from it, and is not listed.
+
+    aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence where
+                  that is not to be seen from the aspect itself
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from lab.analysis.migration.mapping import Line, Migration
+from lab.model.exchanges import Answer, Exchange, Headers, RawRequest, Received
+
+Consequence = Literal["breaks", "protection", "clients", "backends"]
+"""The consequence of a difference, the heaviest first.
+
+Requests fail or reach something else; something is open that was guarded; clients see it; backends see it.
+"""
+CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
+ABSENT = "–"
+ASPECTS = Path(__file__).with_name("aspects.tsv")
+EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
+"""The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
+EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
+"""The headers of received requests that are not compared as such: those of one hop."""
+_SECURITY = re.compile(r"client header (strict-transport-security|x-frame-options|content-security-policy|x-content-type-options)")
+_TRUSTED = re.compile(r"x-forwarded-|x-real-ip|x-original-|x-scheme|forwarded$|.*_|proxy$")
+_RANDOM = (
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "{uuid}"),
+    (re.compile(r"(?<![0-9a-f%])[0-9a-f]{32}(?![0-9a-f])"), "{32 hexadecimal digits}"),
+    (re.compile(r"(?<![0-9a-f%])[0-9a-f]{16}(?![0-9a-f])"), "{16 hexadecimal digits}"),
+    (re.compile(r"\b\w{3}, \d\d[ -]\w{3}[ -]\d{2,4} \d\d:\d\d:\d\d GMT\b"), "{date}"),
+    (re.compile(r"\b\d{10}\.\d+\.\d+\.\d+\|?"), "{number}"),
+)
+_REFUSALS = frozenset({400, 401, 403, 405, 407, 411, 413, 414, 417, 421, 426, 429, 431, 494, 501, 505})
+"""The statuses by which a proxy refuses a request."""
+_HTTPS = (301, 302, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The addresses of a system, which are replaced by their names.
+
+    Attributes:
+        client: The address of the client.
+        proxy: The address of the proxy.
+
+    """
+
+    client: str
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between ingress-nginx and a successor, which one or more requests show.
+
+    Attributes:
+        consequence: What the difference means.
+        aspect: What differs, such as `client header server`.
+        case: The name of what the smallest request tries.
+        before: What ingress-nginx does.
+        after: What the successor does.
+        request: The smallest request that shows the difference.
+        left: The exchange with ingress-nginx.
+        right: The exchange with the successor.
+        count: The number of requests that show it.
+        cases: The names of what these requests try.
+        known: The line of the migration that names it; None if the migration table did not know it.
+
+    """
+
+    consequence: Consequence
+    aspect: str
+    case: str
+    before: str
+    after: str
+    request: RawRequest
+    left: Exchange
+    right: Exchange
+    count: int
+    cases: tuple[str, ...]
+    known: Line | None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the migration table did not know the difference."""
+        return self.known is None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the difference lets the verification fail: it breaks requests or weakens protection, and is new."""
+        return self.is_new and self.consequence in ("breaks", "protection")
+
+
+# -- aspects of one exchange ---------------------------------------------------------------------------------------
+
+
+def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
+    """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces."""
+    request, answer = exchange.request, exchange.answer
+
+    def name(text: str) -> str:
+        return _name_values(text, request, places)
+
+    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(exchange.received)}
+    for key, text in answer.tls.items():
+        aspects[f"client TLS {key}"] = text
+    if not answer.status:
+        return aspects
+    own = not answer.header("x-lab-echo")  # the proxy's own answer
+    aspects["client HTTP version"] = answer.version
+    aspects["client interim answers"] = ", ".join(map(str, answer.interim)) or ABSENT
+    aspects["client connection"] = "kept" if answer.kept else "closed"
+    aspects["client trailers"] = _join(answer.trailers)
+    for key, values in _group(answer.headers).items():
+        if key not in EXCEPTED and not (own and key in ("content-type", "etag", "last-modified", "accept-ranges")):
+            aspects[f"client header {key}"] = name(values)
+    if own:
+        aspects["client error page"] = f"{answer.header('content-type') or 'no type'}" if answer.body else "empty"
+    else:
+        aspects["client framing"] = answer.framing
+        aspects["client body"] = _describe_body(answer)
+    for received in exchange.received[:1]:
+        aspects |= {
+            "backend method": received.method,
+            "backend path": name(received.target),
+            "backend HTTP version": received.version,
+            "backend body": received.body,
+            "backend trailers": _join(received.trailers),
+            "backend client address": name(received.client),
+        }
+        for key, values in _group(received.headers).items():
+            if key not in EXCEPTED_OF_REQUESTS:
+                aspects[f"backend header {key}"] = name(values)
+        sent = [key for key, _ in received.headers if key.lower() not in EXCEPTED_OF_REQUESTS]
+        aspects["backend case of header names"] = "lower" if all(key == key.lower() for key in sent) else "as it was sent"
+    return aspects
+
+
+def describe_status(answer: Answer) -> str:
+    """Return the status of an answer with the target of a redirect's scheme, or why there is none."""
+    if not answer.status:
+        return answer.error or "TLS only"
+    scheme = answer.header("location").partition(":")[0] if answer.status in _HTTPS else ""
+    return f"{answer.status} to https" if scheme == "https" else str(answer.status)
+
+
+def describe_reached(received: Sequence[Received]) -> str:
+    """Return which Service a request reached, and how often."""
+    if not received:
+        return "no backend"
+    counts = Counter(item.service for item in received)
+    return ", ".join(service if number == 1 else f"{service} {number} times" for service, number in counts.items())
+
+
+def _describe_body(answer: Answer) -> str:
+    coding = answer.header("content-encoding")
+    return f"encoded: {coding}" if coding else f"{len(answer.body)} bytes"
+
+
+def _group(headers: Headers) -> dict[str, str]:
+    """Return name in lower case → all its values; two headers of one name stay two."""
+    grouped: dict[str, list[str]] = {}
+    for key, value in headers:
+        grouped.setdefault(key.lower(), []).append(value)
+    return {key: " | ".join(sorted(values) if key == "set-cookie" else values) for key, values in grouped.items()}
+
+
+def _join(headers: Headers) -> str:
+    return ", ".join(f"{key.lower()}: {value}" for key, value in headers) or ABSENT
+
+
+def _name_values(text: str, request: RawRequest, places: Places) -> str:
+    """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""
+    for pattern, word in _RANDOM:
+        text = pattern.sub(word, text)
+    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
+    for value, word in {places.client: "{client}", places.proxy: "{proxy}", **sent}.items():
+        if len(value) > 3:
+            text = text.replace(value, word)
+    return text
+
+
+# -- differences of two systems ------------------------------------------------------------------------------------
+
+
+def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return aspect → (left value, right value) of those aspects that differ, without those that follow from another."""
+    unlike = {
+        key: (left.get(key, ABSENT), right.get(key, ABSENT))
+        for key in dict.fromkeys([*left, *right])
+        if left.get(key, ABSENT) != right.get(key, ABSENT)
+    }
+    if "client status" in unlike or "backend reached" in unlike:
+        pairs = [(aspects["client status"], aspects["backend reached"]) for aspects in (left, right)]
+        before, after = (f"{status}, {reached}" for status, reached in pairs)
+        return {"answer": (before, after)}
+    if "client header content-encoding" in unlike:  # everything about the body follows from its compression
+        for key in ("client body", "client framing", "client header vary", "client header etag", "client header accept-ranges"):
+            unlike.pop(key, None)
+    return unlike
+
+
+def find_differences(
+    left: Sequence[tuple[Exchange, Mapping[str, str]]],
+    right: Sequence[tuple[Exchange, Mapping[str, str]]],
+    migration: Migration | None,
+) -> list[Difference]:
+    """Return the differences between two systems, the heaviest first, each with the smallest request that shows it.
+
+    Args:
+        left: The exchanges of ingress-nginx with their aspects.
+        right: Those of the successor, in the same order.
+        migration: What the migration table says of the user's settings; None to count everything as new.
+
+    """
+    groups: dict[tuple[str, ...], list[tuple[Exchange, Exchange, str, str]]] = {}
+    for (before, before_aspects), (after, after_aspects) in zip(left, right, strict=True):
+        for aspect, (old, new) in compare_exchanges(before_aspects, after_aspects).items():
+            apart = (before.request.case,) if aspect == "answer" or aspect == "backend path" else ()
+            values = () if ABSENT in (old, new) else (old, new)
+            key = (aspect, *apart, *(values or (str(old == ABSENT),)))
+            groups.setdefault(key, []).append((before, after, old, new))
+    differences = list[Difference]()
+    for (aspect, *_), found in groups.items():
+        before, after, old, new = min(found, key=lambda item: item[0].request.size)
+        cases = tuple(dict.fromkeys(item[0].request.case for item in found))
+        consequence, known = judge(aspect, before, after, old, new, migration)
+        differences.append(
+            Difference(
+                consequence, aspect, before.request.case, old, new, before.request, before, after, len(found), cases, known
+            )
+        )
+    return sorted(differences, key=lambda item: (CONSEQUENCES.index(item.consequence), not item.is_new, item.aspect))
+
+
+@dataclass(frozen=True, slots=True)
+class AspectRow:
+    """A row of `aspects.tsv`.
+
+    Attributes:
+        pattern: What the aspect and the case of a difference look like, as `aspect @case`.
+        keys: The settings and annotations (with @) of ingress-nginx that it is about.
+        words: How the notes of a migration table speak of it; None for keys only.
+        consequence: What it means; None to see it from the difference itself.
+
+    """
+
+    pattern: re.Pattern[str]
+    keys: tuple[str, ...]
+    words: re.Pattern[str] | None
+    consequence: Consequence | None
+
+
+@cache
+def load_aspects() -> tuple[AspectRow, ...]:
+    """Return the rows of `aspects.tsv`, in their order; the first that matches counts."""
+    with ASPECTS.open(encoding="utf-8", newline="") as file:
+        return tuple(
+            AspectRow(
+                re.compile(row["aspect"]),
+                tuple(row["keys"].split()),
+                re.compile(row["words"]) if row["words"] else None,
+                next((name for name in CONSEQUENCES if name == row["consequence"]), None),
+            )
+            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        )
+
+
+def judge(
+    aspect: str, left: Exchange, right: Exchange, old: str, new: str, migration: Migration | None
+) -> tuple[Consequence, Line | None]:
+    """Return what a difference means, and the line of the migration that names it; None if there is none."""
+    request = left.request
+    row = next((row for row in load_aspects() if row.pattern.search(f"{aspect} @{request.case}")), None)
+    keys = dict.fromkeys([*(row.keys if row else ()), *(request.keys if aspect in ("answer", "backend path") else ())])
+    consequence = (row and row.consequence) or _weigh(aspect, left, right, old, new)
+    return consequence, _find_line(migration, keys, row.words if row else None) if migration else None
+
+
+def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> Consequence:
+    """Return what a difference means, as far as it shows from the difference itself."""
+    side, _, what = aspect.partition(" ")
+    if aspect == "answer":
+        return _weigh_answers(left, right)
+    if _SECURITY.match(aspect):
+        return "protection" if new == ABSENT or old != ABSENT else "clients"
+    if aspect in ("client body", "backend method", "backend body"):
+        return "breaks"
+    if side == "client":
+        return "clients"
+    if what == "path":
+        climbs = re.search(r"\.\.|%2e|%2f|//|\\|%5c", new, re.IGNORECASE) and new != old
+        return "protection" if climbs else "breaks"
+    sent = {key.lower(): value for key, value in left.request.headers}
+    name = what.removeprefix("header ")
+    if what.startswith("header ") and _TRUSTED.match(name) and new != ABSENT and name in sent and sent[name] in new:
+        return "protection" if old == ABSENT or sent[name] not in old else "backends"
+    return "backends"
+
+
+def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
+    """Return what another status, or another Service that was reached, means."""
+    before, after = left.answer.status, right.answer.status
+    if left.received and not right.received:
+        return "breaks"
+    if right.received and not left.received:
+        secured = before in _HTTPS and left.answer.header("location").startswith("https:")
+        return "protection" if secured or before in _REFUSALS or not before else "breaks"
+    if left.received and right.received and describe_reached(left.received) != describe_reached(right.received):
+        return "breaks"
+    if not before and right.answer.tls and not left.answer.tls:
+        return "protection"  # a handshake that was refused
+    if left.answer.tls and not right.answer.tls and not after:
+        return "breaks"
+    refused = before in _REFUSALS or before in (0, 404, 503)
+    if refused and (after >= 400 or not after):
+        return "clients"
+    if before in _HTTPS and after in _HTTPS:
+        return "clients"
+    return "breaks" if before < 400 <= after else "clients"
+
+
+def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str] | None) -> Line | None:
+    """Return the first line of a migration that says that one of these settings, or what the words say, would differ."""
+    names = {f"nginx.ingress.kubernetes.io/{key[1:]}" if key.startswith("@") else key for key in keys}
+    for line in _list_lines(migration):
+        if line.key in names and (line.standing in ("set", "hand", "lost") or line.default):
+            return line
+    for line in _list_lines(migration):
+        if words and words.search(f"{line.setting} {line.default} {line.note}"):
+            return line
+    return None
+
+
+def _list_lines(migration: Migration) -> Iterator[Line]:
+    """Yield the lines of a migration that name a difference; those that say *already equivalent* name none."""
+    for line in (*migration.settings, *migration.annotations, *migration.defaults, *migration.extras):
+        if line.standing in ("set", "hand", "lost"):
+            yield line

@@ -1,0 +1,384 @@
+"""The requests of a verification: from the paths and annotations of Ingresses, from the catalogue of edge cases, and from a user's file.
+
+    RoutedPath(host="shop.example", path="/api", kind="Prefix", …)  →  GET /api, GET /api/, GET /apix, GET /API, GET /%61pi, …
+    catalogue.tsv: `double-slash  GET //a HTTP/1.1\r\nHost: {host}\r\n  …`  →  one request
+
+The heads in the catalogue have Python's escapes; {host} is the host of the catalogue's own route, and {limit} and {beyond} are the
+largest body that ingress-nginx takes, and one byte more.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lab.base.errors import UsageError
+from lab.model.exchanges import RawRequest
+from lab.systems.manifests.routes import PREFIX
+
+CATALOGUE = Path(__file__).with_name("catalogue.tsv")
+CATALOGUE_HOST, TLS_HOST = "bench.lab.test", "tls.lab.test"
+"""The hosts of the catalogue's own routes, without and with a certificate; both lead every path to one Service."""
+USER, PASSWORD = "lab", "lab"
+"""The name and password that the Secrets of the verification accept, in place of the user's."""
+LARGEST_BODY = 8 << 20
+"""The largest limit of bodies that is tried; sending more takes seconds."""
+_SIZE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_LITERALS = (
+    (r"\(/\|\$\)", "/"), (r"\(\$\|/\)", "/"), (r"\(\?[:i]*", "("), (r"\.[*+]\??", "lab"), (r"\[\^[^\]]*\][*+]?", "lab"),
+    (r"\\d(\{\d+\}|[+*])?", "1"), (r"\\w(\{\d+\}|[+*])?", "a"), (r"\[0-9\](\{\d+\}|[+*])?", "1"),
+    (r"\[[aA]-[^\]]*\](\{\d+\}|[+*])?", "a"), (r"\(([^()|]*)\|[^()]*\)", r"\1"), (r"\(([^()]*)\)[?*+]?", r"\1"),
+    (r"\\([./_-])", r"\1"), (r"[$^?]", ""),
+)  # fmt: skip
+"""Patterns in a path that is a regular expression, and what a request has in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedPath:
+    """A path of an Ingress, as the verification serves it.
+
+    Attributes:
+        ingress: The name of the Ingress, as `namespace/name`.
+        host: The host; a wildcard's has `*.`, and a rule for every host has an empty one.
+        path: The path as written.
+        kind: The path type: Exact, Prefix or ImplementationSpecific.
+        tls: Whether the host has a certificate.
+        annotations: Name → value of ingress-nginx's annotations, without their prefix.
+
+    """
+
+    ingress: str
+    host: str
+    path: str
+    kind: str
+    tls: bool
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def sent_host(self) -> str:
+        """The host that a request names: one under a wildcard, and any name where the rule has no host."""
+        return self.host.replace("*", "any", 1) if self.host else "any.lab.test"
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether ingress-nginx reads the path as a regular expression."""
+        return self.annotations.get("use-regex") == "true" or "rewrite-target" in self.annotations
+
+    @property
+    def sample(self) -> str:
+        """A path that the route matches: the path itself, or a text for its regular expression; empty if none is known."""
+        if not self.is_pattern:
+            return self.path
+        text = self.path
+        for pattern, replacement in _LITERALS:
+            text = re.sub(pattern, replacement, text)
+        try:
+            return text if re.match(self.path, text, re.IGNORECASE) else ""
+        except re.error:
+            return ""
+
+
+def make_request(
+    case: str,
+    about: str,
+    host: str,
+    target: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    **options: Any,
+) -> RawRequest:
+    """Return a request of HTTP/1.1 with a Host header, and the length of a body that it has.
+
+    Args:
+        case: The name of what is tried.
+        about: What is tried, in words.
+        host: The host.
+        target: The target of the request line.
+        method: The method.
+        headers: Further headers.
+        body: The body.
+        **options: Further fields of `RawRequest`.
+
+    """
+    fields = {"Host": host, **(headers or {})}
+    if body and "Content-Length" not in fields:
+        fields["Content-Length"] = str(len(body))
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    host_name = host.rsplit(":", 1)[0] if re.search(r":\d+$", host) else host
+    return RawRequest(case, about, host_name, "\r\n".join(lines).encode("latin-1", "replace"), body, **options)
+
+
+# -- from Ingresses -----------------------------------------------------------------------------------------------
+
+
+def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
+    """Yield the requests that the user's Ingresses give: of every path, every host, and every annotation with a meaning."""
+    for path in paths:
+        if path.sample:
+            yield from _of_path(path, [other for other in paths if other.host == path.host and other.path != path.path])
+            yield from _of_annotations(path)
+    hosts = {path.sent_host: path for path in reversed(paths)}
+    for host, path in reversed(hosts.items()):
+        yield from _of_host(host, path)
+
+
+def _get(path: RoutedPath, case: str, about: str, target: str, **more: Any) -> Iterator[RawRequest]:
+    """Yield a request to a route: with TLS where its host has a certificate."""
+    yield make_request(case, about, path.sent_host, target, tls=path.tls, **more)
+
+
+def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRequest]:
+    sample = path.sample
+    kind = "regular expression" if path.is_pattern else path.kind
+    slug = "regex" if path.is_pattern else path.kind.lower()
+    slashed = sample.endswith("/") and sample != "/"
+    yield from _get(path, f"{slug}-path", f"a path of type {kind} as it is written", sample)
+    other = sample.rstrip("/") if slashed else f"{sample}/"
+    word = "without its" if slashed else "with a"
+    if sample != "/":
+        yield from _get(path, f"{slug}-slash", f"a path of type {kind} {word} trailing slash", other)
+        yield from _get(path, f"{slug}-continued", f"a path of type {kind} that goes on without a slash", f"{sample}x")
+        encoded = re.sub(r"[a-z]", lambda letter: f"%{ord(letter[0]):02x}", sample, count=1)
+        yield from _get(path, f"{slug}-encoded", f"a path of type {kind} with a letter percent-encoded", encoded)
+        upper = sample.swapcase()
+        if upper != sample:
+            yield from _get(path, f"{slug}-case", f"a path of type {kind} in the other case", upper)
+    below = f"{sample.rstrip('/')}/lab/a%20b?x=1&y=%2F&z"
+    yield from _get(path, f"{slug}-below", f"a path below one of type {kind}, with a query", below)
+    body = b"a=1&b=2"
+    yield from _get(path, f"{slug}-post", f"a POST to a path of type {kind}", sample, method="POST", body=body)
+    for name, back in (("dots", "/../"), ("encoded-dots", "/%2e%2e/"), ("encoded-slash", "/..%2f")):
+        for sibling in siblings[:2]:
+            climbing = f"{sample.rstrip('/')}{back}{sibling.sample.lstrip('/')}"
+            yield from _get(path, f"sibling-{name}", f"from one route to another by {back}", climbing)
+    yield from _get(path, "redirect-of-backend", "a redirect that the backend sends", f"{sample}?lab=redirect")
+    if path.tls:
+        yield make_request(
+            "plain-http", "a host with a certificate, without TLS", path.sent_host, f"{sample}?a=1",
+            keys=("ssl-redirect", "force-ssl-redirect", "http-redirect-code", "@ssl-redirect"),
+        )  # fmt: skip
+
+
+def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
+    target = path.sample or "/"
+    yield from _get(path, "no-such-path", "a path that no rule has", "/lab-no-such-path")
+    for case, about, name in (
+        ("host-port", "a host with a port", f"{host}:8080"),
+        ("host-case", "a host in capitals", host.upper()),
+        ("host-dot", "a host with a dot at its end", f"{host}."),
+        ("host-below", "a host below the host", f"below.{host}"),
+    ):
+        yield make_request(case, about, name, target)
+    if path.tls:
+        sent = make_request("no-sni", "a TLS handshake without a server name", host, target, tls=True)
+        yield RawRequest(sent.case, sent.about, host, sent.head, tls=True, sni=False)
+
+
+def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
+    """Yield the requests that an annotation of the route's Ingress has a meaning for."""
+    notes, target = path.annotations, path.sample
+
+    def try_out(case: str, about: str, keys: str, sent: str = target, **more: Any) -> Iterator[RawRequest]:
+        yield from _get(path, case, about, sent, keys=tuple(f"@{key}" for key in keys.split()), **more)
+
+    if notes.get("canary") == "true":
+        header, value = notes.get("canary-by-header", ""), notes.get("canary-by-header-value", "")
+        for text in filter(None, (("always", "never", value, "other") if header else ())):
+            about = f"the canary's header with {text}"
+            yield from try_out("canary-header", about, "canary canary-by-header", headers={header: text})
+        if cookie := notes.get("canary-by-cookie"):
+            for text in ("always", "never"):
+                about = f"the canary's cookie with {text}"
+                yield from try_out("canary-cookie", about, "canary", headers={"Cookie": f"{cookie}={text}"})
+    if "auth-type" in notes or "auth-url" in notes:
+        keys = "auth-type auth-secret" if "auth-type" in notes else "auth-url auth-signin"
+        for word, secret in (("right", f"{USER}:{PASSWORD}"), ("wrong", f"{USER}:wrong")):
+            value = f"Basic {base64.b64encode(secret.encode()).decode()}"
+            about = f"a name with the {word} password"
+            yield from try_out(f"auth-{word}", about, keys, headers={"Authorization": value})
+    if notes.get("enable-cors") == "true":
+        allowed = notes.get("cors-allow-origin", "*").split(",")[0].strip().replace("*.", "any.")
+        for origin in ("https://foreign.example", *([allowed] if allowed != "*" else [])):
+            asks = {"Origin": origin, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-A"}
+            yield from try_out("cors-preflight", "a preflight of CORS", "enable-cors", method="OPTIONS", headers=asks)
+            yield from try_out("cors-origin", "a request with an Origin", "enable-cors", headers={"Origin": origin})
+    for name in ("whitelist-source-range", "allowlist-source-range", "denylist-source-range"):
+        if name in notes:
+            address = notes[name].split(",")[0].split("/")[0].strip()
+            headers = {"X-Forwarded-For": address}
+            yield from try_out("source-range", "an address of the list in X-Forwarded-For", name, headers=headers)
+    if "app-root" in notes:
+        yield from try_out("app-root", "the root of a host with app-root", "app-root", "/")
+    for alias in filter(None, notes.get("server-alias", "").replace(" ", "").split(",")):
+        if re.fullmatch(r"[\w.-]+", alias):
+            yield make_request("server-alias", "a host's alias", alias, target, keys=("@server-alias",))
+    if notes.get("from-to-www-redirect") == "true" and path.host:
+        www = path.host.removeprefix("www.") if path.host.startswith("www.") else f"www.{path.host}"
+        yield make_request("www", "the host with or without www", www, target, keys=("@from-to-www-redirect",))
+    limit = parse_size(notes.get("proxy-body-size", ""))
+    if limit and limit <= LARGEST_BODY:
+        for case, size in (("body-limit", limit), ("body-beyond-limit", limit + 1)):
+            about = f"a body of {size:,} bytes"
+            yield from try_out(case, about, "proxy-body-size", method="POST", body=bytes(size))
+    if "session-cookie-name" in notes or notes.get("affinity") == "cookie":
+        cookie = {"Cookie": f"{notes.get('session-cookie-name', 'INGRESSCOOKIE')}=foreign"}
+        yield from try_out("affinity", "a cookie of affinity that nobody set", "affinity", headers=cookie)
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes of a size of nginx, such as `8m`; None if it is none."""
+    match = re.fullmatch(r"(\d+)([kmg]?)", text.strip().lower())
+    return int(match[1]) * _SIZE[match[2]] if match else None
+
+
+# -- from the catalogue -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueRow:
+    """A row of the catalogue of edge cases.
+
+    Attributes:
+        case: The unique name.
+        head: The request line and headers with escapes, without the empty line.
+        body: `-` for none, a text with escapes, or a number of bytes, which may be {limit} or {beyond}.
+        options: Fields of `RawRequest`: `tls`, `nosni`, `waits`, `raw` (the head is complete), and `TLSv1.1` or `h2`.
+        keys: The settings of ingress-nginx that it is about.
+        about: What it tries, in words.
+
+    """
+
+    case: str
+    head: str
+    body: str
+    options: frozenset[str]
+    keys: tuple[str, ...]
+    about: str
+
+
+@cache
+def load_catalogue() -> tuple[CatalogueRow, ...]:
+    """Return the rows of the catalogue, in their order."""
+    with CATALOGUE.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return tuple(
+            CatalogueRow(
+                row["case"], row["head"], row["body"], frozenset(row["options"].split()),
+                tuple(row["keys"].split()), row["about"],
+            )
+            for row in rows
+        )  # fmt: skip
+
+
+def make_catalogue(limit: int) -> list[RawRequest]:
+    """Return the requests of the catalogue.
+
+    Args:
+        limit: The largest body in bytes that ingress-nginx takes; 0 for any. A limit beyond `LARGEST_BODY` is not tried.
+
+    """
+    tried = 0 < limit <= LARGEST_BODY
+    return [_make_row(row, limit) for row in load_catalogue() if tried or not row.body.startswith("{")]
+
+
+def _make_row(row: CatalogueRow, limit: int) -> RawRequest:
+    host = TLS_HOST if row.options & {"tls", "nosni", "tlshost"} else CATALOGUE_HOST
+    body = row.body.replace("{limit}", str(limit)).replace("{beyond}", str(limit + 1))
+    data = b"" if body == "-" else bytes(int(body)) if body.isdigit() else _unescape(body)
+    head = _unescape(row.head.replace("{host}", host).replace("{length}", str(len(data))))
+    head = re.sub(rb"\{(\w)\*(\d+)\}", lambda match: match[1] * int(match[2]), head)
+    version = next((option for option in row.options if option.startswith("TLSv")), "")
+    return RawRequest(
+        row.case, row.about, host, head + (b"" if row.options & {"raw"} or not head else b"\r\n"), data,
+        tls=bool(row.options & {"tls", "nosni"}), sni="nosni" not in row.options, tls_version=version,
+        alpn=("h2", "http/1.1") if "h2" in row.options else ("http/1.1",), waits="waits" in row.options, keys=row.keys,
+    )  # fmt: skip
+
+
+def _unescape(text: str) -> bytes:
+    return codecs.decode(text, "unicode_escape").encode("latin-1")
+
+
+# -- from a user's file -------------------------------------------------------------------------------------------
+
+
+def read_requests(place: str, text: str) -> list[RawRequest]:
+    """Read a user's requests: a HAR file, or lines `METHOD URL`, each with indented lines `Header: value` and `> body` after it.
+
+    Raises:
+        UsageError: A line or an entry is no request.
+
+    """
+    if text.lstrip().startswith("{"):
+        return list(_read_har(place, text))
+    requests = list[RawRequest]()
+    entries = list[tuple[int, str, dict[str, str], list[str]]]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0] not in " \t":
+            entries.append((number, line.strip(), {}, []))
+            continue
+        fault = "is indented, and no request is before it"
+        if not entries:
+            raise UsageError(f"{place}:{number}", fault, "begin with a line `GET https://HOST/PATH`")
+        _, _, headers, body = entries[-1]
+        name, colon, value = line.strip().partition(":")
+        if line.strip().startswith(">"):
+            body.append(line.strip()[1:].lstrip())
+        elif colon:
+            headers[name] = value.strip()
+        else:
+            raise UsageError(f"{place}:{number}", f"{line.strip()!r} is no header", "write `Name: value`, or `> body`")
+    for number, line, headers, body in entries:
+        method, _, url = line.rpartition(" ")
+        requests.append(_from_url(f"{place}:{number}", method or "GET", url, headers, "\n".join(body).encode()))
+    return requests
+
+
+def _read_har(place: str, text: str) -> Iterator[RawRequest]:
+    try:
+        entries = json.loads(text)["log"]["entries"]
+        for number, entry in enumerate(entries, 1):
+            sent = entry["request"]
+            headers = {item["name"]: item["value"] for item in sent.get("headers", []) if item["name"][:1] != ":"}
+            body = (sent.get("postData") or {}).get("text", "").encode()
+            for name in [name for name in headers if name.lower() in ("host", "content-length", "connection")]:
+                headers.pop(name)
+            yield _from_url(f"{place}: entry {number}", sent["method"], sent["url"], headers, body)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        fault = f"is no HAR file: {type(error).__name__} {error}"
+        raise UsageError(place, fault, "a browser's network panel saves one: Save all as HAR") from None
+
+
+def _from_url(place: str, method: str, url: str, headers: Mapping[str, str], body: bytes) -> RawRequest:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(place, f"expected METHOD URL, got {url!r}", "such as GET https://shop.example/cart?x=1")
+    target = url.split(parts.netloc, 1)[1].split("#")[0] or "/"
+    target = target if target.startswith("/") else f"/{target}"
+    return make_request(
+        "yours", f"of {place}", parts.netloc.rpartition("@")[2], target, method, headers, body,
+        tls=parts.scheme == "https",
+    )  # fmt: skip
+
+
+def annotations_of(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return name → value of ingress-nginx's annotations on an object, without their prefix."""
+    given: Mapping[str, Any] = raw.get("metadata", {}).get("annotations") or {}
+    return {name.removeprefix(PREFIX): str(value) for name, value in given.items() if name.startswith(PREFIX)}
+
+
+def unique(requests: Iterable[RawRequest]) -> list[RawRequest]:
+    """Return the requests without those that send the same bytes as an earlier one, in their order."""
+    return list({(item.head, item.body, item.tls, item.sni, item.waits): item for item in reversed([*requests])}.values())[::-1]

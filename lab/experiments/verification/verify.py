@@ -1,0 +1,349 @@
+"""The run of a verification: ingress-nginx and each successor are brought up in turn, and both get the same requests.
+
+Each system runs where it can: the controllers of the target `apiserver` as themselves; proxies that are not to be had there by themselves,
+on `local`. Everything that cannot be realised is found by `prepare`, before anything starts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.analysis.migration.mapping import Migration
+from lab.analysis.verification.compare import Difference, Places, find_differences, list_aspects
+from lab.analysis.verification.requests import generate, make_catalogue, make_request, parse_size, unique
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.experiments.ablation.folder import find_refusal
+from lab.experiments.configmap import reading
+from lab.experiments.configmap.split import BASELINE
+from lab.experiments.migration.folder import has_manifests, write_accepted
+from lab.experiments.migration.plan import READER, MigrationPlan
+from lab.experiments.verification.objects import (
+    CONTROL_PORT,
+    SystemManifests,
+    UserIngresses,
+    make_manifests,
+    read_ingresses,
+    realise_configmap,
+)
+from lab.model.exchanges import Exchange, RawRequest, Received
+from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.table import find_controller
+from lab.targets.common import wire
+from lab.targets.local.sandbox import network
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
+
+SETTLE_S, SETTLED_S, EMPTY_S = 30.0, 0.4, 3.0
+"""The seconds within which a system must have taken all routes, for which its answers must stay equal, and the same where some routes
+have no answer of a backend, which a controller may only not yet have taken."""
+_NO_ROUTE = (0, 404, 502, 503)
+
+Drop = Callable[[str], bool]
+
+
+@dataclass(slots=True)
+class VerifiedSystem:
+    """A system that is ready to be brought up for a verification.
+
+    Attributes:
+        name: The name of the successor, or of ingress-nginx.
+        target: Where it runs.
+        variant: Its variant, with the user's routes.
+        notes: What it does not get of the user's files, and how it runs.
+        migration: The migration to it; None for ingress-nginx.
+
+    """
+
+    name: str
+    target: LocalTarget
+    variant: Variant
+    notes: list[str]
+    migration: Migration | None = None
+
+
+@dataclass(slots=True)
+class Verification:
+    """A verification that can start: its systems and requests.
+
+    Attributes:
+        baseline: ingress-nginx with the user's ConfigMap and Ingresses.
+        systems: The successors.
+        requests: The requests.
+        notes: What is not realised on any system, and the successors that are left out.
+
+    """
+
+    baseline: VerifiedSystem
+    systems: list[VerifiedSystem]
+    requests: list[RawRequest]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPair:
+    """The outcome for one successor: how many requests were compared, and the differences."""
+
+    system: str
+    target: str
+    requests: int
+    took_s: float
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def prepare(
+    plan: MigrationPlan,
+    files: Sequence[tuple[str, bytes]],
+    own: Sequence[RawRequest],
+    manifests: Path,
+    target: LocalTarget,
+) -> Verification:
+    """Make everything of a verification that needs no running system.
+
+    Args:
+        plan: The plan of the migration.
+        files: The user's files, the ConfigMap's first.
+        own: The user's own requests.
+        manifests: A copy of the lab's manifests.
+        target: The target that was asked for.
+
+    Raises:
+        UsageError: ingress-nginx, or every successor, cannot be realised.
+
+    """
+    user = read_ingresses([(place, reading.decode_text(place, content, READER)) for place, content in files])
+    settings = reading.read_settings(*files[0], READER)
+    data, extras, notes = realise_configmap(settings.data, settings.beside)
+    limit = parse_size(data.get("proxy-body-size", KEYS["proxy-body-size"].default)) or 0
+    requests = unique([*make_catalogue(limit), *generate(user.paths), *own])
+    baseline = _prepare_baseline(manifests, target, user, data, extras)
+    systems = list[VerifiedSystem]()
+    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
+    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    for migration in plan.migrations:
+        try:
+            systems.append(_prepare_successor(migration, manifests, target, user, stand_ins))
+        except UsageError as error:
+            notes.append(f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else ""))
+    if not systems:
+        raise UsageError("migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
+    return Verification(baseline, systems, requests, [*user.notes, *notes])
+
+
+def _prepare_baseline(
+    manifests: Path, target: LocalTarget, user: UserIngresses, data: dict[str, str], extras: Sequence[dict[str, Any]]
+) -> VerifiedSystem:
+    """Return ingress-nginx with the user's files; keys that it cannot have here are left out and named."""
+    variant = load_variant(BASELINE, manifests)
+    notes = list[str]()
+
+    def drop(fault: str) -> bool:
+        key = next((key for key in sorted(data, key=len, reverse=True) if key in fault), None)
+        if key is not None:
+            notes.append(f"{key}: left out: {fault}")
+            data.pop(key)
+        return key is not None
+
+    system = _make_checked("ingress-nginx", variant, target, user, drop, data, extras)
+    system.notes[:0] = notes
+    return system
+
+
+def _prepare_successor(
+    migration: Migration, manifests: Path, target: LocalTarget, user: UserIngresses, stand_ins: Mapping[str, str]
+) -> VerifiedSystem:
+    """Return a successor with what the migration made of the user's files, on the target or else on `local`."""
+    name, notes = migration.system, list[str]()
+    if not has_manifests(name, manifests):
+        raise UsageError(name, "the lab has no manifests of it yet", "")
+    places = [target] if type(target) is LocalTarget else [target, LocalTarget()]
+    only_on = load_overlay(name, manifests).only_on
+    place = next((item for item in places if not only_on or item.name in only_on), None)
+    if place is None:
+        raise UsageError(name, f"it runs on {' and '.join(only_on)} alone", f"--target {only_on[0]}")
+    if place is not target:
+        stand_in = stand_ins.get(name, "")
+        if stand_in and target.name in load_overlay(stand_in, manifests).only_on:
+            notes.append(f"{stand_in} stands in for it, which takes none of its settings")
+            system = _make_checked(name, load_variant(stand_in, manifests), target, user)
+            system.migration, system.notes[:0] = migration, notes
+            return system
+        notes.append(f"on {place.name}, by itself: the lab writes its configuration from the routes, no controller does")
+    yours, refused = write_accepted(manifests, migration, lambda overlay: find_refusal(manifests, place, overlay))
+    if yours is None:
+        raise UsageError(name, "; ".join(refused), "")
+    system = _make_checked(name, load_variant(yours, manifests), place, user)
+    system.migration, system.notes[:0] = migration, [*notes, *refused]
+    return system
+
+
+def _make_checked(
+    name: str,
+    variant: Variant,
+    target: LocalTarget,
+    user: UserIngresses,
+    drop: Drop = lambda _: False,
+    data: Mapping[str, str] | None = None,
+    extras: Sequence[dict[str, Any]] = (),
+) -> VerifiedSystem:
+    """Return a system with the user's routes, without those objects that the target refuses, which are named.
+
+    Args:
+        name: The name of the system.
+        variant: Its variant with the lab's routes.
+        target: The target.
+        user: The user's Ingresses.
+        drop: Leaves out what a fault names, and returns whether it did.
+        data: The data of ingress-nginx's ConfigMap; None for another system.
+        extras: Further objects.
+
+    Raises:
+        UsageError: The target refuses the system with what nothing can be left out for.
+
+    """
+    pods = [pod.name for pod in target.read(variant.manifests).pods]
+    backend = f"{network.SIDE_NAMES['left'].addresses}.0.{pods.index('backend-0') + 3}"
+    controlled = any(
+        find_controller(container.repository)
+        for pod in target.read(variant.manifests).role("proxy")
+        for container in pod.containers
+    )
+    reads_all = target.name == "apiserver" and controlled
+    left_out, notes = set[str](), list[str]()
+    while True:
+        made = make_manifests(variant.manifests, user, reads_all, backend, data, extras)
+        kept = [obj for obj in made.manifests if f"{obj['kind']}/{obj['metadata']['name']}" not in left_out]
+        checked = variant.model_copy(update={"manifests": tuple(kept), "readback": ()})
+        try:
+            target.check_variant(checked, [])
+        except NotMeasurableError as error:
+            raise UsageError(name, error.fault, error.remedy) from None
+        except UsageError as error:
+            fault = f"{error.place}: {error.fault}"
+            blamed = _find_blamed(made, fault, left_out)
+            if blamed:
+                left_out.add(blamed)
+                notes.append(f"{blamed} is left out: {fault}")
+                continue
+            if drop(fault):
+                continue
+            raise
+        return VerifiedSystem(name, target, checked, [*notes, *made.notes])
+
+
+def _find_blamed(made: SystemManifests, fault: str, left_out: set[str]) -> str:
+    """Return the user's route that a fault names, as Kind/name; empty if it names none."""
+    own = ("Ingress/bench", "Ingress/bench-tls", "HTTPRoute/bench", "HTTPRoute/bench-tls")
+    names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in made.manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
+    blamed = (name for name in sorted(names, key=len, reverse=True) if name in fault and name not in {*own, *left_out})
+    return next(blamed, "")
+
+
+# -- the run -------------------------------------------------------------------------------------------------------
+
+Recorded = list[tuple[Exchange, Mapping[str, str]]]
+"""The exchanges of one system with their aspects."""
+
+
+def verify(verification: Verification, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
+    """Bring each system up in turn, and yield the outcome for each successor.
+
+    Args:
+        verification: The verification.
+        say: Takes a line about what is being done.
+
+    Raises:
+        MeasuringError: ingress-nginx does not come up.
+
+    """
+    baseline = record_answers(verification.baseline, verification.requests, say)
+    for system in verification.systems:
+        began = time.monotonic()
+        try:
+            answers = record_answers(system, verification.requests, say)
+        except (MeasuringError, UsageError) as error:
+            fault = f"did not come up: {error.place}: {error.fault}"
+            yield VerifiedPair(system.name, system.target.name, 0, time.monotonic() - began, (), (*system.notes, fault))
+            continue
+        differences = find_differences(baseline, answers, system.migration)
+        took_s = time.monotonic() - began
+        yield VerifiedPair(
+            system.name, system.target.name, len(baseline), took_s, tuple(differences), tuple(system.notes)
+        )
+
+
+def record_answers(system: VerifiedSystem, requests: Sequence[RawRequest], say: Callable[[str], None]) -> Recorded:
+    """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
+    say(f"{system.name}: coming up on {system.target.name}")
+    services = _list_services(system.variant)
+    with system.target.up(system.variant) as up, _sending(up, services) as send:
+        _settle(requests, send)
+        say(f"{system.name}: {len(requests)} requests")
+        places = Places(up.net[network.CLIENT].address, up.pod_address("proxy"))
+        exchanges = [send(request) for request in requests]
+        return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
+
+
+def _list_services(variant: Variant) -> Mapping[int, str]:
+    """Return the Service of each port of the recording backend, as the manifests have them."""
+    services: dict[int, str] = {}
+    for obj in variant.manifests:
+        if obj["kind"] == "Service" and obj["metadata"]["name"] != "proxy":
+            name = obj["metadata"]["name"]
+            for port in obj["spec"]["ports"]:
+                if isinstance(port["targetPort"], int):
+                    services[port["targetPort"]] = f"{name}:{port['name'].removeprefix('p')}"
+    return services
+
+
+@contextmanager
+def _sending(up: LocalSystem, services: Mapping[int, str]) -> Iterator[Callable[[RawRequest], Exchange]]:
+    """Yield a function that sends a request to a system that is up, and returns the exchange."""
+
+    def take() -> tuple[Received, ...]:
+        records = json.loads(up.ask("backend", CONTROL_PORT, "/take"))
+        return tuple(
+            Received(
+                service=services.get(record.pop("port"), "lab"),
+                **{
+                    **record,
+                    "headers": tuple(map(tuple, record["headers"])),
+                    "trailers": tuple(map(tuple, record["trailers"])),
+                },
+            )
+            for record in records
+            if not any(name.lower() == wire.KEPT_HEADER.lower() for name, _ in record["headers"])
+        )
+
+    def send(request: RawRequest) -> Exchange:
+        answer = wire.exchange(up.connect, request)
+        return Exchange(request, answer, take())
+
+    take()
+    yield send
+
+
+def _settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
+    """Wait until the first request to each host is answered in the same way for a while: then all routes are taken.
+
+    Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.
+    """
+    first = list({(item.host, item.tls): item for item in reversed(requests) if item.head}.values())
+    probes = [make_request("settle", "", item.host, item.target, tls=item.tls) for item in first]
+    deadline, before, since = time.monotonic() + SETTLE_S, list[tuple[int, bool]](), time.monotonic()
+    while time.monotonic() < deadline:
+        exchanges = [send(probe) for probe in probes]
+        now = [(item.answer.status, bool(item.received)) for item in exchanges]
+        if now != before:
+            before, since = now, time.monotonic()
+        missing = any(status in _NO_ROUTE for status, _ in now)
+        if time.monotonic() - since >= (EMPTY_S if missing else SETTLED_S):
+            return
+        time.sleep(0.1)

@@ -1,0 +1,117 @@
+"""The pages of a verification: the differences between ingress-nginx and a successor, by what they mean to whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from lab.analysis.migration.mapping import Line
+from lab.analysis.verification.command import write_command
+from lab.analysis.verification.compare import (
+    ABSENT,
+    CONSEQUENCES,
+    Consequence,
+    Difference,
+    describe_reached,
+    describe_status,
+)
+from lab.model.exchanges import Exchange
+from lab.report.grid import Grid, Part, Sentences, make_columns, make_row, make_sentence, make_title
+
+HEADINGS: dict[Consequence, str] = {
+    "breaks": "breaks requests",
+    "protection": "weakens protection",
+    "clients": "visible to clients",
+    "backends": "visible to backends",
+}
+INTRODUCTIONS: dict[Consequence, str] = {
+    "breaks": "requests that ingress-nginx serves fail, or reach something else",
+    "protection": "something passes that ingress-nginx refuses, or arrives that it replaces",
+    "clients": "the same result, which looks different to clients",
+    "backends": "the same request, which looks different to backends",
+}
+WIDTH = 40
+"""The letters of a value that are shown; `--json` has all."""
+
+
+def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequence[str]]]) -> list[Part]:
+    """Return the overview: for each successor the number of differences, and of those that the migration table did not know.
+
+    Args:
+        rows: The name of each successor, its target, the number of requests, the differences, and notes.
+
+    """
+    heads = ("successor", "on", "requests", *(HEADINGS[name] for name in CONSEQUENCES), "new")
+    cells = [make_row(name, target, f"{count:,}", *_count(found)) for name, target, count, found, _ in rows]
+    legend = "New: not in the migration table. Exit status 1: one of the new ones breaks requests or weakens protection."
+    return [Grid(make_columns(heads, {0, 1}), tuple(cells), blank=True), make_sentence(legend)]
+
+
+def _count(differences: Sequence[Difference]) -> list[str]:
+    counts = Counter(item.consequence for item in differences)
+    return [*(str(counts[name]) for name in CONSEQUENCES), str(sum(item.is_new for item in differences))]
+
+
+def differences_page(system: str, differences: Sequence[Difference], notes: Sequence[str]) -> list[Part]:
+    """Return the page of one successor: every difference with a request, both answers, and the setting that closes it."""
+    parts: list[Part] = [make_title(system, f"compared with ingress-nginx: {len(differences)} differences", blank=True)]
+    if notes:
+        parts.append(Sentences(tuple(Text(f"  {note}") for note in notes), tuple(f"- {note}" for note in notes)))
+    number = 0
+    for consequence in CONSEQUENCES:
+        found = [item for item in differences if item.consequence == consequence]
+        if found:
+            parts.append(make_title(HEADINGS[consequence], f"({len(found)}) {INTRODUCTIONS[consequence]}", blank=True))
+        for item in found:
+            number += 1
+            parts += _yield_difference(number, system, item)
+    return parts
+
+
+def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Part]:
+    more = f" and {item.count - 1} more" if item.count > 1 else ""
+    what = "" if item.aspect == "answer" else f"{item.aspect}: "
+    head = f"{number}. {what}{item.request.about}{more}"
+    yield make_sentence(head, "bold", blank=True)
+    command = write_command(item.request)
+    yield Sentences((Text(f"   $ {command}"),), (f"    {command}",))
+    rows = [make_row("answer", *(_shorten(_describe_answer(side)) for side in (item.left, item.right)))]
+    if item.aspect != "answer":
+        rows.append(make_row("differs", _shorten(item.before), _shorten(item.after)))
+    rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in (item.left, item.right))))
+    yield Grid(make_columns(("", "ingress-nginx", system), left=range(3)), tuple(rows), indent=3)
+    yield make_sentence(f"   {describe_known(item.known)}", "" if item.known else "yellow")
+
+
+def _describe_answer(side: Exchange) -> str:
+    answer = side.answer
+    location = answer.header("location")
+    return f"{describe_status(answer)} {location}" if location else describe_status(answer)
+
+
+def _describe_received(side: Exchange) -> str:
+    if not side.received:
+        return "nothing"
+    first = side.received[0]
+    return f"{first.method} {first.target} at {describe_reached(side.received)}"
+
+
+def describe_known(line: Line | None) -> str:
+    """Return whether the migration table knew a difference, and the setting that closes it."""
+    if line is None:
+        return "new: the migration table does not have it; no setting is known"
+    name = f"known ({line.key.rpartition('/')[2] or 'no key of ingress-nginx'})"
+    match line.standing:
+        case "set":
+            return f"{name}; set {line.setting}: {_shorten(line.to)}"
+        case "hand":
+            return f"{name}; manual: {line.setting or line.note}"
+        case _:
+            return f"{name}; unsupported: {line.default or line.note}"
+
+
+def _shorten(text: str) -> str:
+    plain = " ".join(text.split()) or ABSENT
+    return plain if len(plain) <= WIDTH else f"{plain[: WIDTH - 1]}…"
