@@ -140,6 +140,10 @@ MIGRATE = Verb(
             "help": "send ingress-nginx and each successor the same requests, and show where the answers differ",
         },
         "--requests": {"metavar": "FILE", "help": "of --verify: your own requests, as a HAR file or lines METHOD URL"},
+        "--learn": {
+            "action": "store_true",
+            "help": "of --verify: make every difference that the migration table did not know a row of it",
+        },
         "--sweep": {"default": SWEEP, "help": f"the loads (default: {SWEEP})"},
     },
     ("--sustained", *MEASURING, "--markdown"),

@@ -38,6 +38,7 @@ def run_verification(
     with hand_over(files[0][1]):
         target = enter_target(options, options.target or DEFAULT_TARGET)
 
+    from lab.analysis.verification.compare import add_verified
     from lab.experiments.ablation.folder import new_manifests
     from lab.experiments.verification.verify import VerifiedPair, prepare, verify
     from lab.report.json.verification import make_verification_shape
@@ -63,6 +64,9 @@ def run_verification(
         pairs = list(verify(verification, lambda line: print_plan_line(talk, "run", line)))
     finally:
         target.close()
+    if options.learn:
+        for pair in pairs:
+            print_plan_line(talk, "learned", f"{pair.system}: {add_verified(pair.system, pair.differences)} differences")
     shape = make_verification_shape(VerifiedPair)
     rows = [(pair.system, pair.target, pair.requests, pair.differences, pair.notes) for pair in pairs]
     print_answer(

@@ -8,6 +8,7 @@ If the status or the Service that was reached differs, everything else follows f
 
     aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence where
                   that is not to be seen from the aspect itself
+    verified.tsv  the differences that verifications found and no other row of a migration table names; `--learn` adds to it
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
 from lab.analysis.migration.mapping import Line, Migration
+from lab.analysis.verification.command import write_command
 from lab.model.exchanges import Answer, Exchange, Headers, RawRequest, Received
+from lab.systems.manifests.routes import PREFIX
 
 Consequence = Literal["breaks", "protection", "clients", "backends"]
 """The consequence of a difference, the heaviest first.
@@ -31,7 +34,7 @@ Requests fail or reach something else; something is open that was guarded; clien
 """
 CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
 ABSENT = "–"
-ASPECTS = Path(__file__).with_name("aspects.tsv")
+ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
 EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
 """The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
 EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
@@ -69,41 +72,36 @@ class Difference:
     """A difference between ingress-nginx and a successor, which one or more requests show.
 
     Attributes:
+        key: What the difference is, in words that are the same in every run, such as `client header server: nginx → envoy`.
         consequence: What the difference means.
         aspect: What differs, such as `client header server`.
-        case: The name of what the smallest request tries.
         before: What ingress-nginx does.
         after: What the successor does.
-        request: The smallest request that shows the difference.
-        left: The exchange with ingress-nginx.
+        left: The exchange with ingress-nginx of the smallest request that shows the difference.
         right: The exchange with the successor.
         count: The number of requests that show it.
         cases: The names of what these requests try.
-        known: The line of the migration that names it; None if the migration table did not know it.
+        known: Where the migration table names it; empty if the table did not know it.
+        setting: The setting that closes it; empty if there is none, or none is known.
 
     """
 
+    key: str
     consequence: Consequence
     aspect: str
-    case: str
     before: str
     after: str
-    request: RawRequest
     left: Exchange
     right: Exchange
     count: int
     cases: tuple[str, ...]
-    known: Line | None
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the migration table did not know the difference."""
-        return self.known is None
+    known: str
+    setting: str
 
     @property
     def fails(self) -> bool:
         """Whether the difference lets the verification fail: it breaks requests or weakens protection, and is new."""
-        return self.is_new and self.consequence in ("breaks", "protection")
+        return not self.known and self.consequence in ("breaks", "protection")
 
 
 # -- aspects of one exchange ---------------------------------------------------------------------------------------
@@ -222,30 +220,51 @@ def find_differences(
 ) -> list[Difference]:
     """Return the differences between two systems, the heaviest first, each with the smallest request that shows it.
 
+    A request that curl can send is preferred to a smaller one that it cannot.
+
     Args:
         left: The exchanges of ingress-nginx with their aspects.
         right: Those of the successor, in the same order.
         migration: What the migration table says of the user's settings; None to count everything as new.
 
     """
-    groups: dict[tuple[str, ...], list[tuple[Exchange, Exchange, str, str]]] = {}
+    groups: dict[str, list[tuple[Exchange, Exchange, str, str]]] = {}
     for (before, before_aspects), (after, after_aspects) in zip(left, right, strict=True):
         for aspect, (old, new) in compare_exchanges(before_aspects, after_aspects).items():
-            apart = (before.request.case,) if aspect == "answer" or aspect == "backend path" else ()
-            values = () if ABSENT in (old, new) else (old, new)
-            key = (aspect, *apart, *(values or (str(old == ABSENT),)))
+            key = _make_key(aspect, before, after, old, new)
             groups.setdefault(key, []).append((before, after, old, new))
     differences = list[Difference]()
-    for (aspect, *_), found in groups.items():
-        before, after, old, new = min(found, key=lambda item: item[0].request.size)
-        cases = tuple(dict.fromkeys(item[0].request.case for item in found))
-        consequence, known = judge(aspect, before, after, old, new, migration)
-        differences.append(
-            Difference(
-                consequence, aspect, before.request.case, old, new, before.request, before, after, len(found), cases, known
-            )
+    for key, found in groups.items():
+        aspect = key.partition(":")[0].partition(" @")[0]
+        before, after, old, new = min(
+            found, key=lambda item: ("curl -i" not in write_command(item[0].request), item[0].request.size)
         )
-    return sorted(differences, key=lambda item: (CONSEQUENCES.index(item.consequence), not item.is_new, item.aspect))
+        row = _find_row(aspect, before.request.case)
+        consequence = (row and row.consequence) or _weigh(aspect, before, after, old, new)
+        known, setting = _find_known(key, aspect, before.request, row, migration)
+        cases = tuple(dict.fromkeys(item[0].request.case for item in found))
+        differences.append(
+            Difference(key, consequence, aspect, old, new, before, after, len(found), cases, known, setting)
+        )
+    return sorted(differences, key=lambda item: (CONSEQUENCES.index(item.consequence), bool(item.known), item.key))
+
+
+def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str) -> str:
+    """Return what a difference is; differences with the same text are one.
+
+    What a path or an answer becomes depends on what is tried; a row of `aspects.tsv` with a name gathers several of these cases.
+    """
+    case = before.request.case
+    if aspect not in ("answer", "backend path"):
+        change = "added" if old == ABSENT else "missing" if new == ABSENT else f"{old} → {new}"
+        return f"{aspect}: {change}"
+    row = _find_row(aspect, case)
+    name = f"{aspect} @{(row and row.name) or case}"
+    if aspect == "backend path":
+        return f"{name}: changed"
+    moved = before.received and after.received and describe_reached(before.received) != describe_reached(after.received)
+    sides = (f"{describe_status(side.answer)}{' of the backend' if side.received else ''}" for side in (before, after))
+    return f"{name}: {' → '.join(sides)}{', of another Service' if moved else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +272,7 @@ class AspectRow:
     """A row of `aspects.tsv`.
 
     Attributes:
+        name: The name under which answers and paths of several cases are one difference; empty to tell the cases apart.
         pattern: What the aspect and the case of a difference look like, as `aspect @case`.
         keys: The settings and annotations (with @) of ingress-nginx that it is about.
         words: How the notes of a migration table speak of it; None for keys only.
@@ -260,6 +280,7 @@ class AspectRow:
 
     """
 
+    name: str
     pattern: re.Pattern[str]
     keys: tuple[str, ...]
     words: re.Pattern[str] | None
@@ -272,6 +293,7 @@ def load_aspects() -> tuple[AspectRow, ...]:
     with ASPECTS.open(encoding="utf-8", newline="") as file:
         return tuple(
             AspectRow(
+                row["name"],
                 re.compile(row["aspect"]),
                 tuple(row["keys"].split()),
                 re.compile(row["words"]) if row["words"] else None,
@@ -281,15 +303,39 @@ def load_aspects() -> tuple[AspectRow, ...]:
         )
 
 
-def judge(
-    aspect: str, left: Exchange, right: Exchange, old: str, new: str, migration: Migration | None
-) -> tuple[Consequence, Line | None]:
-    """Return what a difference means, and the line of the migration that names it; None if there is none."""
-    request = left.request
-    row = next((row for row in load_aspects() if row.pattern.search(f"{aspect} @{request.case}")), None)
-    keys = dict.fromkeys([*(row.keys if row else ()), *(request.keys if aspect in ("answer", "backend path") else ())])
-    consequence = (row and row.consequence) or _weigh(aspect, left, right, old, new)
-    return consequence, _find_line(migration, keys, row.words if row else None) if migration else None
+@cache
+def load_verified() -> Mapping[str, frozenset[str]]:
+    """Return successor → the differences that earlier verifications found and that are rows of its table since then."""
+    with VERIFIED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return {name: frozenset(row["difference"] for row in rows if row["system"] == name) for name in {row["system"] for row in rows}}
+
+
+def add_verified(system: str, differences: Iterable[Difference]) -> int:
+    """Add the new differences of a successor to the table of verified ones, and return how many they were."""
+    new = [item for item in differences if not item.known and "yours" not in item.cases]
+    with VERIFIED.open("a", encoding="utf-8", newline="") as file:
+        file.writelines(f"{system}\t{item.key}\t{item.consequence}\t{item.left.request.about}\n" for item in new)
+    load_verified.cache_clear()
+    return len(new)
+
+
+def _find_row(aspect: str, case: str) -> AspectRow | None:
+    return next((row for row in load_aspects() if row.pattern.search(f"{aspect} @{case}")), None)
+
+
+def _find_known(
+    key: str, aspect: str, request: RawRequest, row: AspectRow | None, migration: Migration | None
+) -> tuple[str, str]:
+    """Return where the migration table names a difference and the setting that closes it; empty texts if it does not."""
+    if migration is None:
+        return "", ""
+    keys = [*(row.keys if row else ()), *(request.keys if aspect in ("answer", "backend path") else ())]
+    line = _find_line(migration, keys, row.words if row else None)
+    if line is None:
+        return ("found before by a verification" if key in load_verified().get(migration.system, ()) else ""), ""
+    setting = f"{line.setting}: {line.to}" if line.standing == "set" else line.setting * (line.standing == "hand")
+    return line.key.rpartition("/")[2] or line.default or line.note, setting
 
 
 def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> Consequence:
@@ -336,19 +382,16 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
 
 
 def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str] | None) -> Line | None:
-    """Return the first line of a migration that says that one of these settings, or what the words say, would differ."""
-    names = {f"nginx.ingress.kubernetes.io/{key[1:]}" if key.startswith("@") else key for key in keys}
-    for line in _list_lines(migration):
-        if line.key in names and (line.standing in ("set", "hand", "lost") or line.default):
-            return line
-    for line in _list_lines(migration):
-        if words and words.search(f"{line.setting} {line.default} {line.note}"):
-            return line
-    return None
+    """Return the first line of a migration that says that one of these settings, or what the words say, would differ.
 
-
-def _list_lines(migration: Migration) -> Iterator[Line]:
-    """Yield the lines of a migration that name a difference; those that say *already equivalent* name none."""
-    for line in (*migration.settings, *migration.annotations, *migration.defaults, *migration.extras):
-        if line.standing in ("set", "hand", "lost"):
-            yield line
+    A line that says *already equivalent* without any remark says that nothing differs.
+    """
+    names = {f"{PREFIX}{key[1:]}" if key.startswith("@") else key for key in keys}
+    lines = [
+        line
+        for line in (*migration.settings, *migration.annotations, *migration.defaults, *migration.extras)
+        if line.standing in ("set", "hand", "lost") or line.note
+    ]
+    by_key = (line for line in lines if line.key in names)
+    by_words = (line for line in lines if words and words.search(f"{line.setting} {line.default} {line.note}"))
+    return next(by_key, None) or next(by_words, None)

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 
 from lab.base.errors import UsageError
 from lab.model.exchanges import RawRequest
-from lab.systems.manifests.routes import PREFIX
 
 CATALOGUE = Path(__file__).with_name("catalogue.tsv")
 CATALOGUE_HOST, TLS_HOST = "bench.lab.test", "tls.lab.test"
@@ -178,7 +177,7 @@ def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
         ("host-dot", "a host with a dot at its end", f"{host}."),
         ("host-below", "a host below the host", f"below.{host}"),
     ):
-        yield make_request(case, about, name, target)
+        yield make_request(case, about, name, target, tls=path.tls)
     if path.tls:
         sent = make_request("no-sni", "a TLS handshake without a server name", host, target, tls=True)
         yield RawRequest(sent.case, sent.about, host, sent.head, tls=True, sni=False)
@@ -371,12 +370,6 @@ def _from_url(place: str, method: str, url: str, headers: Mapping[str, str], bod
         "yours", f"of {place}", parts.netloc.rpartition("@")[2], target, method, headers, body,
         tls=parts.scheme == "https",
     )  # fmt: skip
-
-
-def annotations_of(raw: Mapping[str, Any]) -> dict[str, str]:
-    """Return name → value of ingress-nginx's annotations on an object, without their prefix."""
-    given: Mapping[str, Any] = raw.get("metadata", {}).get("annotations") or {}
-    return {name.removeprefix(PREFIX): str(value) for name, value in given.items() if name.startswith(PREFIX)}
 
 
 def unique(requests: Iterable[RawRequest]) -> list[RawRequest]:

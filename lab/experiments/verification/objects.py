@@ -2,12 +2,12 @@
 
 Every Service that an Ingress names becomes a port of one backend (`echo`), so that a record shows which Service a request reached. All
 namespaces become the lab's, and every Secret is made anew with the lab's certificates and passwords. Whatever of an Ingress cannot be
-realised is left out and named: by `read_ingresses` for every system, and by `SystemManifests` for one.
+realised is left out and named: by `read_ingresses` for every system, and by `make_manifests` for one.
 
     Ingress shop/web: host shop.example, path /api → Service api:80
       →  ingress-nginx, Traefik, Contour on apiserver: the Ingress itself, as shop-web
       →  systems that read Ingresses on local: the same without ingress-nginx's annotations
-      →  Gateway API: HTTPRoute shop-web-0, hostnames [shop.example], PathPrefix /api
+      →  Gateway API: HTTPRoute shop-web, hostnames [shop.example], PathPrefix /api
 """
 
 from __future__ import annotations
@@ -23,14 +23,7 @@ from typing import Any
 
 import yaml
 
-from lab.analysis.verification.requests import (
-    CATALOGUE_HOST,
-    PASSWORD,
-    TLS_HOST,
-    USER,
-    RoutedPath,
-    annotations_of,
-)
+from lab.analysis.verification.requests import CATALOGUE_HOST, PASSWORD, TLS_HOST, USER, RoutedPath
 from lab.systems.manifests import certificates
 from lab.systems.manifests.routes import PREFIX
 
@@ -38,30 +31,25 @@ NAMESPACE = "ingress-lab"
 CONTROL_PORT, CATALOGUE_PORT, FIRST_PORT = 8079, 8080, 9001
 """The backend's ports: of the lab, of the catalogue's route, and of the first Service of the user."""
 SECRET = "verify-certificate"
-"""The Secret with the certificate of all hosts, for systems that take one only."""
 ECHO = Path(__file__).with_name("echo.py")
-_LIMITS = ("limit-rps", "limit-rpm", "limit-connections", "limit-rate", "limit-rate-after", "global-rate-limit")
 _REMOVED: Mapping[str, str] = {
-    **dict.fromkeys(_LIMITS, "removed: the requests of a verification would exceed it"),
-    "mirror-target": "removed: copies arrive at any time",
-    "auth-proxy-set-headers": "removed: it names a ConfigMap of the cluster",
-    "fastcgi-params-configmap": "removed: it names a ConfigMap of the cluster",
-    "proxy-ssl-secret": "removed: the backend of the lab has another authority",
+    **dict.fromkeys(("limit-", "global-rate-limit"), "removed: the requests of a verification would exceed it"),
+    "mirror-": "removed: copies arrive at any time",
+    **dict.fromkeys(("auth-proxy-set-headers", "fastcgi-params-configmap"), "removed: it names a ConfigMap of the cluster"),
+    "proxy-ssl-": "removed: the backend of the lab has another authority",
 }
-"""Annotations that are realised on no system → what happens to them; a name also stands for longer ones."""
-_PROTOCOLS = ("HTTP", "HTTPS", "")
-_HERE = "BACKEND"
-"""The text in an annotation that the backend's address replaces."""
-_PATH_KINDS = ("Exact", "Prefix", "ImplementationSpecific")
-_NAME = re.compile(r"[^a-z0-9-]+")
-_CONFIG_MAPS = ("add-headers", "proxy-set-headers")
+"""The beginnings of annotations that are realised on no system → what happens to them."""
 _REMOVED_KEYS: Mapping[str, str] = {
     "use-proxy-protocol": "removed: the client of a verification speaks HTTP without it",
     "ssl-dh-param": "removed: it names a Secret of the cluster",
 }
-
-
-ServicePorts = dict[int | str, tuple[int, int, bool]]
+_CONFIG_MAPS = ("add-headers", "proxy-set-headers")
+_HERE = "BACKEND"
+"""The text in an annotation that the backend's address replaces."""
+_KINDS = {"Exact": "Exact", "Prefix": "PathPrefix", "ImplementationSpecific": "PathPrefix"}
+"""The type of a path in an Ingress → in an HTTPRoute."""
+_PATTERN = re.compile(r"[][(){}|*+?^$\\]")
+Object = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -70,19 +58,21 @@ class UserIngresses:
 
     Attributes:
         ingresses: The Ingresses, in the lab's namespace and with its Services and Secrets.
-        extras: The Secrets and ConfigMaps that they need.
+        extras: The Secrets that they need.
         paths: The paths of the Ingresses.
         services: The Service of each port of the backend, as `name:port`; those of a canary by weight share a name.
-        ports: The ports of each Service by number or name → its number, the port of the backend, and whether that speaks TLS.
+        ports: The ports of each Service by number or name → its number, and the port of the backend.
+        secured: The ports of the backend that speak TLS.
         notes: What is not realised on any system.
 
     """
 
-    ingresses: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    extras: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    ingresses: list[Object] = field(default_factory=list[Object])
+    extras: list[Object] = field(default_factory=list[Object])
     paths: list[RoutedPath] = field(default_factory=list[RoutedPath])
-    services: dict[int, str] = field(default_factory=lambda: {CATALOGUE_PORT: "lab:8080"})
-    ports: dict[str, ServicePorts] = field(default_factory=dict[str, "ServicePorts"])
+    services: dict[int, str] = field(default_factory=lambda: {CATALOGUE_PORT: "lab"})
+    ports: dict[str, dict[int | str, tuple[int, int]]] = field(default_factory=dict[str, "dict[int | str, tuple[int, int]]"])
+    secured: set[int] = field(default_factory=set[int])
     notes: list[str] = field(default_factory=list[str])
 
     @property
@@ -94,7 +84,6 @@ class UserIngresses:
 def read_ingresses(texts: Sequence[tuple[str, str]]) -> UserIngresses:
     """Return the Ingresses of these texts (place, YAML) for a verification; a text that is no YAML has none."""
     user = UserIngresses()
-    taken = set[str]()
     for place, text in texts:
         try:
             documents = list(yaml.load_all(text, Loader=yaml.CSafeLoader))
@@ -102,109 +91,98 @@ def read_ingresses(texts: Sequence[tuple[str, str]]) -> UserIngresses:
             continue  # a ConfigMap in another form, such as a page of Markdown, which the plan has read
         for raw in (item for document in documents for item in _flatten(document)):
             if raw.get("kind") == "Ingress":
-                _add_ingress(user, place, _modernise(raw), taken)
-    secrets = {secret for obj in user.ingresses for secret in _list_secrets(obj)}
+                _add_ingress(user, place, raw)
+    secrets = {entry["secretName"] for obj in user.ingresses for entry in obj["spec"].get("tls", [])}
     user.extras += [_make_tls_secret(name, user.tls_hosts) for name in sorted(secrets)]
     return user
 
 
-def _flatten(document: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(document, dict):
-        items = document.get("items")
-        if isinstance(items, list):
-            for item in items:
-                kind = str(document.get("kind", "")).removesuffix("List")
-                yield from _flatten({"kind": kind, **item} if isinstance(item, dict) else None)
-        else:
-            yield document
+def _flatten(document: Any, kind: str = "") -> Iterator[Object]:
+    if isinstance(document, dict) and isinstance(document.get("items"), list):
+        for item in document["items"]:
+            yield from _flatten(item, str(document.get("kind", "")).removesuffix("List"))
+    elif isinstance(document, dict):
+        yield {"kind": kind, **document}
 
 
-def _modernise(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an Ingress in the form of networking.k8s.io/v1; that of v1beta1 names its backend by serviceName."""
-    obj = deepcopy(dict(raw))
-    spec = obj.setdefault("spec", {}) or {}
-    obj["spec"] = spec
-    if "backend" in spec:
-        spec["defaultBackend"] = spec.pop("backend")
-    holders = [spec["defaultBackend"]] if spec.get("defaultBackend") else []
-    for path in _list_paths(spec):
-        path.setdefault("pathType", "ImplementationSpecific")
-        path.setdefault("path", "/")
-        holders.append(path.get("backend") or {})
-    for backend in holders:
-        if "serviceName" in backend:
-            port = backend.pop("servicePort", 80)
-            ref = {"number": int(port)} if str(port).isdigit() else {"name": port}
-            backend["service"] = {"name": backend.pop("serviceName"), "port": ref}
-    return obj
-
-
-def _list_paths(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_paths(spec: Mapping[str, Any]) -> list[Object]:
     return [path for rule in spec.get("rules") or [] for path in (rule.get("http") or {}).get("paths") or []]
 
 
-def _name(*parts: str) -> str:
+def _make_name(*parts: str) -> str:
     """Return the name of an object of the lab for one of the user's; a long one ends in a hash."""
-    text = _NAME.sub("-", "-".join(filter(None, parts)).lower()).strip("-") or "x"
+    text = re.sub(r"[^a-z0-9-]+", "-", "-".join(filter(None, parts)).lower()).strip("-") or "x"
     return text if len(text) <= 50 else f"{text[:40].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _add_ingress(user: UserIngresses, place: str, raw: dict[str, Any], taken: set[str]) -> None:
+def _modernise(spec: Object) -> list[Object]:
+    """Give an Ingress of v1beta1 the form of networking.k8s.io/v1, and return its backends."""
+    if "backend" in spec:
+        spec["defaultBackend"] = spec.pop("backend")
+    paths = _list_paths(spec)
+    for path in paths:
+        path |= {"pathType": path.get("pathType", "ImplementationSpecific"), "path": str(path.get("path", "/"))}
+    backends = [*filter(None, [spec.get("defaultBackend")]), *(path.setdefault("backend", {}) for path in paths)]
+    for backend in backends:
+        if name := backend.pop("serviceName", ""):
+            port = str(backend.pop("servicePort", 80))
+            backend["service"] = {"name": name, "port": {"number": int(port)} if port.isdigit() else {"name": port}}
+    return backends
+
+
+def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> None:
     """Add an Ingress in the lab's namespace, or a note why it is left out."""
-    metadata, spec = raw.get("metadata") or {}, raw["spec"]
-    space = str(metadata.get("namespace") or "")
-    shown = "/".join(filter(None, (space, str(metadata.get("name", "")))))
-    where = f"{place}: Ingress {shown}"
-    notes = annotations_of(raw)
-    protocol = notes.get("backend-protocol", "HTTP").upper()
-    fault = f"backend-protocol {protocol}: the backend of a verification speaks HTTP" * (protocol not in _PROTOCOLS)
-    for path in _list_paths(spec):
-        backend, kind = path.get("backend") or {}, path["pathType"]
-        named = (backend.get("service") or {}).get("port") or {}
-        if not (backend.get("service") or {}).get("name") or not (named.get("number") or named.get("name")):
-            fault = f"{path['path']}: its backend is no port of a Service"
-        elif kind not in _PATH_KINDS or not str(path["path"]).startswith("/"):
-            fault = f"{path['path']}: the API server refuses a path of type {kind} like this"
-    if fault or not (_list_paths(spec) or spec.get("defaultBackend")):
-        user.notes.append(f"{where}: left out: {fault or 'it has no path'}")
+    metadata, spec = raw.get("metadata") or {}, deepcopy(raw.get("spec") or {})
+    space, own_name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+    shown = f"{space}/{own_name}".strip("/")
+    given: Mapping[str, Any] = metadata.get("annotations") or {}
+    notes = {name.removeprefix(PREFIX): str(value) for name, value in given.items() if name.startswith(PREFIX)}
+    backends, protocol = _modernise(spec), notes.get("backend-protocol", "HTTP").upper()
+    if fault := _find_fault(spec, backends, protocol):
+        user.notes.append(f"{place}: Ingress {shown} is left out: {fault}")
         return
-    name = _name(space, str(metadata.get("name", "")))
-    name = next(text for text in (name, *(f"{name}-{number}" for number in range(2, 10_000))) if text not in taken)
-    taken.add(name)
+    taken = {obj["metadata"]["name"] for obj in user.ingresses}
+    name = _make_name(space, own_name)
+    name = f"{name}-{len(taken)}" if name in taken else name
     for annotation in [item for item in notes if item.startswith(tuple(_REMOVED))]:
         reason = next(reason for begin, reason in _REMOVED.items() if annotation.startswith(begin))
-        user.notes.append(f"{where}: {annotation}: {reason}")
+        user.notes.append(f"{place}: Ingress {shown}: {annotation}: {reason}")
         notes.pop(annotation)
     _realise_authentication(user, name, notes)
-    weight = notes.get("canary-weight", "0")
-    random = notes.get("canary") == "true" and weight.isdigit() and 0 < int(weight) < int(notes.get("canary-weight-total", "100"))
-    if random:
-        user.notes.append(f"{where}: canary-weight {weight}: which of its Services answers is random, and not compared")
     if notes.get("default-backend"):
-        notes["default-backend"] = _add_service(user, _name(space, notes["default-backend"]), 80, False)
-    for backend in filter(None, [spec.get("defaultBackend"), *(path["backend"] for path in _list_paths(spec))]):
-        service = backend.get("service")
-        if not service:
-            continue
-        port = service["port"].get("number") or service["port"].get("name")
-        service["name"] = _add_service(user, _name(space, service["name"]), port, protocol == "HTTPS", random)
-    tls = [{**entry, "secretName": _name(space, entry.get("secretName") or f"{name}-tls")} for entry in spec.get("tls") or []]
-    body = {key: spec[key] for key in ("defaultBackend", "rules") if spec.get(key)}
-    annotations = {f"{PREFIX}{key}": value for key, value in notes.items()}
-    user.ingresses.append(
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "metadata": {"name": name, "namespace": NAMESPACE, "annotations": annotations},
-            "spec": {"ingressClassName": NAMESPACE, **body, **({"tls": tls} if tls else {})},
-        }
-    )
-    covered = {host for entry in tls for host in entry.get("hosts") or []}
+        notes["default-backend"] = _make_name(space, notes["default-backend"])
+        _add_service(user, notes["default-backend"], 80)
+    for service in (backend["service"] for backend in backends):
+        service["name"] = _make_name(space, service["name"])
+        target = _add_service(user, service["name"], service["port"].get("number") or service["port"]["name"])
+        user.secured |= {target} if protocol == "HTTPS" else set()
+    if notes.get("canary") == "true" and notes.get("canary-weight", "0") not in ("0", notes.get("canary-weight-total", "100")):
+        user.notes.append(f"{place}: Ingress {shown}: canary-weight: which of its Services answers is random, and not compared")
+        user.services |= dict.fromkeys(list(user.services)[1:], "a Service or its canary")
+    tls = [{**entry, "secretName": _make_name(space, entry.get("secretName") or name)} for entry in spec.get("tls") or []]
+    body = {"rules": spec.get("rules"), "defaultBackend": spec.get("defaultBackend"), "tls": tls}
+    ingress = _make_object("networking.k8s.io/v1", "Ingress", name)
+    ingress["metadata"]["annotations"] = {f"{PREFIX}{key}": value for key, value in notes.items()}
+    ingress["spec"] = {"ingressClassName": NAMESPACE, **{key: value for key, value in body.items() if value}}
+    user.ingresses.append(ingress)
+    covered = [host for entry in tls for host in entry.get("hosts") or []]
     for rule in spec.get("rules") or []:
         host = str(rule.get("host") or "")
-        secured = host in covered or any(item.startswith("*.") and host.partition(".")[2] == item[2:] for item in covered)
-        for path in (rule.get("http") or {}).get("paths") or []:
-            user.paths.append(RoutedPath(shown, host, str(path["path"]), path["pathType"], secured, notes))
+        secured = host in covered or f"*.{host.partition('.')[2]}" in covered
+        for path in _list_paths({"rules": [rule]}):
+            user.paths.append(RoutedPath(shown, host, path["path"], path["pathType"], secured, notes))
+
+
+def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], protocol: str) -> str:
+    """Return why an Ingress cannot be realised on any system; empty if it can."""
+    if protocol not in ("HTTP", "HTTPS", "AUTO_HTTP"):
+        return f"backend-protocol {protocol}: the backend of a verification speaks HTTP"
+    ports = [(backend.get("service") or {}).get("port") or {} for backend in backends]
+    if not backends or not all(port.get("number") or port.get("name") for port in ports):
+        return "a backend is no port of a Service" if backends else "it has no path"
+    refused = (path for path in _list_paths(spec) if path["pathType"] not in _KINDS or not path["path"].startswith("/"))
+    path = next(refused, None)
+    return f"the API server refuses {path['path']} of type {path['pathType']}" if path else ""
 
 
 def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str]) -> None:
@@ -222,39 +200,28 @@ def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str
         user.extras.append(_make_tls_secret(f"{name}-authority", [TLS_HOST]))
 
 
-def _add_service(user: UserIngresses, service: str, port: int | str, tls: bool, random: bool = False) -> str:
-    """Give a Service's port a port of the backend, and return the Service's name."""
-    ports = user.ports.setdefault(service, {})
-    if port not in ports:
-        number = FIRST_PORT + len(user.services) - 1
-        ports[port] = (port if isinstance(port, int) else number, number, tls)
-        user.services[number] = f"{service}:{port}"
-    if random:
-        user.services = {number: "a Service or its canary" for number in user.services}
-    return service
+def _add_service(user: UserIngresses, service: str, port: int | str) -> int:
+    """Give a Service's port a port of the backend, unless it has one, and return that."""
+    target = FIRST_PORT + len(user.services) - 1
+    _, target = user.ports.setdefault(service, {}).setdefault(port, (port if isinstance(port, int) else target, target))
+    user.services.setdefault(target, f"{service}:{port}")
+    return target
 
 
-def _list_secrets(ingress: Mapping[str, Any]) -> list[str]:
-    return [entry["secretName"] for entry in ingress["spec"].get("tls") or []]
+def _make_object(version: str, kind: str, name: str, **body: Any) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, **body}
 
 
-def _make_object(version: str, kind: str, name: str, **body: Any) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": NAMESPACE}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
-
-
-def _make_tls_secret(name: str, hosts: Sequence[str]) -> dict[str, Any]:
+def _make_tls_secret(name: str, hosts: Sequence[str]) -> Object:
     """Return a Secret with the certificate of all hosts, which is the same in every Secret."""
-    secret = _make_object("v1", "Secret", name, type="kubernetes.io/tls", data={"tls.crt": "", "tls.key": ""})
-    secret["metadata"]["annotations"] = {certificates.NAMES: ",".join(hosts), certificates.KEY: certificates.DEFAULT_KEY}
     files = certificates.issue(certificates.CertificateRequest(tuple(hosts), certificates.DEFAULT_KEY))
-    secret["data"] = {key: base64.b64encode(files[key].encode()).decode() for key in ("tls.crt", "tls.key", "ca.crt")}
-    return secret
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
+    return _make_object("v1", "Secret", name, type="kubernetes.io/tls", data=data)
 
 
 def realise_configmap(
     given: Mapping[str, str], objects: Mapping[tuple[str, str], Mapping[str, str]]
-) -> tuple[dict[str, str], list[dict[str, Any]], list[str]]:
+) -> tuple[dict[str, str], list[Object], list[str]]:
     """Return the ConfigMap of ingress-nginx for a verification, the ConfigMaps that it names, and notes on what is left out.
 
     Args:
@@ -262,14 +229,11 @@ def realise_configmap(
         objects: The content of the other objects in the user's file, by kind and name.
 
     """
-    data, extras, notes = dict[str, str](), list[dict[str, Any]](), list[str]()
-    for key, text in given.items():
-        if key in _REMOVED_KEYS:
-            notes.append(f"{key}: {_REMOVED_KEYS[key]}")
-        elif key not in _CONFIG_MAPS or not text:
-            data[key] = text
-        elif (content := objects.get(("ConfigMap", text.rpartition("/")[2]))) is None:
-            notes.append(f"{key}: removed: the file does not have the ConfigMap {text}")
+    data, extras, notes = dict(given), list[Object](), list[str]()
+    for key in [key for key in (*_REMOVED_KEYS, *_CONFIG_MAPS) if given.get(key)]:
+        content = objects.get(("ConfigMap", data.pop(key).rpartition("/")[2])) if key in _CONFIG_MAPS else None
+        if content is None:
+            notes.append(f"{key}: {_REMOVED_KEYS.get(key) or f'removed: the file does not have the ConfigMap {given[key]}'}")
         else:
             data[key] = f"{NAMESPACE}/verify-{key}"
             extras.append(_make_object("v1", "ConfigMap", f"verify-{key}", data=dict(content)))
@@ -279,28 +243,14 @@ def realise_configmap(
 # -- the manifests of one system -----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class SystemManifests:
-    """The manifests of one system with the user's routes.
-
-    Attributes:
-        manifests: The manifests.
-        notes: What of the user's Ingresses the system does not get.
-
-    """
-
-    manifests: list[dict[str, Any]]
-    notes: list[str]
-
-
 def make_manifests(
     rendered: Sequence[Mapping[str, Any]],
     user: UserIngresses,
     reads_all: bool,
     backend: str,
     config: Mapping[str, str] | None = None,
-    extras: Sequence[dict[str, Any]] = (),
-) -> SystemManifests:
+    extras: Sequence[Object] = (),
+) -> tuple[list[Object], list[str]]:
     """Return a system's manifests with the recording backend and the user's routes in place of the lab's.
 
     Args:
@@ -311,6 +261,9 @@ def make_manifests(
         config: The data of ingress-nginx's ConfigMap; None for another system.
         extras: Further objects.
 
+    Returns:
+        The manifests, and notes on what of the Ingresses the system does not get.
+
     """
     objects = [deepcopy(dict(obj)) for obj in rendered if obj["kind"] not in ("Ingress", "HTTPRoute")]
     notes = list[str]()
@@ -320,79 +273,65 @@ def make_manifests(
         given = item["metadata"]["annotations"]
         given |= {key: text.replace(_HERE, backend) for key, text in given.items()}
         ingresses.append(item if reads_all else _reduce(item, notes, gateway))
-    routes = [route for item in ingresses for route in _make_routes(item, user.ports)] if gateway else ingresses
     for obj in objects:
         match obj["kind"], obj["metadata"]["name"]:
             case "Deployment", "backend":
-                _record(obj, user)
+                _record(obj["spec"]["template"]["spec"], user)
             case "ConfigMap", "backend":
-                obj["data"] = {"echo.py": ECHO.read_text(), **_make_backend_pair(user)}
+                pair = _make_tls_secret("", ["backend.lab.test"])["data"] if user.secured else {}
+                files = {key: base64.b64decode(text).decode() for key, text in pair.items()}
+                obj["data"] = {"echo.py": ECHO.read_text(), **files}
             case "ConfigMap", "ingress-nginx-controller" if config is not None:
                 obj["data"] = {**(obj.get("data") or {}), **config}
             case "Gateway", _:
-                obj["spec"]["listeners"] = [
-                    {"name": "http", "port": 80, "protocol": "HTTP"},
-                    {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": SECRET}]}},
-                ]
+                https = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": SECRET}]}}
+                obj["spec"]["listeners"] = [{"name": "http", "port": 80, "protocol": "HTTP"}, https]
             case "Service", "proxy":
-                _open_https(obj["spec"]["ports"], {"name": "https", "port": 443, "targetPort": "https"})
+                _open_https(obj["spec"]["ports"], {"port": 443, "targetPort": "https"})
             case "Deployment", "proxy":
                 container = obj["spec"]["template"]["spec"]["containers"][0]
-                _open_https(container["ports"], {"name": "https", "containerPort": 443})
-                _serve_tls(container)
+                _open_https(container["ports"], {"containerPort": 443})
+                _serve_tls(container.get("args") or [])
             case _:
                 pass
-    secrets = [] if gateway else user.extras
-    return SystemManifests(
-        [*objects, *_make_services(user), _make_tls_secret(SECRET, user.tls_hosts), *secrets, *extras, *routes], notes
-    )
+    routes = [route for item in ingresses for route in _make_routes(item, user)] if gateway else ingresses
+    secrets = [_make_tls_secret(SECRET, user.tls_hosts), *([] if gateway else user.extras)]
+    return [*objects, *_make_services(user), *secrets, *extras, *routes], notes
 
 
-def _open_https(ports: list[dict[str, Any]], port: dict[str, Any]) -> None:
+def _open_https(ports: list[Object], port: Object) -> None:
     if all(item.get("name") != "https" for item in ports):
-        ports.append(port)
+        ports.append({"name": "https", **port})
 
 
-def _serve_tls(container: dict[str, Any]) -> None:
+def _serve_tls(arguments: list[str]) -> None:
     """Give Traefik an entry point with TLS; as a controller of Ingresses it is to serve every route there, too."""
-    arguments: list[str] = container.get("args") or []
-    if "--entrypoints.web.address=:80" not in arguments or any("websecure.address" in text for text in arguments):
-        return
-    arguments.append("--entrypoints.websecure.address=:443")
-    if "--entrypoints.web.asdefault=true" in arguments:
-        arguments += ["--entrypoints.websecure.asdefault=true", "--entrypoints.websecure.http.tls=true"]
+    if "--entrypoints.web.address=:80" in arguments and not any("websecure.address" in text for text in arguments):
+        arguments.append("--entrypoints.websecure.address=:443")
+        if "--entrypoints.web.asdefault=true" in arguments:
+            arguments += ["--entrypoints.websecure.asdefault=true", "--entrypoints.websecure.http.tls=true"]
 
 
-def _record(deployment: dict[str, Any], user: UserIngresses) -> None:
+def _record(spec: Object, user: UserIngresses) -> None:
     """Let the backend's pod run the recording program instead of nginx."""
-    spec = deployment["spec"]["template"]["spec"]
     spec.pop("initContainers", None)
-    container = spec["containers"][0]
-    secured = {target for ports in user.ports.values() for _, target, tls in ports.values() if tls}
-    ports = [f"{number}{'s' if number in secured else ''}" for number in user.services]
+    (container,) = spec["containers"]
+    ports = [f"{number}{'s' if number in user.secured else ''}" for number in user.services]
     container["image"] = "docker.io/library/python:3.13"
     container["command"] = ["python3", "-I", "/srv/conf/echo.py", str(CONTROL_PORT), *ports]
     container["readinessProbe"]["httpGet"] = {"path": "/healthz", "port": CONTROL_PORT}
 
 
-def _make_backend_pair(user: UserIngresses) -> dict[str, str]:
-    """Return the certificate of the recording backend, where a Service speaks TLS."""
-    if not any(tls for ports in user.ports.values() for _, _, tls in ports.values()):
-        return {}
-    pair = certificates.issue(certificates.CertificateRequest(("backend.lab.test",), certificates.DEFAULT_KEY))
-    return {name: pair[name] for name in ("tls.crt", "tls.key")}
-
-
-def _make_services(user: UserIngresses) -> Iterator[dict[str, Any]]:
+def _make_services(user: UserIngresses) -> Iterator[Object]:
     for name, ports in user.ports.items():
         listed = [
             {"name": port if isinstance(port, str) else f"p{port}", "port": number, "targetPort": target}
-            for port, (number, target, _) in ports.items()
+            for port, (number, target) in ports.items()
         ]
         yield _make_object("v1", "Service", name, spec={"selector": {"lab/role": "backend"}, "ports": listed})
 
 
-def _make_ingress(name: str, host: str, secret: str = "") -> dict[str, Any]:
+def _make_ingress(name: str, host: str, secret: str = "") -> Object:
     """Return the Ingress of a host of the catalogue."""
     backend = {"service": {"name": "backend", "port": {"number": CATALOGUE_PORT}}}
     rule = {"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
@@ -401,52 +340,47 @@ def _make_ingress(name: str, host: str, secret: str = "") -> dict[str, Any]:
     return _make_object("networking.k8s.io/v1", "Ingress", name, spec=spec)
 
 
-def _reduce(ingress: dict[str, Any], notes: list[str], gateway: bool) -> dict[str, Any]:
+def _reduce(ingress: Object, notes: list[str], gateway: bool) -> Object:
     """Return an Ingress as systems without a controller read it, and add notes on what is left out.
 
-    These are ingress-nginx's annotations, paths of type ImplementationSpecific, which become prefixes, rules without a host, and the
-    default backend.
+    These are ingress-nginx's annotations, regular expressions, rules without a host, and the default backend. Paths of type
+    ImplementationSpecific become prefixes.
     """
-    name, spec = ingress["metadata"]["name"], ingress["spec"]
-    annotations = ingress["metadata"].pop("annotations", {})
-    dropped = [key.removeprefix(PREFIX) for key in annotations]
+    place, spec = f"Ingress {ingress['metadata']['name']}", ingress["spec"]
+    dropped = [key.removeprefix(PREFIX) for key in ingress["metadata"].pop("annotations")]
     if dropped:
-        notes.append(f"Ingress {name}: {', '.join(dropped)}: not in its routes; the migration table names counterparts")
+        notes.append(f"{place}: {', '.join(dropped)}: not in its routes; the migration table names counterparts")
     if spec.pop("defaultBackend", None):
-        notes.append(f"Ingress {name}: its default backend is left out")
-    rules = [rule for rule in spec.get("rules") or [] if gateway or rule.get("host")]
-    if len(rules) < len(spec.get("rules") or []):
-        notes.append(f"Ingress {name}: its rule for every host is left out")
-    pattern = bool({"use-regex", "rewrite-target"} & {*dropped})
-    for rule in rules:
-        paths = (rule.get("http") or {}).get("paths") or []
-        for path in [*paths]:
-            if pattern and re.search(r"[][(){}|*+?^$\\]", path["path"]):
-                notes.append(f"Ingress {name}: {path['path']} is left out: a regular expression")
-                paths.remove(path)
+        notes.append(f"{place}: its default backend is left out")
+    for rule in spec.get("rules", []):
+        if not gateway and not rule.get("host"):
+            notes.append(f"{place}: its rule for every host is left out")
+            rule.pop("http", None)
+        for path in _list_paths({"rules": [rule]}):
+            if {"use-regex", "rewrite-target"} & {*dropped} and _PATTERN.search(path["path"]):
+                notes.append(f"{place}: {path['path']} is left out: a regular expression")
+                rule["http"]["paths"].remove(path)
             elif path["pathType"] == "ImplementationSpecific":
                 path["pathType"] = "Prefix"
-    spec["rules"] = [rule for rule in rules if (rule.get("http") or {}).get("paths")]
+    spec["rules"] = [rule for rule in spec.get("rules", []) if _list_paths({"rules": [rule]})]
     return ingress
 
 
-def _make_routes(ingress: Mapping[str, Any], ports: Mapping[str, ServicePorts]) -> Iterator[dict[str, Any]]:
-    """Yield the HTTPRoute of each rule of an Ingress, whose Services have these ports."""
+def _make_routes(ingress: Mapping[str, Any], user: UserIngresses) -> Iterator[Object]:
+    """Yield the HTTPRoute of each rule of an Ingress."""
 
-    def refer(service: Mapping[str, Any]) -> dict[str, Any]:
-        port = service["port"].get("number") or service["port"]["name"]
-        return {"name": service["name"], "port": ports[service["name"]][port][0] if service["name"] in ports else port}
+    def refer(name: str, port: Mapping[str, Any]) -> Object:
+        named = port.get("number") or port["name"]
+        return {"name": name, "port": user.ports[name][named][0] if name in user.ports else named}
 
-    kinds = {"Exact": "Exact", "Prefix": "PathPrefix"}
     for number, rule in enumerate(ingress["spec"]["rules"]):
         rules = [
             {
-                "matches": [{"path": {"type": kinds[path["pathType"]], "value": path["path"]}}],
-                "backendRefs": [refer(path["backend"]["service"])],
+                "matches": [{"path": {"type": _KINDS[path["pathType"]], "value": path["path"]}}],
+                "backendRefs": [refer(**path["backend"]["service"])],
             }
             for path in rule["http"]["paths"]
         ]
-        hosts = {"hostnames": [rule["host"]]} if rule.get("host") else {}
-        spec = {"parentRefs": [{"name": "proxy"}], **hosts, "rules": rules}
+        spec = {"parentRefs": [{"name": "proxy"}], "hostnames": [rule["host"]] if rule.get("host") else [], "rules": rules}
         name = ingress["metadata"]["name"] + (f"-{number}" if number else "")
         yield _make_object("gateway.networking.k8s.io/v1", "HTTPRoute", name, spec=spec)

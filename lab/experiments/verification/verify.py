@@ -25,7 +25,6 @@ from lab.experiments.migration.folder import has_manifests, write_accepted
 from lab.experiments.migration.plan import READER, MigrationPlan
 from lab.experiments.verification.objects import (
     CONTROL_PORT,
-    SystemManifests,
     UserIngresses,
     make_manifests,
     read_ingresses,
@@ -76,6 +75,7 @@ class Verification:
         baseline: ingress-nginx with the user's ConfigMap and Ingresses.
         systems: The successors.
         requests: The requests.
+        services: The Service of each port of the recording backend.
         notes: What is not realised on any system, and the successors that are left out.
 
     """
@@ -83,6 +83,7 @@ class Verification:
     baseline: VerifiedSystem
     systems: list[VerifiedSystem]
     requests: list[RawRequest]
+    services: Mapping[int, str]
     notes: list[str]
 
 
@@ -134,7 +135,7 @@ def prepare(
             notes.append(f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else ""))
     if not systems:
         raise UsageError("migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
-    return Verification(baseline, systems, requests, [*user.notes, *notes])
+    return Verification(baseline, systems, requests, user.services, [*user.notes, *notes])
 
 
 def _prepare_baseline(
@@ -218,8 +219,8 @@ def _make_checked(
     reads_all = target.name == "apiserver" and controlled
     left_out, notes = set[str](), list[str]()
     while True:
-        made = make_manifests(variant.manifests, user, reads_all, backend, data, extras)
-        kept = [obj for obj in made.manifests if f"{obj['kind']}/{obj['metadata']['name']}" not in left_out]
+        made, reduced = make_manifests(variant.manifests, user, reads_all, backend, data, extras)
+        kept = [obj for obj in made if f"{obj['kind']}/{obj['metadata']['name']}" not in left_out]
         checked = variant.model_copy(update={"manifests": tuple(kept), "readback": ()})
         try:
             target.check_variant(checked, [])
@@ -235,13 +236,13 @@ def _make_checked(
             if drop(fault):
                 continue
             raise
-        return VerifiedSystem(name, target, checked, [*notes, *made.notes])
+        return VerifiedSystem(name, target, checked, [*notes, *reduced])
 
 
-def _find_blamed(made: SystemManifests, fault: str, left_out: set[str]) -> str:
+def _find_blamed(made: Sequence[Mapping[str, Any]], fault: str, left_out: set[str]) -> str:
     """Return the user's route that a fault names, as Kind/name; empty if it names none."""
     own = ("Ingress/bench", "Ingress/bench-tls", "HTTPRoute/bench", "HTTPRoute/bench-tls")
-    names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in made.manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
+    names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in made if obj["kind"] in ("Ingress", "HTTPRoute")]
     blamed = (name for name in sorted(names, key=len, reverse=True) if name in fault and name not in {*own, *left_out})
     return next(blamed, "")
 
@@ -263,11 +264,11 @@ def verify(verification: Verification, say: Callable[[str], None]) -> Iterator[V
         MeasuringError: ingress-nginx does not come up.
 
     """
-    baseline = record_answers(verification.baseline, verification.requests, say)
+    baseline = record_answers(verification.baseline, verification.requests, verification.services, say)
     for system in verification.systems:
         began = time.monotonic()
         try:
-            answers = record_answers(system, verification.requests, say)
+            answers = record_answers(system, verification.requests, verification.services, say)
         except (MeasuringError, UsageError) as error:
             fault = f"did not come up: {error.place}: {error.fault}"
             yield VerifiedPair(system.name, system.target.name, 0, time.monotonic() - began, (), (*system.notes, fault))
@@ -279,28 +280,17 @@ def verify(verification: Verification, say: Callable[[str], None]) -> Iterator[V
         )
 
 
-def record_answers(system: VerifiedSystem, requests: Sequence[RawRequest], say: Callable[[str], None]) -> Recorded:
+def record_answers(
+    system: VerifiedSystem, requests: Sequence[RawRequest], services: Mapping[int, str], say: Callable[[str], None]
+) -> Recorded:
     """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
     say(f"{system.name}: coming up on {system.target.name}")
-    services = _list_services(system.variant)
     with system.target.up(system.variant) as up, _sending(up, services) as send:
         _settle(requests, send)
         say(f"{system.name}: {len(requests)} requests")
         places = Places(up.net[network.CLIENT].address, up.pod_address("proxy"))
         exchanges = [send(request) for request in requests]
         return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
-
-
-def _list_services(variant: Variant) -> Mapping[int, str]:
-    """Return the Service of each port of the recording backend, as the manifests have them."""
-    services: dict[int, str] = {}
-    for obj in variant.manifests:
-        if obj["kind"] == "Service" and obj["metadata"]["name"] != "proxy":
-            name = obj["metadata"]["name"]
-            for port in obj["spec"]["ports"]:
-                if isinstance(port["targetPort"], int):
-                    services[port["targetPort"]] = f"{name}:{port['name'].removeprefix('p')}"
-    return services
 
 
 @contextmanager

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.analysis.migration.mapping import Line
 from lab.analysis.verification.command import write_command
 from lab.analysis.verification.compare import Difference
 from lab.model.exchanges import Answer, Exchange, Received
-from lab.report.json.answers import LINE, VERSION_1
+from lab.report.json.answers import VERSION_1
 from lab.report.json.shape import JsonKey, JsonShape
 
 ANSWER = JsonShape(
@@ -20,13 +19,11 @@ EXCHANGE = JsonShape("Exchange", Exchange, "answer received", parts=[ANSWER, Jso
 DIFFERENCE = JsonShape(
     "VerifiedDifference",
     Difference,
-    "consequence aspect case before after",
-    JsonKey("about", lambda item: item.request.about, str),
-    JsonKey("command", lambda item: write_command(item.request), str),
-    "ingress_nginx=left successor=right requests=count cases",
-    JsonKey("known", "known", Line | None),
-    JsonKey("new", "is_new", bool),
-    parts=[EXCHANGE, ANSWER, LINE],
+    "key consequence aspect before after",
+    JsonKey("about", lambda item: item.left.request.about, str),
+    JsonKey("command", lambda item: write_command(item.left.request), str),
+    "ingress_nginx=left successor=right requests=count cases known setting",
+    parts=[EXCHANGE],
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from lab.analysis.migration.mapping import Line
 from lab.analysis.verification.command import write_command
 from lab.analysis.verification.compare import (
     ABSENT,
@@ -51,7 +50,7 @@ def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequ
 
 def _count(differences: Sequence[Difference]) -> list[str]:
     counts = Counter(item.consequence for item in differences)
-    return [*(str(counts[name]) for name in CONSEQUENCES), str(sum(item.is_new for item in differences))]
+    return [*(str(counts[name]) for name in CONSEQUENCES), str(sum(not item.known for item in differences))]
 
 
 def differences_page(system: str, differences: Sequence[Difference], notes: Sequence[str]) -> list[Part]:
@@ -73,16 +72,18 @@ def differences_page(system: str, differences: Sequence[Difference], notes: Sequ
 def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Part]:
     more = f" and {item.count - 1} more" if item.count > 1 else ""
     what = "" if item.aspect == "answer" else f"{item.aspect}: "
-    head = f"{number}. {what}{item.request.about}{more}"
+    request = item.left.request
+    head = f"{number}. {what}{request.about}{more}"
     yield make_sentence(head, "bold", blank=True)
-    command = write_command(item.request)
+    command = write_command(request)
     yield Sentences((Text(f"   $ {command}"),), (f"    {command}",))
     rows = [make_row("answer", *(_shorten(_describe_answer(side)) for side in (item.left, item.right)))]
     if item.aspect != "answer":
         rows.append(make_row("differs", _shorten(item.before), _shorten(item.after)))
     rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in (item.left, item.right))))
     yield Grid(make_columns(("", "ingress-nginx", system), left=range(3)), tuple(rows), indent=3)
-    yield make_sentence(f"   {describe_known(item.known)}", "" if item.known else "yellow")
+    known = f"known: {item.known}" if item.known else "new: not in the migration table"
+    yield make_sentence(f"   {known}; {f'set {item.setting}' if item.setting else 'no setting closes it'}", "" if item.known else "yellow")
 
 
 def _describe_answer(side: Exchange) -> str:
@@ -98,20 +99,6 @@ def _describe_received(side: Exchange) -> str:
     return f"{first.method} {first.target} at {describe_reached(side.received)}"
 
 
-def describe_known(line: Line | None) -> str:
-    """Return whether the migration table knew a difference, and the setting that closes it."""
-    if line is None:
-        return "new: the migration table does not have it; no setting is known"
-    name = f"known ({line.key.rpartition('/')[2] or 'no key of ingress-nginx'})"
-    match line.standing:
-        case "set":
-            return f"{name}; set {line.setting}: {_shorten(line.to)}"
-        case "hand":
-            return f"{name}; manual: {line.setting or line.note}"
-        case _:
-            return f"{name}; unsupported: {line.default or line.note}"
-
-
 def _shorten(text: str) -> str:
-    plain = " ".join(text.split()) or ABSENT
+    plain = "".join(letter if letter.isprintable() and letter != "\xad" else ascii(letter)[1:-1] for letter in text) or ABSENT
     return plain if len(plain) <= WIDTH else f"{plain[: WIDTH - 1]}…"
