@@ -66,7 +66,9 @@ def run_verification(
         target.close()
     if options.learn:
         for pair in pairs:
-            print_plan_line(talk, "learned", f"{pair.system}: {add_verified(pair.system, pair.differences)} differences")
+            print_plan_line(
+                talk, "learned", f"{pair.system}: {add_verified(pair.system, pair.differences)} differences"
+            )
     shape = make_verification_shape(VerifiedPair)
     rows = [(pair.system, pair.target, pair.requests, pair.differences, pair.notes) for pair in pairs]
     print_answer(
@@ -77,4 +79,6 @@ def run_verification(
         ],
         lambda: shape.dumps(requests=len(verification.requests), notes=verification.notes, systems=tuple(pairs)),
     )
-    return int(any(item.fails for pair in pairs for item in pair.differences) or any(not pair.requests for pair in pairs))
+    return int(
+        any(item.fails for pair in pairs for item in pair.differences) or any(not pair.requests for pair in pairs)
+    )

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from lab.model.exchanges import RawRequest
 
 _RUN = re.compile(r"([A-Za-z0-9])\1{199,}")
-_HEAD = re.compile(r"(?P<method>[A-Za-z]+) (?P<target>[!-~]+) HTTP/1\.(?P<minor>[01])(\r\n[!-9;-~]+:( [ -~]*)?)*\r\n\r\n")
+_HEAD = re.compile(
+    r"(?P<method>[A-Za-z]+) (?P<target>[!-~]+) HTTP/1\.(?P<minor>[01])(\r\n[!-9;-~]+:( [ -~]*)?)*\r\n\r\n"
+)
 """The form of a head that curl can send."""
 _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
 """What curl would change in the path of a URL."""
@@ -27,7 +29,9 @@ def write_command(request: RawRequest) -> str:
         version = f" -{request.tls_version.replace('TLSv', 'tls').replace('.', '_')}" if request.tls_version else ""
         return f'openssl s_client -connect "$ADDRESS:443" {server}{version} -alpn {",".join(request.alpn)} </dev/null'
     head = request.head.decode("latin-1")
-    headers = [(name, value) for name, value in request.headers if name != "Host" or value != request.host or not request.sni]
+    headers = [
+        (name, value) for name, value in request.headers if name != "Host" or value != request.host or not request.sni
+    ]
     hosts = [value for name, value in request.headers if name == "Host"]
     lengths = [value for name, value in headers if name == "Content-Length"]
     framed = lengths == ([str(len(request.body))] if request.body else []) and "Transfer-Encoding" not in dict(headers)

@@ -39,7 +39,9 @@ EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-enco
 """The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
 EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
 """The headers of received requests that are not compared as such: those of one hop."""
-_SECURITY = re.compile(r"client header (strict-transport-security|x-frame-options|content-security-policy|x-content-type-options)")
+_SECURITY = re.compile(
+    r"client header (strict-transport-security|x-frame-options|content-security-policy|x-content-type-options)"
+)
 _TRUSTED = re.compile(r"x-forwarded-|x-real-ip|x-original-|x-scheme|forwarded$|.*_|proxy$")
 _RANDOM = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "{uuid}"),
@@ -145,7 +147,9 @@ def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
             if key not in EXCEPTED_OF_REQUESTS:
                 aspects[f"backend header {key}"] = name(values)
         sent = [key for key, _ in received.headers if key.lower() not in EXCEPTED_OF_REQUESTS]
-        aspects["backend case of header names"] = "lower" if all(key == key.lower() for key in sent) else "as it was sent"
+        aspects["backend case of header names"] = (
+            "lower" if all(key == key.lower() for key in sent) else "as it was sent"
+        )
     return aspects
 
 
@@ -208,7 +212,13 @@ def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict
         before, after = (f"{status}, {reached}" for status, reached in pairs)
         return {"answer": (before, after)}
     if "client header content-encoding" in unlike:  # everything about the body follows from its compression
-        for key in ("client body", "client framing", "client header vary", "client header etag", "client header accept-ranges"):
+        for key in (
+            "client body",
+            "client framing",
+            "client header vary",
+            "client header etag",
+            "client header accept-ranges",
+        ):
             unlike.pop(key, None)
     return unlike
 
@@ -308,7 +318,10 @@ def load_verified() -> Mapping[str, frozenset[str]]:
     """Return successor → the differences that earlier verifications found and that are rows of its table since then."""
     with VERIFIED.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return {name: frozenset(row["difference"] for row in rows if row["system"] == name) for name in {row["system"] for row in rows}}
+    return {
+        name: frozenset(row["difference"] for row in rows if row["system"] == name)
+        for name in {row["system"] for row in rows}
+    }
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:

@@ -1,4 +1,4 @@
-"""The requests of a verification: from the paths and annotations of Ingresses, from the catalogue of edge cases, and from a user's file.
+r"""The requests of a verification: from the paths and annotations of Ingresses, from the catalogue of edge cases, and from a user's file.
 
     RoutedPath(host="shop.example", path="/api", kind="Prefix", …)  →  GET /api, GET /api/, GET /apix, GET /API, GET /%61pi, …
     catalogue.tsv: `double-slash  GET //a HTTP/1.1\r\nHost: {host}\r\n  …`  →  one request
@@ -131,107 +131,133 @@ def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
         yield from _of_host(host, path)
 
 
-def _get(path: RoutedPath, case: str, about: str, target: str, **more: Any) -> Iterator[RawRequest]:
-    """Yield a request to a route: with TLS where its host has a certificate."""
-    yield make_request(case, about, path.sent_host, target, tls=path.tls, **more)
-
-
 def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRequest]:
-    sample = path.sample
-    kind = "regular expression" if path.is_pattern else path.kind
+    sample, kind = path.sample, "a regular expression" if path.is_pattern else f"type {path.kind}"
+    stem, slashed = sample.rstrip("/"), sample.endswith("/")
+    encoded = re.sub(r"[a-z]", lambda letter: f"%{ord(letter[0]):02x}", sample, count=1)
+    tried = {
+        "path": ("as it is written", sample),
+        "slash": (f"{'without its' if slashed else 'with a'} trailing slash", stem if slashed else f"{sample}/"),
+        "continued": ("that goes on without a slash", f"{sample}x"),
+        "encoded": ("with a letter percent-encoded", encoded),
+        "case": ("in the other case", sample.swapcase()),
+        "below": ("with more below it, and a query", f"{stem}/lab/a%20b?x=1&y=%2F&z"),
+        "redirect": ("whose backend sends a redirect", f"{sample}?lab=redirect"),
+    }
     slug = "regex" if path.is_pattern else path.kind.lower()
-    slashed = sample.endswith("/") and sample != "/"
-    yield from _get(path, f"{slug}-path", f"a path of type {kind} as it is written", sample)
-    other = sample.rstrip("/") if slashed else f"{sample}/"
-    word = "without its" if slashed else "with a"
-    if sample != "/":
-        yield from _get(path, f"{slug}-slash", f"a path of type {kind} {word} trailing slash", other)
-        yield from _get(path, f"{slug}-continued", f"a path of type {kind} that goes on without a slash", f"{sample}x")
-        encoded = re.sub(r"[a-z]", lambda letter: f"%{ord(letter[0]):02x}", sample, count=1)
-        yield from _get(path, f"{slug}-encoded", f"a path of type {kind} with a letter percent-encoded", encoded)
-        upper = sample.swapcase()
-        if upper != sample:
-            yield from _get(path, f"{slug}-case", f"a path of type {kind} in the other case", upper)
-    below = f"{sample.rstrip('/')}/lab/a%20b?x=1&y=%2F&z"
-    yield from _get(path, f"{slug}-below", f"a path below one of type {kind}, with a query", below)
-    body = b"a=1&b=2"
-    yield from _get(path, f"{slug}-post", f"a POST to a path of type {kind}", sample, method="POST", body=body)
+    for name, (about, target) in tried.items():
+        if sample != "/" or name in ("path", "below", "redirect"):
+            yield make_request(f"{slug}-{name}", f"a path of {kind} {about}", path.sent_host, target, tls=path.tls)
+    about = f"a POST to a path of {kind}"
+    yield make_request(f"{slug}-post", about, path.sent_host, sample, "POST", body=b"a=1&b=2", tls=path.tls)
     for name, back in (("dots", "/../"), ("encoded-dots", "/%2e%2e/"), ("encoded-slash", "/..%2f")):
         for sibling in siblings[:2]:
-            climbing = f"{sample.rstrip('/')}{back}{sibling.sample.lstrip('/')}"
-            yield from _get(path, f"sibling-{name}", f"from one route to another by {back}", climbing)
-    yield from _get(path, "redirect-of-backend", "a redirect that the backend sends", f"{sample}?lab=redirect")
+            target = f"{stem}{back}{sibling.sample.lstrip('/')}"
+            about = f"from one route to another by {back}"
+            yield make_request(f"sibling-{name}", about, path.sent_host, target, tls=path.tls)
     if path.tls:
-        yield make_request(
-            "plain-http", "a host with a certificate, without TLS", path.sent_host, f"{sample}?a=1",
-            keys=("ssl-redirect", "force-ssl-redirect", "http-redirect-code", "@ssl-redirect"),
-        )  # fmt: skip
+        keys = ("ssl-redirect", "force-ssl-redirect", "http-redirect-code", "@ssl-redirect")
+        about = "a host with a certificate, without TLS"
+        yield make_request("plain-http", about, path.sent_host, f"{sample}?a=1", keys=keys)
 
 
 def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
     target = path.sample or "/"
-    yield from _get(path, "no-such-path", "a path that no rule has", "/lab-no-such-path")
-    for case, about, name in (
-        ("host-port", "a host with a port", f"{host}:8080"),
-        ("host-case", "a host in capitals", host.upper()),
-        ("host-dot", "a host with a dot at its end", f"{host}."),
-        ("host-below", "a host below the host", f"below.{host}"),
+    for case, about, name, sent in (
+        ("no-such-path", "a path that no rule has", host, "/lab-no-such-path"),
+        ("host-port", "a host with a port", f"{host}:8080", target),
+        ("host-case", "a host in capitals", host.upper(), target),
+        ("host-dot", "a host with a dot at its end", f"{host}.", target),
+        ("host-below", "a host below the host", f"below.{host}", target),
     ):
-        yield make_request(case, about, name, target, tls=path.tls)
+        yield make_request(case, about, name, sent, tls=path.tls)
     if path.tls:
-        sent = make_request("no-sni", "a TLS handshake without a server name", host, target, tls=True)
-        yield RawRequest(sent.case, sent.about, host, sent.head, tls=True, sni=False)
+        yield make_request("no-sni", "a TLS handshake without a server name", host, target, tls=True, sni=False)
 
 
 def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
     """Yield the requests that an annotation of the route's Ingress has a meaning for."""
-    notes, target = path.annotations, path.sample
-
-    def try_out(case: str, about: str, keys: str, sent: str = target, **more: Any) -> Iterator[RawRequest]:
-        yield from _get(path, case, about, sent, keys=tuple(f"@{key}" for key in keys.split()), **more)
-
-    if notes.get("canary") == "true":
-        header, value = notes.get("canary-by-header", ""), notes.get("canary-by-header-value", "")
-        for text in filter(None, (("always", "never", value, "other") if header else ())):
-            about = f"the canary's header with {text}"
-            yield from try_out("canary-header", about, "canary canary-by-header", headers={header: text})
-        if cookie := notes.get("canary-by-cookie"):
-            for text in ("always", "never"):
-                about = f"the canary's cookie with {text}"
-                yield from try_out("canary-cookie", about, "canary", headers={"Cookie": f"{cookie}={text}"})
-    if "auth-type" in notes or "auth-url" in notes:
-        keys = "auth-type auth-secret" if "auth-type" in notes else "auth-url auth-signin"
-        for word, secret in (("right", f"{USER}:{PASSWORD}"), ("wrong", f"{USER}:wrong")):
-            value = f"Basic {base64.b64encode(secret.encode()).decode()}"
-            about = f"a name with the {word} password"
-            yield from try_out(f"auth-{word}", about, keys, headers={"Authorization": value})
-    if notes.get("enable-cors") == "true":
-        allowed = notes.get("cors-allow-origin", "*").split(",")[0].strip().replace("*.", "any.")
-        for origin in ("https://foreign.example", *([allowed] if allowed != "*" else [])):
-            asks = {"Origin": origin, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-A"}
-            yield from try_out("cors-preflight", "a preflight of CORS", "enable-cors", method="OPTIONS", headers=asks)
-            yield from try_out("cors-origin", "a request with an Origin", "enable-cors", headers={"Origin": origin})
-    for name in ("whitelist-source-range", "allowlist-source-range", "denylist-source-range"):
-        if name in notes:
-            address = notes[name].split(",")[0].split("/")[0].strip()
-            headers = {"X-Forwarded-For": address}
-            yield from try_out("source-range", "an address of the list in X-Forwarded-For", name, headers=headers)
+    notes = path.annotations
+    header, cookie = notes.get("canary-by-header"), notes.get("canary-by-cookie")
+    allowed = notes.get("cors-allow-origin", "*").split(",")[0].strip().replace("*.", "any.")
+    origins = (
+        ["https://foreign.example", *([allowed] if allowed != "*" else [])]
+        if notes.get("enable-cors") == "true"
+        else []
+    )
+    asks = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-A"}
+    passwords = (("right", PASSWORD), ("wrong", "wrong")) if {"auth-type", "auth-url"} & notes.keys() else ()
+    ranges = [name for name in notes if name.endswith("source-range")]
+    sticky = "session-cookie-name" in notes or notes.get("affinity") == "cookie"
+    limit = parse_size(notes.get("proxy-body-size", "")) or 0
+    bodies = (("body-limit", limit), ("body-beyond-limit", limit + 1)) if 0 < limit <= LARGEST_BODY else ()
+    values = ("always", "never", notes.get("canary-by-header-value", "always"), "other")
+    tries: list[tuple[str, str, str, dict[str, Any]]] = [
+        *(
+            ("canary-header", f"the canary's header with {text}", "canary", {"headers": {header: text}})
+            for text in (dict.fromkeys(values) if header else ())
+        ),
+        *(
+            ("canary-cookie", f"the canary's cookie with {text}", "canary", {"headers": {"Cookie": f"{cookie}={text}"}})
+            for text in (("always", "never") if cookie else ())
+        ),
+        *(
+            (
+                f"auth-{word}",
+                f"a name with the {word} password",
+                "auth-type",
+                {"headers": {"Authorization": _sign(secret)}},
+            )
+            for word, secret in passwords
+        ),
+        *(
+            (
+                "cors-preflight",
+                "a preflight of CORS",
+                "enable-cors",
+                {"method": "OPTIONS", "headers": {"Origin": origin, **asks}},
+            )
+            for origin in origins
+        ),
+        *(
+            ("cors-origin", "a request with an Origin", "enable-cors", {"headers": {"Origin": origin}})
+            for origin in origins
+        ),
+        *(
+            (
+                "source-range",
+                "an address of the list in X-Forwarded-For",
+                name,
+                {"headers": {"X-Forwarded-For": _first(notes[name])}},
+            )
+            for name in ranges
+        ),
+        *(
+            (case, f"a body of {size:,} bytes", "proxy-body-size", {"method": "POST", "body": bytes(size)})
+            for case, size in bodies
+        ),
+        *(
+            ("affinity", "a cookie of affinity that nobody set", "affinity", {"headers": {"Cookie": f"{name}=foreign"}})
+            for name in ([notes.get("session-cookie-name", "INGRESSCOOKIE")] if sticky else [])
+        ),
+    ]
+    for case, about, key, more in tries:
+        yield make_request(case, about, path.sent_host, path.sample, tls=path.tls, keys=(f"@{key}",), **more)
     if "app-root" in notes:
-        yield from try_out("app-root", "the root of a host with app-root", "app-root", "/")
-    for alias in filter(None, notes.get("server-alias", "").replace(" ", "").split(",")):
-        if re.fullmatch(r"[\w.-]+", alias):
-            yield make_request("server-alias", "a host's alias", alias, target, keys=("@server-alias",))
-    if notes.get("from-to-www-redirect") == "true" and path.host:
-        www = path.host.removeprefix("www.") if path.host.startswith("www.") else f"www.{path.host}"
-        yield make_request("www", "the host with or without www", www, target, keys=("@from-to-www-redirect",))
-    limit = parse_size(notes.get("proxy-body-size", ""))
-    if limit and limit <= LARGEST_BODY:
-        for case, size in (("body-limit", limit), ("body-beyond-limit", limit + 1)):
-            about = f"a body of {size:,} bytes"
-            yield from try_out(case, about, "proxy-body-size", method="POST", body=bytes(size))
-    if "session-cookie-name" in notes or notes.get("affinity") == "cookie":
-        cookie = {"Cookie": f"{notes.get('session-cookie-name', 'INGRESSCOOKIE')}=foreign"}
-        yield from try_out("affinity", "a cookie of affinity that nobody set", "affinity", headers=cookie)
+        yield make_request("app-root", "the root of a host", path.sent_host, "/", tls=path.tls, keys=("@app-root",))
+    others = [("server-alias", alias) for alias in re.findall(r"[\w.-]+", notes.get("server-alias", ""))]
+    www = path.host.removeprefix("www.") if path.host.startswith("www.") else f"www.{path.host}"
+    others += [("from-to-www-redirect", www)] * (notes.get("from-to-www-redirect") == "true")
+    for key, host in others:
+        yield make_request(key, f"another name of a host, by {key}", host, path.sample, keys=(f"@{key}",))
+
+
+def _sign(password: str) -> str:
+    return f"Basic {base64.b64encode(f'{USER}:{password}'.encode()).decode()}"
+
+
+def _first(ranges: str) -> str:
+    return ranges.split(",")[0].split("/")[0].strip()
 
 
 def parse_size(text: str) -> int | None:
@@ -320,40 +346,38 @@ def read_requests(place: str, text: str) -> list[RawRequest]:
     """
     if text.lstrip().startswith("{"):
         return list(_read_har(place, text))
-    requests = list[RawRequest]()
-    entries = list[tuple[int, str, dict[str, str], list[str]]]()
+    entries = list[tuple[str, str, dict[str, str], list[str]]]()
     for number, line in enumerate(text.splitlines(), 1):
+        name, colon, value = line.strip().partition(":")
         if not line.strip() or line.startswith("#"):
             continue
-        if line[0] not in " \t":
-            entries.append((number, line.strip(), {}, []))
-            continue
-        fault = "is indented, and no request is before it"
-        if not entries:
-            raise UsageError(f"{place}:{number}", fault, "begin with a line `GET https://HOST/PATH`")
-        _, _, headers, body = entries[-1]
-        name, colon, value = line.strip().partition(":")
-        if line.strip().startswith(">"):
-            body.append(line.strip()[1:].lstrip())
-        elif colon:
-            headers[name] = value.strip()
+        if not line[0].isspace():
+            entries.append((f"{place}:{number}", line.strip(), {}, []))
+        elif not entries or not (colon or name.startswith(">")):
+            fault = f"{line.strip()!r} is no header of a request before it"
+            raise UsageError(
+                f"{place}:{number}", fault, "`GET https://HOST/PATH`, then indented `Name: value` or `> body`"
+            )
+        elif name.startswith(">"):
+            entries[-1][3].append(line.strip()[1:].lstrip())
         else:
-            raise UsageError(f"{place}:{number}", f"{line.strip()!r} is no header", "write `Name: value`, or `> body`")
-    for number, line, headers, body in entries:
-        method, _, url = line.rpartition(" ")
-        requests.append(_from_url(f"{place}:{number}", method or "GET", url, headers, "\n".join(body).encode()))
-    return requests
+            entries[-1][2][name] = value.strip()
+    return [
+        _from_url(spot, line.rpartition(" ")[0] or "GET", line.rpartition(" ")[2], headers, "\n".join(body).encode())
+        for spot, line, headers, body in entries
+    ]
 
 
 def _read_har(place: str, text: str) -> Iterator[RawRequest]:
     try:
-        entries = json.loads(text)["log"]["entries"]
-        for number, entry in enumerate(entries, 1):
+        for number, entry in enumerate(json.loads(text)["log"]["entries"], 1):
             sent = entry["request"]
-            headers = {item["name"]: item["value"] for item in sent.get("headers", []) if item["name"][:1] != ":"}
+            headers = {
+                item["name"]: item["value"]
+                for item in sent.get("headers", [])
+                if item["name"][:1] != ":" and item["name"].lower() not in ("host", "content-length", "connection")
+            }
             body = (sent.get("postData") or {}).get("text", "").encode()
-            for name in [name for name in headers if name.lower() in ("host", "content-length", "connection")]:
-                headers.pop(name)
             yield _from_url(f"{place}: entry {number}", sent["method"], sent["url"], headers, body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         fault = f"is no HAR file: {type(error).__name__} {error}"
@@ -374,4 +398,6 @@ def _from_url(place: str, method: str, url: str, headers: Mapping[str, str], bod
 
 def unique(requests: Iterable[RawRequest]) -> list[RawRequest]:
     """Return the requests without those that send the same bytes as an earlier one, in their order."""
-    return list({(item.head, item.body, item.tls, item.sni, item.waits): item for item in reversed([*requests])}.values())[::-1]
+    return list(
+        {(item.head, item.body, item.tls, item.sni, item.waits): item for item in reversed([*requests])}.values()
+    )[::-1]

@@ -35,7 +35,9 @@ ECHO = Path(__file__).with_name("echo.py")
 _REMOVED: Mapping[str, str] = {
     **dict.fromkeys(("limit-", "global-rate-limit"), "removed: the requests of a verification would exceed it"),
     "mirror-": "removed: copies arrive at any time",
-    **dict.fromkeys(("auth-proxy-set-headers", "fastcgi-params-configmap"), "removed: it names a ConfigMap of the cluster"),
+    **dict.fromkeys(
+        ("auth-proxy-set-headers", "fastcgi-params-configmap"), "removed: it names a ConfigMap of the cluster"
+    ),
     "proxy-ssl-": "removed: the backend of the lab has another authority",
 }
 """The beginnings of annotations that are realised on no system → what happens to them."""
@@ -71,7 +73,9 @@ class UserIngresses:
     extras: list[Object] = field(default_factory=list[Object])
     paths: list[RoutedPath] = field(default_factory=list[RoutedPath])
     services: dict[int, str] = field(default_factory=lambda: {CATALOGUE_PORT: "lab"})
-    ports: dict[str, dict[int | str, tuple[int, int]]] = field(default_factory=dict[str, "dict[int | str, tuple[int, int]]"])
+    ports: dict[str, dict[int | str, tuple[int, int]]] = field(
+        default_factory=dict[str, "dict[int | str, tuple[int, int]]"]
+    )
     secured: set[int] = field(default_factory=set[int])
     notes: list[str] = field(default_factory=list[str])
 
@@ -121,7 +125,7 @@ def _modernise(spec: Object) -> list[Object]:
         spec["defaultBackend"] = spec.pop("backend")
     paths = _list_paths(spec)
     for path in paths:
-        path |= {"pathType": path.get("pathType", "ImplementationSpecific"), "path": str(path.get("path", "/"))}
+        path.update({"pathType": path.get("pathType", "ImplementationSpecific"), "path": str(path.get("path", "/"))})
     backends = [*filter(None, [spec.get("defaultBackend")]), *(path.setdefault("backend", {}) for path in paths)]
     for backend in backends:
         if name := backend.pop("serviceName", ""):
@@ -156,10 +160,17 @@ def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> Non
         service["name"] = _make_name(space, service["name"])
         target = _add_service(user, service["name"], service["port"].get("number") or service["port"]["name"])
         user.secured |= {target} if protocol == "HTTPS" else set()
-    if notes.get("canary") == "true" and notes.get("canary-weight", "0") not in ("0", notes.get("canary-weight-total", "100")):
-        user.notes.append(f"{place}: Ingress {shown}: canary-weight: which of its Services answers is random, and not compared")
+    if notes.get("canary") == "true" and notes.get("canary-weight", "0") not in (
+        "0",
+        notes.get("canary-weight-total", "100"),
+    ):
+        user.notes.append(
+            f"{place}: Ingress {shown}: canary-weight: which of its Services answers is random, and not compared"
+        )
         user.services |= dict.fromkeys(list(user.services)[1:], "a Service or its canary")
-    tls = [{**entry, "secretName": _make_name(space, entry.get("secretName") or name)} for entry in spec.get("tls") or []]
+    tls = [
+        {**entry, "secretName": _make_name(space, entry.get("secretName") or name)} for entry in spec.get("tls") or []
+    ]
     body = {"rules": spec.get("rules"), "defaultBackend": spec.get("defaultBackend"), "tls": tls}
     ingress = _make_object("networking.k8s.io/v1", "Ingress", name)
     ingress["metadata"]["annotations"] = {f"{PREFIX}{key}": value for key, value in notes.items()}
@@ -233,7 +244,9 @@ def realise_configmap(
     for key in [key for key in (*_REMOVED_KEYS, *_CONFIG_MAPS) if given.get(key)]:
         content = objects.get(("ConfigMap", data.pop(key).rpartition("/")[2])) if key in _CONFIG_MAPS else None
         if content is None:
-            notes.append(f"{key}: {_REMOVED_KEYS.get(key) or f'removed: the file does not have the ConfigMap {given[key]}'}")
+            notes.append(
+                f"{key}: {_REMOVED_KEYS.get(key) or f'removed: the file does not have the ConfigMap {given[key]}'}"
+            )
         else:
             data[key] = f"{NAMESPACE}/verify-{key}"
             extras.append(_make_object("v1", "ConfigMap", f"verify-{key}", data=dict(content)))
@@ -284,7 +297,12 @@ def make_manifests(
             case "ConfigMap", "ingress-nginx-controller" if config is not None:
                 obj["data"] = {**(obj.get("data") or {}), **config}
             case "Gateway", _:
-                https = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": SECRET}]}}
+                https = {
+                    "name": "https",
+                    "port": 443,
+                    "protocol": "HTTPS",
+                    "tls": {"certificateRefs": [{"name": SECRET}]},
+                }
                 obj["spec"]["listeners"] = [{"name": "http", "port": 80, "protocol": "HTTP"}, https]
             case "Service", "proxy":
                 _open_https(obj["spec"]["ports"], {"port": 443, "targetPort": "https"})
@@ -381,6 +399,10 @@ def _make_routes(ingress: Mapping[str, Any], user: UserIngresses) -> Iterator[Ob
             }
             for path in rule["http"]["paths"]
         ]
-        spec = {"parentRefs": [{"name": "proxy"}], "hostnames": [rule["host"]] if rule.get("host") else [], "rules": rules}
+        spec = {
+            "parentRefs": [{"name": "proxy"}],
+            "hostnames": [rule["host"]] if rule.get("host") else [],
+            "rules": rules,
+        }
         name = ingress["metadata"]["name"] + (f"-{number}" if number else "")
         yield _make_object("gateway.networking.k8s.io/v1", "HTTPRoute", name, spec=spec)

@@ -132,7 +132,9 @@ def prepare(
         try:
             systems.append(_prepare_successor(migration, manifests, target, user, stand_ins))
         except UsageError as error:
-            notes.append(f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else ""))
+            notes.append(
+                f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else "")
+            )
     if not systems:
         raise UsageError("migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
     return Verification(baseline, systems, requests, user.services, [*user.notes, *notes])
@@ -176,7 +178,9 @@ def _prepare_successor(
             system = _make_checked(name, load_variant(stand_in, manifests), target, user)
             system.migration, system.notes[:0] = migration, notes
             return system
-        notes.append(f"on {place.name}, by itself: the lab writes its configuration from the routes, no controller does")
+        notes.append(
+            f"on {place.name}, by itself: the lab writes its configuration from the routes, no controller does"
+        )
     yours, refused = write_accepted(manifests, migration, lambda overlay: find_refusal(manifests, place, overlay))
     if yours is None:
         raise UsageError(name, "; ".join(refused), "")

@@ -44,7 +44,9 @@ def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequ
     """
     heads = ("successor", "on", "requests", *(HEADINGS[name] for name in CONSEQUENCES), "new")
     cells = [make_row(name, target, f"{count:,}", *_count(found)) for name, target, count, found, _ in rows]
-    legend = "New: not in the migration table. Exit status 1: one of the new ones breaks requests or weakens protection."
+    legend = (
+        "New: not in the migration table. Exit status 1: one of the new ones breaks requests or weakens protection."
+    )
     return [Grid(make_columns(heads, {0, 1}), tuple(cells), blank=True), make_sentence(legend)]
 
 
@@ -83,7 +85,10 @@ def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Pa
     rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in (item.left, item.right))))
     yield Grid(make_columns(("", "ingress-nginx", system), left=range(3)), tuple(rows), indent=3)
     known = f"known: {item.known}" if item.known else "new: not in the migration table"
-    yield make_sentence(f"   {known}; {f'set {item.setting}' if item.setting else 'no setting closes it'}", "" if item.known else "yellow")
+    yield make_sentence(
+        f"   {known}; {f'set {item.setting}' if item.setting else 'no setting closes it'}",
+        "" if item.known else "yellow",
+    )
 
 
 def _describe_answer(side: Exchange) -> str:
@@ -100,5 +105,8 @@ def _describe_received(side: Exchange) -> str:
 
 
 def _shorten(text: str) -> str:
-    plain = "".join(letter if letter.isprintable() and letter != "\xad" else ascii(letter)[1:-1] for letter in text) or ABSENT
+    plain = (
+        "".join(letter if letter.isprintable() and letter != "\xad" else ascii(letter)[1:-1] for letter in text)
+        or ABSENT
+    )
     return plain if len(plain) <= WIDTH else f"{plain[: WIDTH - 1]}…"

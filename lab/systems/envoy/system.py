@@ -204,7 +204,8 @@ def render(
     # Envoy accepts one cluster's endpoints in a file, and rejects a file with those of several.
     eds = {backend: f"eds-{number}" if number else "eds" for number, backend in enumerate(members)}
     discovered = {
-        backend: {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file(name)}} for backend, name in eds.items()
+        backend: {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file(name)}}
+        for backend, name in eds.items()
     }
     clusters = [
         merge_settings({"name": _name_cluster(backend), **discovery}, settings["cluster"])
