@@ -242,7 +242,8 @@ def realise_configmap(
     """
     data, extras, notes = dict(given), list[Object](), list[str]()
     for key in [key for key in (*_REMOVED_KEYS, *_CONFIG_MAPS) if given.get(key)]:
-        content = objects.get(("ConfigMap", data.pop(key).rpartition("/")[2])) if key in _CONFIG_MAPS else None
+        name = data.pop(key).rpartition("/")[2]
+        content = objects.get(("ConfigMap", name)) if key in _CONFIG_MAPS else None
         if content is None:
             notes.append(
                 f"{key}: {_REMOVED_KEYS.get(key) or f'removed: the file does not have the ConfigMap {given[key]}'}"

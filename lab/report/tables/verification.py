@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -31,8 +32,8 @@ INTRODUCTIONS: dict[Consequence, str] = {
     "clients": "the same result, which looks different to clients",
     "backends": "the same request, which looks different to backends",
 }
-WIDTH = 40
-"""The letters of a value that are shown; `--json` has all."""
+COMMAND_WIDTH, WIDTH = 102, 40
+"""The letters of a line of a command, and of a value; `--json` has all of each."""
 
 
 def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequence[str]]]) -> list[Part]:
@@ -78,17 +79,27 @@ def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Pa
     head = f"{number}. {what}{request.about}{more}"
     yield make_sentence(head, "bold", blank=True)
     command = write_command(request)
-    yield Sentences((Text(f"   $ {command}"),), (f"    {command}",))
+    yield Sentences(tuple(Text(line) for line in _fold(f"$ {command}")), (f"    {command}",))
     rows = [make_row("answer", *(_shorten(_describe_answer(side)) for side in (item.left, item.right)))]
     if item.aspect != "answer":
         rows.append(make_row("differs", _shorten(item.before), _shorten(item.after)))
     rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in (item.left, item.right))))
     yield Grid(make_columns(("", "ingress-nginx", system), left=range(3)), tuple(rows), indent=3)
-    known = f"known: {item.known}" if item.known else "new: not in the migration table"
-    yield make_sentence(
-        f"   {known}; {f'set {item.setting}' if item.setting else 'no setting closes it'}",
-        "" if item.known else "yellow",
+    known = f"known: {_shorten(item.known)}" if item.known else "new: not in the migration table"
+    lines = (known, f"set {item.setting}" if item.setting else "no setting closes it")
+    yield Sentences(
+        tuple(Text(f"   {line}", style="" if item.known else "yellow") for line in lines), ("; ".join(lines),)
     )
+
+
+def _fold(command: str) -> list[str]:
+    """Return a command on lines that a shell reads as one, broken between its words; a word is never broken."""
+    lines = [""]
+    for word in re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", command):
+        if len(lines[-1]) + len(word) > COMMAND_WIDTH and lines[-1]:
+            lines.append("    ")
+        lines[-1] = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+    return [f"   {line}{' ' + chr(92) if number < len(lines) else ''}" for number, line in enumerate(lines, 1)]
 
 
 def _describe_answer(side: Exchange) -> str:

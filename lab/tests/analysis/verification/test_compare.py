@@ -46,7 +46,13 @@ def answered(request: RawRequest = SENT, reached: bool = True, service: str = "w
     got = {name.removeprefix("got_"): more.pop(name) for name in list(more) if name.startswith("got_")}
     headers = (("X-Lab-Echo", "1"), *more.pop("headers", ())) if reached else more.pop("headers", ())
     fields = {"status": 200, "version": "HTTP/1.1", "body": b"page", "framing": "length", "kept": True, **more}
-    base = {"method": "GET", "target": request.target, "version": "HTTP/1.1", "headers": (("Host", HOST),), "body": "none"}
+    base = {
+        "method": "GET",
+        "target": request.target,
+        "version": "HTTP/1.1",
+        "headers": (("Host", HOST),),
+        "body": "none",
+    }
     received = Received(service=service, client="10.64.0.4", trailers=(), **{**base, **got})
     return Exchange(request, Answer(headers=headers, **fields), (received,) if reached else ())
 
@@ -87,7 +93,11 @@ def test_another_status_is_one_difference_whatever_else_differs() -> None:
     [
         (answered(reached=False, status=413), answered(), "protection"),
         (answered(reached=False, status=401), answered(), "protection"),
-        (answered(reached=False, status=308, headers=(("Location", "https://shop.example/a"),)), answered(), "protection"),
+        (
+            answered(reached=False, status=308, headers=(("Location", "https://shop.example/a"),)),
+            answered(),
+            "protection",
+        ),
         (answered(), answered(reached=False, status=400), "breaks"),
         (answered(), answered(service="api:80"), "breaks"),
         (answered(reached=False, status=404), answered(reached=False, status=400), "clients"),
@@ -128,18 +138,28 @@ def test_a_header_from_outside_that_ingress_nginx_replaces_and_a_successor_passe
     request = make_request("forwarded-for", "", HOST, "/a", headers={name: sent})
     replaced = () if "_" in name else ((name, "10.64.0.2"),)
     found = differences(
-        (answered(request, got_headers=(("Host", HOST), *replaced)), answered(request, got_headers=(("Host", HOST), (name, got))))
+        (
+            answered(request, got_headers=(("Host", HOST), *replaced)),
+            answered(request, got_headers=(("Host", HOST), (name, got))),
+        )
     )
     assert [item.consequence for item in found] == [consequence]
 
 
 def test_everything_about_a_body_follows_from_its_compression() -> None:
-    coded = answered(headers=(("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"), ("ETag", "W/1")), framing="chunked", body=b"x")
+    coded = answered(
+        headers=(("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"), ("ETag", "W/1")),
+        framing="chunked",
+        body=b"x",
+    )
     assert only(differences((coded, answered()))) == ("client header content-encoding: missing", "clients")
 
 
 def test_an_error_page_is_compared_by_its_type_alone() -> None:
-    pages = [answered(reached=False, status=404, body=body, headers=(("Content-Type", "text/html"),)) for body in (b"a", b"bc")]
+    pages = [
+        answered(reached=False, status=404, body=body, headers=(("Content-Type", "text/html"),))
+        for body in (b"a", b"bc")
+    ]
     assert differences((pages[0], pages[1])) == []
 
 
@@ -148,7 +168,10 @@ def test_one_difference_of_many_requests_is_shown_by_the_smallest_that_curl_can_
     long = make_request("long", "a long one", HOST, "/" + "a" * 50)
     requests = [long, SENT, small]
     (found,) = differences(
-        *((answered(item, headers=(("Server", "nginx"),)), answered(item, headers=(("Server", "envoy"),))) for item in requests)
+        *(
+            (answered(item, headers=(("Server", "nginx"),)), answered(item, headers=(("Server", "envoy"),)))
+            for item in requests
+        )
     )
     assert (found.count, found.left.request, found.cases) == (3, SENT, ("long", "plain", "line-lf"))
     assert found.key == "client header server: nginx → envoy"
@@ -164,7 +187,10 @@ def test_a_difference_that_the_table_names_is_known_with_its_setting_and_any_oth
     ]
     found = {item.aspect + item.left.request.case: item for item in differences(*pairs, migration=migrated("envoy"))}
     limited = found["answerbody-beyond-limit"]
-    assert (limited.known, limited.setting) == ("proxy-body-size", "http filter envoy.filters.http.buffer max_request_bytes")
+    assert (limited.known, limited.setting) == (
+        "proxy-body-size",
+        "http filter envoy.filters.http.buffer max_request_bytes",
+    )
     assert found["client header serverplain"].known == "server-tokens"
     assert not found["client header x-envoy-upstream-service-timeplain"].known
     new = found["answermethod-lab"]

@@ -106,7 +106,9 @@ def test_an_annotation_with_a_meaning_for_requests_gives_requests_of_its_own(
 
 
 def test_a_body_is_tried_at_its_limit_and_one_byte_beyond() -> None:
-    sizes = {item.case: len(item.body) for item in generate([routed("/", proxy_body_size="1k")]) if "limit" in item.case}
+    sizes = {
+        item.case: len(item.body) for item in generate([routed("/", proxy_body_size="1k")]) if "limit" in item.case
+    }
     assert sizes == {"body-limit": 1024, "body-beyond-limit": 1025}
     assert (parse_size("8m"), parse_size("0"), parse_size("big")) == (8 << 20, 0, None)
 
