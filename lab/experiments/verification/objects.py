@@ -81,8 +81,8 @@ class UserIngresses:
 
     @property
     def tls_hosts(self) -> list[str]:
-        """The hosts with a certificate, the catalogue's first."""
-        return list(dict.fromkeys([TLS_HOST, *(path.host for path in self.paths if path.tls and path.host)]))
+        """The hosts of the certificate, the catalogue's first: some systems serve every host with TLS as soon as they have one."""
+        return list(dict.fromkeys([TLS_HOST, CATALOGUE_HOST, *(path.host for path in self.paths if path.tls and path.host)]))
 
 
 def read_ingresses(texts: Sequence[tuple[str, str]]) -> UserIngresses:
@@ -313,6 +313,9 @@ def make_manifests(
                 _serve_tls(container.get("args") or [])
             case _:
                 pass
+        if any(ref["kind"] == "Service" for ref in obj.get("spec", {}).get("targetRefs", [])):
+            refs = obj["spec"]["targetRefs"]  # of a policy for backends
+            refs += [{**refs[0], "name": name} for name in user.ports]
     routes = [route for item in ingresses for route in _make_routes(item, user)] if gateway else ingresses
     secrets = [_make_tls_secret(SECRET, user.tls_hosts), *([] if gateway else user.extras)]
     return [*objects, *_make_services(user), *secrets, *extras, *routes], notes
@@ -371,6 +374,8 @@ def _reduce(ingress: Object, notes: list[str], gateway: bool) -> Object:
         notes.append(f"{place}: {', '.join(dropped)}: not in its routes; the migration table names counterparts")
     if spec.pop("defaultBackend", None):
         notes.append(f"{place}: its default backend is left out")
+    for entry in spec.get("tls", []):
+        entry["secretName"] = SECRET  # some of them take one certificate only
     for rule in spec.get("rules", []):
         if not gateway and not rule.get("host"):
             notes.append(f"{place}: its rule for every host is left out")

@@ -59,7 +59,7 @@ def test_every_service_is_a_port_of_the_recording_backend() -> None:
 
 def test_all_hosts_with_a_certificate_have_the_same_one() -> None:
     user = read(ingress(tls=[{"hosts": ["shop.example"], "secretName": "mine"}]))
-    assert user.tls_hosts == ["tls.lab.test", "shop.example"]
+    assert user.tls_hosts == ["tls.lab.test", "bench.lab.test", "shop.example"]
     assert user.paths[0].tls
     secrets = of_kind(make_manifests(objects_of("ingress-nginx"), user, True, BACKEND)[0], "Secret")
     assert secrets["shop-mine"]["data"] == secrets["verify-certificate"]["data"]
