@@ -61,11 +61,11 @@ def run_verification(
         print_plan_line(talk, "verify", f"{len(verification.requests)} requests to ingress-nginx and to {names}")
         if options.plan:
             return 0
-        pairs = list(verify(verification, lambda line: print_plan_line(talk, "run", line)))
+        pairs = list(verify(verification, options.blocks or 0, lambda line: print_plan_line(talk, "run", line)))
     finally:
         target.close()
     if options.learn:
-        for pair in pairs:
+        for pair in (pair for pair in pairs if "itself" not in pair.system):
             print_plan_line(
                 talk, "learned", f"{pair.system}: {add_verified(pair.system, pair.differences)} differences"
             )

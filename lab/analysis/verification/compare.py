@@ -14,6 +14,7 @@ If the status or the Service that was reached differs, everything else follows f
 from __future__ import annotations
 
 import csv
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
+from urllib.parse import unquote
 
 from lab.analysis.migration.mapping import Line, Migration
 from lab.analysis.verification.command import write_command
@@ -52,6 +54,8 @@ _RANDOM = (
 )
 _REFUSALS = frozenset({400, 401, 403, 405, 407, 411, 413, 414, 417, 421, 426, 429, 431, 494, 501, 505})
 """The statuses by which a proxy refuses a request."""
+_CLIMBS = re.compile(r"\.\.|%2e|%2f|//|\\|%5c", re.IGNORECASE)
+"""What a path has by which it may mean another one to a backend."""
 _HTTPS = (301, 302, 307, 308)
 
 
@@ -363,13 +367,21 @@ def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> 
     if side == "client":
         return "clients"
     if what == "path":
-        climbs = re.search(r"\.\.|%2e|%2f|//|\\|%5c", new, re.IGNORECASE) and new != old
-        return "protection" if climbs else "breaks"
+        before, after = (side.received[0].target for side in (left, right))
+        if _normalise(before) == _normalise(after):
+            return "protection" if _CLIMBS.search(after) and not _CLIMBS.search(before) else "backends"
+        return "protection" if _CLIMBS.search(after) else "breaks"
     sent = {key.lower(): value for key, value in left.request.headers}
     name = what.removeprefix("header ")
     if what.startswith("header ") and _TRUSTED.match(name) and new != ABSENT and name in sent and sent[name] in new:
         return "protection" if old == ABSENT or sent[name] not in old else "backends"
     return "backends"
+
+
+def _normalise(target: str) -> str:
+    """Return a target decoded and without empty and dot segments: what most servers make of it."""
+    path, mark, query = target.partition("?")
+    return f"{posixpath.normpath(unquote(path))}{mark}{query}"
 
 
 def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:

@@ -82,7 +82,9 @@ class UserIngresses:
     @property
     def tls_hosts(self) -> list[str]:
         """The hosts of the certificate, the catalogue's first: some systems serve every host with TLS as soon as they have one."""
-        return list(dict.fromkeys([TLS_HOST, CATALOGUE_HOST, *(path.host for path in self.paths if path.tls and path.host)]))
+        return list(
+            dict.fromkeys([TLS_HOST, CATALOGUE_HOST, *(path.host for path in self.paths if path.tls and path.host)])
+        )
 
 
 def read_ingresses(texts: Sequence[tuple[str, str]]) -> UserIngresses:

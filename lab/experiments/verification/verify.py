@@ -47,6 +47,28 @@ _NO_ROUTE = (0, 404, 502, 503)
 Drop = Callable[[str], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedPair:
+    """The outcome for one successor, or for a system that is compared with itself.
+
+    Attributes:
+        system: The name of the successor.
+        target: The target that it ran on.
+        requests: The number of requests that were compared; 0 if it did not come up.
+        took_s: The seconds that its bring-up and requests took.
+        differences: The differences.
+        notes: What it did not get of the user's files, and how it ran.
+
+    """
+
+    system: str
+    target: str
+    requests: int
+    took_s: float
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class VerifiedSystem:
     """A system that is ready to be brought up for a verification.
@@ -65,6 +87,11 @@ class VerifiedSystem:
     variant: Variant
     notes: list[str]
     migration: Migration | None = None
+
+    def pair(self, name: str, requests: int, began_s: float, differences: Sequence[Difference]) -> VerifiedPair:
+        """Return the outcome of this system under a name."""
+        took_s = time.monotonic() - began_s
+        return VerifiedPair(name, self.target.name, requests, took_s, tuple(differences), tuple(self.notes))
 
 
 @dataclass(slots=True)
@@ -85,18 +112,6 @@ class Verification:
     requests: list[RawRequest]
     services: Mapping[int, str]
     notes: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedPair:
-    """The outcome for one successor: how many requests were compared, and the differences."""
-
-    system: str
-    target: str
-    requests: int
-    took_s: float
-    differences: tuple[Difference, ...]
-    notes: tuple[str, ...]
 
 
 def prepare(
@@ -257,43 +272,47 @@ Recorded = list[tuple[Exchange, Mapping[str, str]]]
 """The exchanges of one system with their aspects."""
 
 
-def verify(verification: Verification, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
+def verify(verification: Verification, repeats: int, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
     """Bring each system up in turn, and yield the outcome for each successor.
 
     Args:
         verification: The verification.
+        repeats: How often each system is also brought up anew and compared with itself (noise check).
         say: Takes a line about what is being done.
 
     Raises:
         MeasuringError: ingress-nginx does not come up.
 
     """
-    baseline = record_answers(verification.baseline, verification.requests, verification.services, say)
-    for system in verification.systems:
+    baseline: Recorded = []
+    for system in (verification.baseline, *verification.systems):
         began = time.monotonic()
         try:
-            answers = record_answers(system, verification.requests, verification.services, say)
+            answers = record_answers(system, verification, say)
+            for number in range(repeats):
+                again = find_differences(answers, record_answers(system, verification, say), None)
+                yield system.pair(f"{system.name} against itself {number + 1}", len(answers), began, again)
         except (MeasuringError, UsageError) as error:
-            fault = f"did not come up: {error.place}: {error.fault}"
-            yield VerifiedPair(system.name, system.target.name, 0, time.monotonic() - began, (), (*system.notes, fault))
+            if system is verification.baseline:
+                raise
+            system.notes.append(f"did not come up: {error.place}: {error.fault}")
+            yield system.pair(system.name, 0, began, ())
             continue
-        differences = find_differences(baseline, answers, system.migration)
-        took_s = time.monotonic() - began
-        yield VerifiedPair(
-            system.name, system.target.name, len(baseline), took_s, tuple(differences), tuple(system.notes)
-        )
+        if system is verification.baseline:
+            baseline = answers
+        else:
+            differences = find_differences(baseline, answers, system.migration)
+            yield system.pair(system.name, len(answers), began, differences)
 
 
-def record_answers(
-    system: VerifiedSystem, requests: Sequence[RawRequest], services: Mapping[int, str], say: Callable[[str], None]
-) -> Recorded:
+def record_answers(system: VerifiedSystem, verification: Verification, say: Callable[[str], None]) -> Recorded:
     """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
     say(f"{system.name}: coming up on {system.target.name}")
-    with system.target.up(system.variant) as up, _sending(up, services) as send:
-        _settle(requests, send)
-        say(f"{system.name}: {len(requests)} requests")
+    with system.target.up(system.variant) as up, _sending(up, verification.services) as send:
+        _settle(verification.requests, send)
+        say(f"{system.name}: {len(verification.requests)} requests")
         places = Places(up.net[network.CLIENT].address, up.pod_address("proxy"))
-        exchanges = [send(request) for request in requests]
+        exchanges = [send(request) for request in verification.requests]
         return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
 
 
