@@ -43,7 +43,7 @@ def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequ
         rows: The name of each successor, its target, the number of requests, the differences, and notes.
 
     """
-    heads = ("successor", "on", "requests", *(HEADINGS[name] for name in CONSEQUENCES), "new")
+    heads = ("successor", "on", "requests", "breaks", "weakens", "clients", "backends", "new")
     cells = [make_row(name, target, f"{count:,}", *_count(found)) for name, target, count, found, _ in rows]
     legend = (
         "New: not in the migration table. Exit status 1: one of the new ones breaks requests or weakens protection."
