@@ -37,15 +37,23 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
 
     The run compares ingress-nginx with the file against each successor, as shipped and with its settings.
     """
-    if not options.measure and (given := [name for name in ONLY_MEASURED if getattr(options, name)]):
+    if not (options.measure or options.verify) and (
+        given := [name for name in ONLY_MEASURED if getattr(options, name)]
+    ):
         raise UsageError(f"--{given[0]}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}")
+    if (options.requests or options.learn) and not options.verify:
+        raise UsageError("--requests" if options.requests else "--learn", "is of a verification", "add --verify")
     from lab.analysis.migration.table import read_seen
     from lab.records.sweep_files import load_sweep
     from lab.report.json.answers import MIGRATION
     from lab.report.tables.migration import overview, page
 
     load_sweep(options.sweep)  # complain before anything is written
-    migration_plan, contents = _read_files(options)
+    migration_plan, files = _read_files(options)
+    if options.verify:
+        from lab.commands.verifying import run_verification
+
+        return run_verification(options, talk, migration_plan, files)
     if not options.measure:
         _write_manifests(options, talk, migration_plan)
         print_answer(
@@ -54,7 +62,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
             lambda: MIGRATION.dumps(migration_plan),
         )
         return 0
-    with hand_over(*contents), hand_over_traffic(options, SWEEP) as made:
+    with hand_over(*(content for _, content in files)), hand_over_traffic(options, SWEEP) as made:
         target = enter_target(options, options.target)
 
     from lab.experiments import bench
@@ -93,8 +101,8 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     return print_and_write_result(options, store, [*warnings, *overview(migration_plan)], [warnings, full_page])
 
 
-def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[bytes]]:
-    """Return the plan of the files that the options name, and the contents of the files in the order of reading.
+def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[str, bytes]]]:
+    """Return the plan of the files that the options name, and the files, name and content, in the order of reading.
 
     Raises:
         UsageError: Two files are the standard input, or two have a ConfigMap.
@@ -110,7 +118,7 @@ def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[bytes]
     places = ("standard input" if name == STDIN else name for name in names)
     read, count = list(zip(places, contents, strict=True)), len(named) + len(options.ingress)
     configmap, ingresses = sort_files(read[count:], read[: len(named)])
-    return plan_migration(*(configmap or ("", None)), [*read[len(named) : count], *ingresses], options.to), contents
+    return plan_migration(*(configmap or ("", None)), [*read[len(named) : count], *ingresses], options.to), read
 
 
 def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:
@@ -163,6 +171,15 @@ MIGRATE = Verb(
         MEASURE: {
             "action": "store_true",
             "help": "measure ingress-nginx with your file against each successor; says first how long that takes (with --plan: and stops)",
+        },
+        "--verify": {
+            "action": "store_true",
+            "help": "send ingress-nginx and each successor the same requests, and show where the answers differ",
+        },
+        "--requests": {"metavar": "FILE", "help": "of --verify: your own requests, as a HAR file or lines METHOD URL"},
+        "--learn": {
+            "action": "store_true",
+            "help": "of --verify: make every difference that the migration table did not know a row of it",
         },
         "--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)},
     },

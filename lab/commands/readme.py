@@ -182,7 +182,9 @@ def _describe_seen(system: str, name: str, at_point: str, metric: str, other: st
     (part,) = measure_test(test, system, run)
     load = f"{point.connections:,} connections, {f'{point.rate_rps:,g} req/s' if point.rate_rps else 'full load'}"
     shown = (part.why if part.value is None else part.text).replace(f" at {at_point}", "")
-    programs = "".join(f"; {program}" for program, arms in list_programs(run.run).items() if {system, other} & set(arms))
+    programs = "".join(
+        f"; {program}" for program, arms in list_programs(run.run).items() if {system, other} & set(arms)
+    )
     return f"{shown} ({load}; [{name}](data/reference/{name}) on {run.run.record.target}{programs})"
 
 

@@ -201,10 +201,21 @@ def render(
         settings: the settings of the ConfigMap, by the part of the configuration.
 
     """
-    eds = {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file("eds")}}
-    clusters = [merge_settings({"name": _name_cluster(backend), **eds}, settings["cluster"]) for backend in members]
+    # Envoy accepts one cluster's endpoints in a file, and rejects a file with those of several.
+    eds = {backend: f"eds-{number}" if number else "eds" for number, backend in enumerate(members)}
+    discovered = {
+        backend: {"type": "EDS", "eds_cluster_config": {"eds_config": _watch_file(name)}}
+        for backend, name in eds.items()
+    }
+    clusters = [
+        merge_settings({"name": _name_cluster(backend), **discovery}, settings["cluster"])
+        for backend, discovery in discovered.items()
+    ]
     routes = {port.port: {_TYPE: _ROUTES, "name": str(port.port), **_render_routes(port)} for port in ports}
-    endpoints = [{_TYPE: _ENDPOINTS, **_render_endpoints(backend, items)} for backend, items in members.items()]
+    endpoints = {
+        _locate_file(eds[backend]): _render_resources([{_TYPE: _ENDPOINTS, **_render_endpoints(backend, items)}])
+        for backend, items in members.items()
+    }
     rds = {
         port.port: {"route_config_name": str(port.port), "config_source": _watch_file(f"rds-{port.port}")}
         for port in ports
@@ -223,7 +234,7 @@ def render(
         BOOTSTRAP: json.dumps(_render_bootstrap(watched, dynamic, settings), indent=1),
         CHECKED: json.dumps(_render_bootstrap(complete, {}, settings, inline), indent=1),
         _locate_file("cds"): _render_resources([{_TYPE: _CLUSTER, **cluster} for cluster in clusters]),
-        _locate_file("eds"): _render_resources(endpoints),
+        **endpoints,
         **{_locate_file(f"rds-{number}"): _render_resources([table]) for number, table in routes.items()},
     }
 

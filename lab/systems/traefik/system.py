@@ -29,6 +29,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ TRANSPORT, MARK = "lab", "lab-"
 
 The rest of that middleware's name is the version of the file that defines the middleware.
 """
+_DEFAULT_OPTIONS = ("options", "default")
 _EMPTY_SERVICE = "nobody"
 """The name of a service without servers, to which a rule without a Service leads."""
 
@@ -109,14 +111,25 @@ def render(
                 "priority": len(entries) - number if host != ANY else 1,
                 "service": _name_service(rule.backend) if rule.backend else _EMPTY_SERVICE,
                 **({"middlewares": [f"{name}-headers"]} if rule.headers else {}),
-                **({"tls": merge_settings({}, settings["tls"])} if port.secrets else {}),
+                **(
+                    {"tls": merge_settings({}, [item for item in settings["tls"] if item.path[:2] != _DEFAULT_OPTIONS])}
+                    if port.secrets
+                    else {}
+                ),
             }
             routers[name] = merge_settings(router, settings["router"])
     http = {"routers": routers, "services": services}
     if settings["serversTransport"]:
         http["serversTransports"] = {TRANSPORT: merge_settings({}, settings["serversTransport"])}
+    # The table of the migration calls the default options by their path in Traefik's own file.
+    of_default = [item for item in settings["tls"] if item.path[:2] == _DEFAULT_OPTIONS]
+    moved = [replace(item, path=item.path[2:]) for item in of_default]
     pairs = [{"certFile": files["tls.crt"], "keyFile": files["tls.key"]} for files in certificates.values()]
-    options = {"options": {"default": merge_settings({}, settings["options"])}} if settings["options"] else {}
+    options = (
+        {"options": {"default": merge_settings({}, [*settings["options"], *moved])}}
+        if settings["options"] or moved
+        else {}
+    )
     tls = {"tls": {"certificates": pairs, **options}} if pairs else {}
     mark = hashlib.sha256(json.dumps([http, middlewares, tls]).encode()).hexdigest()[:12]
     middlewares[f"{MARK}{mark}"] = {"stripPrefix": {"prefixes": ["/"]}}

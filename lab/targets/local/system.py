@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -51,6 +52,8 @@ PROBED_PAGE = "1kB.bin"
 FIRST_ERROR_STATUS = 400
 """The lowest HTTP status that shows that a system does not serve."""
 
+CONNECT_S = 5.0
+"""The seconds within which a connection of a verification must be open."""
 NO_POD = "this variant has no such pod"
 """The fault of an error for a role without a pod."""
 CHANGES_NOTE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
@@ -219,6 +222,16 @@ class LocalSystem:
         host, port = fetching.split_address(endpoint)
         connection = network.connect(self.net[network.CLIENT], (self._addresses.get(host, host), port), timeout_s)
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
+
+    def connect(self, tls: bool) -> socket.socket:
+        """Open a TCP connection from the client's place to the system's port for HTTP, or the one for TLS.
+
+        Raises:
+            OSError: The connection cannot be opened.
+
+        """
+        address = services.address(self._objects, self.net, self._way_in, "https" if tls else "http")
+        return network.connect(self.net[network.CLIENT], address, CONNECT_S)
 
     def popen(
         self,

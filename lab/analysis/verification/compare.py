@@ -1,0 +1,368 @@
+"""The comparison of what two systems make of the same requests, and what a difference means to whom.
+
+An exchange becomes aspects, such as `client status` → `200` or `backend header x-real-ip` → `{client}`; two exchanges differ in those
+aspects that are unlike. What differs with every request anyway (addresses, dates, ids, the host and path of the request itself) is
+replaced by its name in braces first, so that equal differences of many requests become one.
+
+If the status or the Service that was reached differs, everything else follows from it, and is not listed.
+
+    aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence where
+                  that is not to be seen from the aspect itself
+    verified.tsv  the differences that verifications found and no other row of a migration table names; `--learn` adds to it
+"""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import unquote
+
+from lab.analysis.migration.mapping import Line, Migration
+from lab.analysis.verification.command import write_command
+from lab.model.exchanges import Answer, Exchange, Headers, RawRequest, Received
+from lab.systems.manifests.routes import PREFIX
+
+Consequence = Literal["breaks", "protection", "clients", "backends"]
+"""The consequence of a difference, the heaviest first.
+
+Requests fail or reach something else; something is open that was guarded; clients see it; backends see it.
+"""
+CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
+ABSENT = "–"
+ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
+MIN_LETTERS = 3
+"""The letters that a value has at most which is too short to be recognised in another one."""
+EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
+"""The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
+EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
+"""The headers of received requests that are not compared as such: those of one hop."""
+_SECURITY = re.compile(
+    r"client header (strict-transport-security|x-frame-options|content-security-policy|x-content-type-options)"
+)
+_TRUSTED = re.compile(r"x-forwarded-|x-real-ip|x-original-|x-scheme|forwarded$|.*_|proxy$")
+_RANDOM = (
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "{uuid}"),
+    (re.compile(r"(?<![0-9a-f%])[0-9a-f]{32}(?![0-9a-f])"), "{32 hexadecimal digits}"),
+    (re.compile(r"(?<![0-9a-f%])[0-9a-f]{16}(?![0-9a-f])"), "{16 hexadecimal digits}"),
+    (re.compile(r"\b\w{3}, \d\d[ -]\w{3}[ -]\d{2,4} \d\d:\d\d:\d\d GMT\b"), "{date}"),
+    (re.compile(r"\b\d{10}\.\d+\.\d+\.\d+\|?"), "{number}"),
+)
+_CLIMBS = re.compile(r"\.\.|%2e|%2f|//|\\|%5c", re.IGNORECASE)
+"""What a path has by which it may mean another one to a backend."""
+_FOLLOWS_COMPRESSION = (
+    "client body",
+    "client framing",
+    "client header vary",
+    "client header etag",
+    "client header accept-ranges",
+)
+_HTTPS = (301, 302, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between ingress-nginx and a successor, which one or more requests show.
+
+    Attributes:
+        key: What the difference is, in words that are the same in every run, such as `client header server: nginx → envoy`.
+        consequence: What the difference means.
+        aspect: What differs, such as `client header server`.
+        before: What ingress-nginx does.
+        after: What the successor does.
+        left: The exchange with ingress-nginx of the smallest request that shows the difference.
+        right: The exchange with the successor.
+        count: The number of requests that show it.
+        cases: The names of what these requests try.
+        known: Where the migration table names it; empty if the table did not know it.
+        setting: The setting that closes it; empty if there is none, or none is known.
+
+    """
+
+    key: str
+    consequence: Consequence
+    aspect: str
+    before: str
+    after: str
+    left: Exchange
+    right: Exchange
+    count: int
+    cases: tuple[str, ...]
+    known: str
+    setting: str
+
+    @property
+    def fails(self) -> bool:
+        """Whether the difference lets the verification fail: it breaks requests or weakens protection, and is new."""
+        return not self.known and self.consequence in ("breaks", "protection")
+
+
+# -- aspects of one exchange ---------------------------------------------------------------------------------------
+
+
+def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str]:
+    """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces.
+
+    Args:
+        exchange: The exchange.
+        places: Address → its name in braces, such as `{proxy}`.
+
+    """
+    request, answer = exchange.request, exchange.answer
+
+    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
+
+    def name(text: str) -> str:
+        """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""
+        for pattern, word in _RANDOM:
+            text = pattern.sub(word, text)
+        for value, word in {**places, **sent}.items():
+            text = text.replace(value, word) if len(value) > MIN_LETTERS else text
+        return text
+
+    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(exchange.received)}
+    for key, text in answer.tls.items():
+        aspects[f"client TLS {key}"] = text
+    if not answer.status:
+        return aspects
+    own = not answer.header("x-lab-echo")  # the proxy's own answer
+    aspects["client HTTP version"] = answer.version
+    aspects["client interim answers"] = ", ".join(map(str, answer.interim)) or ABSENT
+    aspects["client connection"] = "kept" if answer.kept else "closed"
+    aspects["client trailers"] = _join(answer.trailers)
+    for key, values in _group(answer.headers).items():
+        if key not in EXCEPTED and not (own and key in ("content-type", "etag", "last-modified", "accept-ranges")):
+            aspects[f"client header {key}"] = name(values)
+    if own:
+        aspects["client error page"] = f"{answer.header('content-type') or 'no type'}" if answer.body else "empty"
+    else:
+        aspects["client framing"] = answer.framing
+        aspects["client body"] = _describe_body(answer)
+    for received in exchange.received[:1]:
+        aspects |= {
+            "backend method": received.method,
+            "backend path": name(received.target),
+            "backend HTTP version": received.version,
+            "backend body": received.body,
+            "backend trailers": _join(received.trailers),
+            "backend client address": name(received.client),
+        }
+        for key, values in _group(received.headers).items():
+            if key not in EXCEPTED_OF_REQUESTS:
+                aspects[f"backend header {key}"] = name(values)
+        lower = all(key == key.lower() for key, _ in received.headers)
+        aspects["backend case of header names"] = "lower" if lower else "as it was sent"
+    return aspects
+
+
+def describe_status(answer: Answer) -> str:
+    """Return the status of an answer with the target of a redirect's scheme, or why there is none."""
+    if not answer.status:
+        return answer.error or "TLS only"
+    scheme = answer.header("location").partition(":")[0] if answer.status in _HTTPS else ""
+    return f"{answer.status} to https" if scheme == "https" else str(answer.status)
+
+
+def describe_reached(received: Sequence[Received]) -> str:
+    """Return which Service a request reached, and how often."""
+    if not received:
+        return "no backend"
+    counts = Counter(item.service for item in received)
+    return ", ".join(service if number == 1 else f"{service} {number} times" for service, number in counts.items())
+
+
+def _describe_body(answer: Answer) -> str:
+    coding = answer.header("content-encoding")
+    return f"encoded: {coding}" if coding else f"{len(answer.body)} bytes"
+
+
+def _group(headers: Headers) -> dict[str, str]:
+    """Return name in lower case → all its values; two headers of one name stay two."""
+    grouped: dict[str, list[str]] = {}
+    for key, value in headers:
+        grouped.setdefault(key.lower(), []).append(value)
+    return {key: " | ".join(sorted(values) if key == "set-cookie" else values) for key, values in grouped.items()}
+
+
+def _join(headers: Headers) -> str:
+    return ", ".join(f"{key.lower()}: {value}" for key, value in headers) or ABSENT
+
+
+# -- differences of two systems ------------------------------------------------------------------------------------
+
+
+def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return aspect → (left value, right value) of those aspects that differ, without those that follow from another."""
+    unlike = {
+        key: (left.get(key, ABSENT), right.get(key, ABSENT))
+        for key in dict.fromkeys([*left, *right])
+        if left.get(key, ABSENT) != right.get(key, ABSENT)
+    }
+    if "client status" in unlike or "backend reached" in unlike:
+        before, after = (f"{side['client status']}, {side['backend reached']}" for side in (left, right))
+        return {"answer": (before, after)}
+    if ("client body" in left) != ("client body" in right):  # everything else about the page follows from whose it is
+        about_page = ("client body", "client framing", "client error page", "client header ")
+        whose = ("the backend's" if "client body" in aspects else "the proxy's own" for aspects in (left, right))
+        kept = {key: values for key, values in unlike.items() if not key.startswith(about_page)}
+        return {**kept, "client page": (next(whose), next(whose))}
+    follows = _FOLLOWS_COMPRESSION if "client header content-encoding" in unlike else ()
+    return {key: values for key, values in unlike.items() if key not in follows}
+
+
+def find_differences(
+    left: Sequence[tuple[Exchange, Mapping[str, str]]],
+    right: Sequence[tuple[Exchange, Mapping[str, str]]],
+    migration: Migration | None,
+) -> list[Difference]:
+    """Return the differences between two systems, the heaviest first, each with the smallest request that shows it.
+
+    A request that curl can send is preferred to a smaller one that it cannot.
+
+    Args:
+        left: The exchanges of ingress-nginx with their aspects.
+        right: Those of the successor, in the same order.
+        migration: What the migration table says of the user's settings; None to count everything as new.
+
+    """
+    groups: dict[str, list[tuple[Exchange, Exchange, str, str]]] = {}
+    for (before, before_aspects), (after, after_aspects) in zip(left, right, strict=True):
+        for aspect, (old, new) in compare_exchanges(before_aspects, after_aspects).items():
+            key = _make_key(aspect, before, after, old, new)
+            groups.setdefault(key, []).append((before, after, old, new))
+    differences = list[Difference]()
+    for key, found in groups.items():
+        aspect = key.partition(":")[0].partition(" @")[0]
+        before, after, old, new = min(
+            found, key=lambda item: ("curl -i" not in write_command(item[0].request), item[0].request.size)
+        )
+        row = _find_row(aspect, before.request.case)
+        forced: list[Consequence] = [name for name in CONSEQUENCES if name == row["consequence"]]
+        consequence = forced[0] if forced else _weigh(aspect, before, after, old, new)
+        known, setting = _find_known(key, aspect, before.request, row, migration)
+        cases = tuple(dict.fromkeys(item[0].request.case for item in found))
+        differences.append(
+            Difference(key, consequence, aspect, old, new, before, after, len(found), cases, known, setting)
+        )
+    return sorted(differences, key=lambda item: (CONSEQUENCES.index(item.consequence), bool(item.known), item.key))
+
+
+def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str) -> str:
+    """Return what a difference is; differences with the same text are one.
+
+    What a path or an answer becomes depends on what is tried; a row of `aspects.tsv` with a name gathers several of these cases.
+    """
+    case = before.request.case
+    if aspect not in ("answer", "backend path"):
+        change = "added" if old == ABSENT else "missing" if new == ABSENT else f"{old} → {new}"
+        return f"{aspect}: {change}"
+    row = _find_row(aspect, case)
+    name = f"{aspect} @{row['name'] or case}"
+    if aspect == "backend path":
+        return f"{name}: changed"
+    moved = before.received and after.received and describe_reached(before.received) != describe_reached(after.received)
+    sides = (f"{describe_status(side.answer)}{' of the backend' if side.received else ''}" for side in (before, after))
+    return f"{name}: {' → '.join(sides)}{', of another Service' if moved else ''}"
+
+
+@cache
+def read_table(table: Path) -> tuple[dict[str, str], ...]:
+    """Return the rows of a table of this package, in their order."""
+    with table.open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def add_verified(system: str, differences: Iterable[Difference]) -> int:
+    """Add the new differences of a successor to the table of verified ones, and return how many they were."""
+    new = [item for item in differences if not item.known and "yours" not in item.cases]
+    with VERIFIED.open("a", encoding="utf-8", newline="") as file:
+        file.writelines(f"{system}\t{item.key}\t{item.consequence}\t{item.left.request.about}\n" for item in new)
+    read_table.cache_clear()
+    return len(new)
+
+
+def _find_row(aspect: str, case: str) -> Mapping[str, str]:
+    """Return the first row of `aspects.tsv` for an aspect and a case: its cells by column, which may be empty."""
+    rows = (row for row in read_table(ASPECTS) if re.search(row["aspect"], f"{aspect} @{case}"))
+    return next(rows, {"name": "", "keys": "", "words": "", "consequence": ""})
+
+
+def _find_known(
+    key: str, aspect: str, request: RawRequest, row: Mapping[str, str], migration: Migration | None
+) -> tuple[str, str]:
+    """Return where the migration table names a difference and the setting that closes it; empty texts if it does not."""
+    if migration is None:
+        return "", ""
+    keys = [*row["keys"].split(), *(request.keys if aspect in ("answer", "backend path") else ())]
+    line = _find_line(migration, keys, row["words"])
+    if line is None:
+        pairs = {(item["system"], item["difference"]) for item in read_table(VERIFIED)}
+        return "found before by a verification" * ((migration.system, key) in pairs), ""
+    setting = f"{line.setting}: {line.to}" if line.standing == "set" else line.setting * (line.standing == "hand")
+    return line.key.rpartition("/")[2] or line.default or line.note, setting
+
+
+def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> Consequence:
+    """Return what a difference means, as far as it shows from the difference itself."""
+    side, _, what = aspect.partition(" ")
+    if aspect == "answer":
+        return _weigh_answers(left, right)
+    if _SECURITY.match(aspect):
+        return "protection" if new == ABSENT or old != ABSENT else "clients"
+    if aspect in ("client body", "backend method", "backend body"):
+        return "breaks"
+    if side == "client":
+        return "clients"
+    if what == "path":
+        before, after = (side.received[0].target for side in (left, right))
+        if _normalise(before) == _normalise(after):
+            return "protection" if _CLIMBS.search(after) and not _CLIMBS.search(before) else "backends"
+        return "protection" if _CLIMBS.search(after) else "breaks"
+    sent = {key.lower(): value for key, value in left.request.headers}
+    name = what.removeprefix("header ")
+    if what.startswith("header ") and _TRUSTED.match(name) and new != ABSENT and name in sent and sent[name] in new:
+        return "protection" if old == ABSENT or sent[name] not in old else "backends"
+    return "backends"
+
+
+def _normalise(target: str) -> str:
+    """Return a target decoded and without empty and dot segments: what most servers make of it."""
+    path, mark, query = target.partition("?")
+    return f"{posixpath.normpath(unquote(path))}{mark}{query}"
+
+
+def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
+    """Return what another status, or another Service that was reached, means."""
+    before, after = left.answer.status, right.answer.status
+    if left.received and not right.received:
+        return "breaks"
+    if right.received and not left.received:
+        secured = before in _HTTPS and left.answer.header("location").startswith("https:")
+        return "protection" if secured or before in (0, 501, 505) or 400 <= before < 500 else "breaks"
+    if left.received and right.received and describe_reached(left.received) != describe_reached(right.received):
+        return "breaks"
+    if bool(left.answer.tls) != bool(right.answer.tls) and not (before and after):  # a handshake was refused
+        return "breaks" if left.answer.tls else "protection"
+    return "breaks" if 0 < before < 400 and not 0 < after < 400 else "clients"
+
+
+def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:
+    """Return the first line of a migration that says that one of these settings, or what the words say, would differ.
+
+    A line that says *already equivalent* without any remark says that nothing differs.
+    """
+    names = {f"{PREFIX}{key[1:]}" if key.startswith("@") else key for key in keys}
+    lines = [
+        line
+        for line in (*migration.settings, *migration.annotations, *migration.defaults, *migration.extras)
+        if line.standing in ("set", "hand", "lost") or (line.note and not line.ingress)
+    ]
+    by_key = (line for line in lines if line.key in names)
+    by_words = (line for line in lines if words and re.search(words, f"{line.setting} {line.default} {line.note}"))
+    return next(by_key, None) or next(by_words, None)

@@ -1,0 +1,338 @@
+"""The run of a verification: ingress-nginx and each successor are brought up in turn, and both get the same requests.
+
+Each system runs where it can: the controllers of the target `apiserver` as themselves; proxies that are not to be had there by themselves,
+on `local`. Everything that cannot be realised is found by `prepare`, before anything starts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.analysis.migration.mapping import Migration
+from lab.analysis.verification.compare import Difference, find_differences, list_aspects
+from lab.analysis.verification.requests import generate, make_catalogue, parse_size, unique
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.experiments.ablation.folder import find_refusal
+from lab.experiments.configmap import reading
+from lab.experiments.configmap.split import BASELINE
+from lab.experiments.migration.folder import has_manifests, write_accepted
+from lab.experiments.migration.plan import READER, MigrationPlan
+from lab.experiments.verification.objects import (
+    CONTROL_PORT,
+    OWN,
+    UserIngresses,
+    make_manifests,
+    read_ingresses,
+    realise_configmap,
+)
+from lab.model.exchanges import Exchange, RawRequest, Received
+from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
+from lab.systems.ingress_nginx.configmap import KEYS
+from lab.systems.table import find_controller
+from lab.targets.common import wire
+from lab.targets.local.sandbox import network
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
+
+SETTLE_S, SETTLED_S, EMPTY_S = 30.0, 0.4, 3.0
+"""The seconds within which a system must have taken all routes, for which its answers must stay equal, and the same where some routes
+have no answer of a backend, which a controller may only not yet have taken."""
+_NO_ROUTE = (0, 404, 502, 503)
+_PLAIN = ("plain", "plain-tls", "exact-path", "prefix-path", "specific-path", "regex-path")
+"""The ends of the names of requests that ask for a route as it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPair:
+    """The outcome for one successor, or for a system that is compared with itself.
+
+    Attributes:
+        system: The name of the successor.
+        target: The target that it ran on.
+        requests: The number of requests that were compared; 0 if it did not come up.
+        took_s: The seconds that its bring-up and requests took.
+        differences: The differences.
+        notes: What it did not get of the user's files, and how it ran.
+
+    """
+
+    system: str
+    target: str
+    requests: int
+    took_s: float
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class VerifiedSystem:
+    """A system that is ready to be brought up for a verification.
+
+    Attributes:
+        name: The name of the successor, or of ingress-nginx.
+        target: Where it runs.
+        variant: Its variant, with the user's routes.
+        notes: What it does not get of the user's files, and how it runs.
+        migration: The migration to it; None for ingress-nginx.
+
+    """
+
+    name: str
+    target: LocalTarget
+    variant: Variant
+    notes: list[str]
+    migration: Migration | None = None
+
+    def pair(self, name: str, requests: int, began_s: float, differences: Sequence[Difference]) -> VerifiedPair:
+        """Return the outcome of this system under a name."""
+        took_s = time.monotonic() - began_s
+        return VerifiedPair(name, self.target.name, requests, took_s, tuple(differences), tuple(self.notes))
+
+
+@dataclass(slots=True)
+class Verification:
+    """A verification that can start: its systems and requests.
+
+    Attributes:
+        baseline: ingress-nginx with the user's ConfigMap and Ingresses.
+        systems: The successors.
+        requests: The requests.
+        services: The Service of each port of the recording backend.
+        notes: What is not realised on any system, and the successors that are left out.
+
+    """
+
+    baseline: VerifiedSystem
+    systems: list[VerifiedSystem]
+    requests: list[RawRequest]
+    services: Mapping[int, str]
+    notes: list[str]
+
+
+def prepare(
+    plan: MigrationPlan,
+    files: Sequence[tuple[str, bytes]],
+    own: Sequence[RawRequest],
+    manifests: Path,
+    target: LocalTarget,
+) -> Verification:
+    """Make everything of a verification that needs no running system.
+
+    Args:
+        plan: The plan of the migration.
+        files: The names and contents of the user's files.
+        own: The user's own requests.
+        manifests: A copy of the lab's manifests.
+        target: The target that was asked for.
+
+    Raises:
+        UsageError: ingress-nginx, or every successor, cannot be realised.
+
+    """
+    user = read_ingresses([(place, reading.decode_text(place, content, READER)) for place, content in files])
+    content = dict(files).get(plan.place)
+    settings = reading.FileSettings({}) if content is None else reading.read_settings(plan.place, content, READER)
+    data, extras, notes = realise_configmap(settings.data, settings.beside)
+    limit = parse_size(data.get("proxy-body-size", KEYS["proxy-body-size"].default)) or 0
+    requests = unique([*make_catalogue(limit), *generate(user.paths), *own])
+    baseline = _make_checked("ingress-nginx", load_variant(BASELINE, manifests), target, user, data, extras)
+    systems = list[VerifiedSystem]()
+    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
+    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    for migration in plan.migrations:
+        try:
+            systems.append(_prepare_successor(migration, manifests, target, user, stand_ins))
+        except UsageError as error:
+            notes.append(
+                f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else "")
+            )
+    if not systems:
+        raise UsageError("migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
+    return Verification(baseline, systems, requests, user.services, [*user.notes, *notes])
+
+
+def _prepare_successor(
+    migration: Migration, manifests: Path, target: LocalTarget, user: UserIngresses, stand_ins: Mapping[str, str]
+) -> VerifiedSystem:
+    """Return a successor with what the migration made of the user's files, on the target or else on `local`."""
+    name = migration.system
+    if not has_manifests(name, manifests):
+        raise UsageError(name, "the lab has no manifests of it yet", "")
+    places = [target] if type(target) is LocalTarget else [target, LocalTarget()]
+    only_on = load_overlay(name, manifests).only_on
+    place = next((item for item in places if not only_on or item.name in only_on), None)
+    if place is None:
+        raise UsageError(name, f"it runs on {' and '.join(only_on)} alone", f"--target {only_on[0]}")
+    stand_in = stand_ins.get(name)
+    if place is not target and stand_in and target.name in load_overlay(stand_in, manifests).only_on:
+        place, overlay = target, stand_in
+        notes = [f"{stand_in} stands in for it, which takes none of its settings"]
+    else:
+        overlay, notes = write_accepted(manifests, migration, lambda text: find_refusal(manifests, place, text))
+        notes = [*(["on local, by itself: no controller reads the routes"] if place is not target else []), *notes]
+    if overlay is None:
+        raise UsageError(name, "; ".join(notes), "")
+    system = _make_checked(name, load_variant(overlay, manifests), place, user)
+    system.migration, system.notes[:0] = migration, notes
+    return system
+
+
+def _make_checked(
+    name: str,
+    variant: Variant,
+    target: LocalTarget,
+    user: UserIngresses,
+    data: dict[str, str] | None = None,
+    extras: Sequence[dict[str, Any]] = (),
+) -> VerifiedSystem:
+    """Return a system with the user's routes, without those objects that the target refuses, which are named.
+
+    Args:
+        name: The name of the system.
+        variant: Its variant with the lab's routes.
+        target: The target.
+        user: The user's Ingresses.
+        data: The data of ingress-nginx's ConfigMap, of which keys that are refused are removed; None for another system.
+        extras: Further objects.
+
+    Raises:
+        UsageError: The target refuses the system with what nothing can be left out for.
+
+    """
+    pods = [pod.name for pod in target.read(variant.manifests).pods]
+    backend = f"{network.SIDE_NAMES['left'].addresses}.0.{pods.index('backend-0') + 3}"
+    controlled = any(
+        find_controller(container.repository)
+        for pod in target.read(variant.manifests).role("proxy")
+        for container in pod.containers
+    )
+    reads_all = target.name == "apiserver" and controlled
+    left_out, notes = set[str](), list[str]()
+    while True:
+        made, reduced = make_manifests(variant.manifests, user, reads_all, backend, data, extras)
+        kept = [obj for obj in made if f"{obj['kind']}/{obj['metadata']['name']}" not in left_out]
+        checked = variant.model_copy(update={"manifests": tuple(kept), "readback": ()})
+        try:
+            target.check_variant(checked, [])
+        except NotMeasurableError as error:
+            raise UsageError(name, error.fault, error.remedy) from None
+        except UsageError as error:
+            fault = f"{error.place}: {error.fault}"
+            route = _find_named(fault, [text for text in _list_routes(made) if text not in left_out])
+            key = "" if route else _find_named(fault, list(data or ()))
+            if not route and not key:
+                raise
+            left_out.add(route)
+            (data or {}).pop(key, None)
+            notes.append(f"{route or key} is left out: {fault}")
+            continue
+        return VerifiedSystem(name, target, checked, [*notes, *reduced])
+
+
+def _list_routes(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the user's routes among manifests, as Kind/name."""
+    routes = [obj for obj in manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
+    return [f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if obj["metadata"]["name"] not in OWN]
+
+
+def _find_named(fault: str, names: Sequence[str]) -> str:
+    """Return the longest of these names that a fault names; empty if it names none."""
+    return max((name for name in names if name in fault), key=len, default="")
+
+
+# -- the run -------------------------------------------------------------------------------------------------------
+
+Recorded = list[tuple[Exchange, Mapping[str, str]]]
+"""The exchanges of one system with their aspects."""
+
+
+def verify(verification: Verification, repeats: int, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
+    """Bring each system up in turn, and yield the outcome for each successor.
+
+    Args:
+        verification: The verification.
+        repeats: How often each system is also brought up anew and compared with itself (noise check).
+        say: Takes a line about what is being done.
+
+    Raises:
+        MeasuringError: ingress-nginx does not come up.
+
+    """
+    baseline: Recorded = []
+    for system in (verification.baseline, *verification.systems):
+        began = time.monotonic()
+        try:
+            answers = record_answers(system, verification, say)
+            for number in range(repeats):
+                again = find_differences(answers, record_answers(system, verification, say), None)
+                yield system.pair(f"{system.name} against itself {number + 1}", len(answers), began, again)
+        except (MeasuringError, UsageError) as error:
+            if system is verification.baseline:
+                raise
+            system.notes.append(f"did not come up: {error.place}: {error.fault}")
+            yield system.pair(system.name, 0, began, ())
+            continue
+        if system is verification.baseline:
+            baseline = answers
+        else:
+            differences = find_differences(baseline, answers, system.migration)
+            yield system.pair(system.name, len(answers), began, differences)
+
+
+def record_answers(system: VerifiedSystem, verification: Verification, say: Callable[[str], None]) -> Recorded:
+    """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
+    say(f"{system.name}: coming up on {system.target.name}")
+    with system.target.up(system.variant) as up:
+        send = _make_sender(up, verification.services)
+        _settle(verification.requests, send)
+        say(f"{system.name}: {len(verification.requests)} requests")
+        places = {up.net[network.CLIENT].address: "{client}", up.pod_address("proxy"): "{proxy}"}
+        exchanges = [send(request) for request in verification.requests]
+        return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
+
+
+def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawRequest], Exchange]:
+    """Return a function that sends a request to a system that is up, and returns the exchange."""
+
+    def read(record: dict[str, Any]) -> Received:
+        headers, trailers = (tuple((name, value) for name, value in record.pop(key)) for key in ("headers", "trailers"))
+        service = services.get(record.pop("port"), "lab")
+        return Received(service=service, headers=headers, trailers=trailers, **record)
+
+    def attempt(request: RawRequest) -> Exchange:
+        answer = wire.exchange(up.connect, request)
+        received = map(read, json.loads(up.ask("backend", CONTROL_PORT, "/take")))
+        kept = wire.KEPT_HEADER.lower()
+        clients = (item for item in received if all(name.lower() != kept for name, _ in item.headers))
+        return Exchange(request, answer, tuple(clients))
+
+    def send(request: RawRequest) -> Exchange:
+        first = attempt(request)
+        # A busy machine may be late once; a system that never answers is late twice.
+        return attempt(request) if first.answer.error.startswith(wire.NO_ANSWER) else first
+
+    up.ask("backend", CONTROL_PORT, "/take")
+    return send
+
+
+def _settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
+    """Wait until the plain request to each route is answered in the same way for a while: then all routes are taken.
+
+    Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.
+    """
+    probes = [item for item in requests if item.case.endswith(_PLAIN)]
+    deadline, before, since = time.monotonic() + SETTLE_S, list[tuple[int, bool]](), time.monotonic()
+    while time.monotonic() < deadline:
+        exchanges = [send(probe) for probe in probes]
+        now = [(item.answer.status, bool(item.received)) for item in exchanges]
+        if now != before:
+            before, since = now, time.monotonic()
+        missing = any(status in _NO_ROUTE for status, _ in now)
+        if time.monotonic() - since >= (EMPTY_S if missing else SETTLED_S):
+            return
+        time.sleep(0.1)

@@ -1,0 +1,158 @@
+"""A client that sends a request exactly as its bytes are, and reads the answer without any library that would normalise it.
+
+Every request has its own connection. After the answer, a second request on the same connection shows whether the connection is kept:
+that is certain, where waiting for the end of a connection depends on the time waited.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from lab.model.exchanges import Answer, Headers, RawRequest
+from lab.systems.manifests.certificates import describe_certificate
+
+TIMEOUT_S, CONTINUE_S = 2.0, 0.5
+"""The seconds that an answer may take, and that the client waits for `100 Continue`."""
+NO_ANSWER = "no answer"
+"""The beginning of the error of an answer that did not come in time."""
+KEPT_HEADER = "X-Lab-Kept"
+"""The header of the request that shows whether a connection is kept: a backend's record of it counts for nothing."""
+_END = b"\r\n\r\n"
+
+Connect = Callable[[bool], socket.socket]
+"""A function that opens a TCP connection to a system: to its port with TLS if the argument is True."""
+
+
+class _Stream:
+    """The bytes that a server sends, read with a deadline. Methods raise TimeoutError at it, and EOFError at an early end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock, self.data, self.deadline = sock, b"", time.monotonic() + TIMEOUT_S
+
+    def more(self) -> bool:
+        """Read more bytes; return False at the end of the connection."""
+        self.sock.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        part = b""
+        with suppress(ConnectionError, ssl.SSLError):
+            part = self.sock.recv(1 << 16)
+        self.data += part
+        return bool(part)
+
+    def take(self, size: Callable[[bytes], int]) -> bytes:
+        """Return as many bytes as `size` returns for the bytes so far, which is negative as long as more are needed."""
+        while (count := size(self.data)) < 0:
+            if not self.more():
+                raise EOFError
+        taken, self.data = self.data[:count], self.data[count:]
+        return taken
+
+    def until(self, mark: bytes) -> bytes:
+        """Return the bytes up to a mark, without the mark."""
+        return self.take(lambda data: data.find(mark) + len(mark) if mark in data else -1).removesuffix(mark)
+
+    def exactly(self, number: int) -> bytes:
+        """Return so many bytes."""
+        return self.take(lambda data: number if len(data) >= number else -1)
+
+
+def exchange(connect: Connect, request: RawRequest) -> Answer:
+    """Send a request on a new connection and return the answer; whatever goes wrong is in `Answer.error`."""
+    tls: dict[str, str] = {}
+    try:
+        with connect(request.tls) as raw:
+            raw.settimeout(TIMEOUT_S)
+            sock = _wrap(raw, request, tls) if request.tls else raw
+            return replace(_talk(sock, request), tls=tls) if request.head else Answer(tls=tls)
+    except TimeoutError:
+        return Answer(tls=tls, error=f"{NO_ANSWER} in {TIMEOUT_S:g} s")
+    except ssl.SSLError as error:
+        return Answer(tls=tls, error=f"TLS: {(error.reason or 'handshake failed').lower().replace('_', ' ')}")
+    except (EOFError, OSError):
+        return Answer(tls=tls, error="the connection ended without an answer")
+
+
+def _wrap(raw: socket.socket, request: RawRequest, tls: dict[str, str]) -> ssl.SSLSocket:
+    """Return the connection with TLS, and describe the handshake in `tls`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(list(request.alpn))
+    if request.tls_version:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[request.tls_version.replace(".", "_")]
+    sock = context.wrap_socket(raw, server_hostname=request.host if request.sni else None)
+    der, cipher = sock.getpeercert(binary_form=True), sock.cipher()
+    tls["version"], tls["cipher"] = sock.version() or "", cipher[0] if cipher else ""
+    tls["protocol"] = sock.selected_alpn_protocol() or "none"
+    tls["certificate"] = ", ".join(describe_certificate(der).values()) if der else ""
+    return sock
+
+
+def _talk(sock: socket.socket, request: RawRequest) -> Answer:
+    stream, interim, head = _Stream(sock), list[int](), b""
+    _send(sock, request.head + (b"" if request.waits else request.body))
+    if request.waits:
+        stream.deadline = time.monotonic() + CONTINUE_S
+        with suppress(TimeoutError):  # no 100 Continue: the body is sent all the same, as RFC 9110 allows
+            head = stream.until(_END)
+        stream.deadline = time.monotonic() + TIMEOUT_S
+        if not head or _read_status(head) < 200:
+            _send(sock, request.body)
+    head = head or stream.until(_END)
+    while (status := _read_status(head)) < 200 and status != 101:
+        interim.append(status)
+        head = stream.until(_END)
+    lines = head.decode("latin-1").split("\r\n")
+    answer = Answer(status, lines[0].split(" ")[0], _split(lines[1:]), interim=tuple(interim))
+    body, trailers, framing = _read_body(stream, request, answer)
+    closes = framing == "close" or "close" in answer.header("connection").lower() or status == 101
+    return replace(answer, body=body, trailers=trailers, framing=framing, kept=not closes and _is_kept(request, stream))
+
+
+def _read_status(head: bytes) -> int:
+    parts = head.split(b"\r\n", 1)[0].split(b" ")
+    if not parts[0].startswith(b"HTTP/") or len(parts) < 2 or not parts[1].isdigit():
+        raise EOFError
+    return int(parts[1])
+
+
+def _split(lines: list[str]) -> Headers:
+    return tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    """Send bytes. A server that has answered and closed before it read all has its answer read nevertheless."""
+    with suppress(ConnectionError, ssl.SSLError):
+        sock.sendall(data)
+
+
+def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[bytes, Headers, str]:
+    """Return the body, the trailers, and how the end of the body shows."""
+    if request.method == "HEAD" or answer.status in (101, 204, 304):
+        return b"", (), "none"
+    if "chunked" in answer.header("transfer-encoding").lower():
+        body, trailers = b"", list[str]()
+        while size := int(stream.until(b"\r\n").split(b";")[0], 16):
+            body += stream.exactly(size + 2)[:-2]
+        while line := stream.until(b"\r\n"):
+            trailers.append(line.decode("latin-1"))
+        return body, _split(trailers), "chunked"
+    if (length := answer.header("content-length")).isdigit():
+        return stream.exactly(int(length)), (), "length"
+    while stream.more():
+        pass
+    return stream.data, (), "close"
+
+
+def _is_kept(request: RawRequest, stream: _Stream) -> bool:
+    """Return whether a second request on the connection is answered."""
+    stream.deadline = time.monotonic() + TIMEOUT_S
+    head = f"GET / HTTP/1.1\r\nHost: {request.host}\r\n{KEPT_HEADER}: 1\r\nConnection: close\r\n\r\n"
+    _send(stream.sock, head.encode("latin-1"))
+    with suppress(TimeoutError):
+        return bool(stream.data) or stream.more()
+    return False
