@@ -11,6 +11,7 @@ from functools import cache
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.generators.base import Generator as Generator
+from lab.generators.events import EVENTS_PATH, Events
 from lab.generators.h2load import H2load
 from lab.generators.hey import Hey
 from lab.generators.k6 import K6
@@ -22,6 +23,7 @@ from lab.model.load import GeneratorLoad
 from lab.model.sweeps import LoadPoint
 
 GENERATORS: Mapping[str, Generator] = {
+    "events": Events(),
     "h2load": H2load(),
     "hey": Hey(),
     "k6": K6(),
@@ -101,8 +103,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed: Whether latencies are needed.
 
     """
+    page = point.page if point.every_s is None else EVENTS_PATH
     return GeneratorLoad(
-        url=f"{endpoint.base_url}/{point.page}",
+        url=f"{endpoint.base_url}/{page}",
         host=endpoint.host,
         connections=point.connections,
         duration_s=point.duration_s,
@@ -112,7 +115,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         keepalive=point.keepalive,
         hosts=endpoint.hosts,
         sni_per_host=endpoint.tls == "passthrough" and len(endpoint.hosts) > 1,
-        shards=tuple(replace(shard, url=f"{shard.url}/{point.page}") for shard in endpoint.shards),
+        shards=tuple(replace(shard, url=f"{shard.url}/{page}") for shard in endpoint.shards),
         gzip=point.accept_encoding == "gzip",
         brotli=point.accept_encoding == "br",
         answers=point.answers,
@@ -124,6 +127,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed=timed,
         protocol=point.protocol,
         streams=point.streams,
+        every_s=point.every_s,
+        event_bytes=point.event_bytes,
+        held_s=point.held_s,
     )
 
 

@@ -30,6 +30,7 @@ from lab.measure.measurement import (
 )
 from lab.measure.pair import PairRun
 from lab.measure.steady import SteadyRegime
+from lab.measure.streamed import StreamedRegime
 from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import MAX_FRESH_BRING_UPS, Leftovers, find_undrained_faults
 from lab.model.pairs import SIDES, Layout, Renewed, Side
@@ -275,6 +276,8 @@ class MeasuringLoop:
                         return self._store_all(slot, runs, PairRun((left, right)).measure(attempt))
                     (run,), generator = runs, runs[0].chosen.generator
                     regime: Regime = SteadyRegime(run.system, slot.point, generator)
+                    if slot.point.every_s is not None:
+                        regime = StreamedRegime(run.system, slot.point, generator)
                     if slot.point.disturbance is not None:
                         regime = DisruptedRegime(self.target, run.system, slot.point, generator, run.manifests)
                     return self._store_all(slot, runs, [run.measure(regime, attempt)])

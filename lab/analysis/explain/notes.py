@@ -52,7 +52,7 @@ A kernel or a balloon takes less than that of one machine.
 
 def list_row_notes(row: SummaryRow) -> Iterator[str]:
     """Yield the notes to print with a row of a run's table: invalid samples, limits, and remarks about its effects."""
-    cell, steady = row.cell, row.point.disturbance is None
+    cell, steady = row.cell, not row.point.has_outcome
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
         yield f"{total} invalid: {', '.join(reasons)}"
