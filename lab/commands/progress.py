@@ -121,6 +121,9 @@ class RunTerminal(LineObserver):
         if sample.outcome:  # in place of the rate and the cost, which are not the subject of a disruption
             failed, gap_s = sample.outcome.get("failed") or 0, sample.outcome.get("gap_s")
             rate, cpu = f"{failed:,g} failed", f"gap {format_seconds(gap_s)}" if gap_s else "no gap"
+        if sample.point.every_s is not None and sample.outcome:
+            cut, cost_s = sample.outcome.get("cut") or 0, sample.outcome.get("cpu_per_event_s")
+            rate, cpu = f"{cut:,g} cut", f"{METRICS['cpu_per_event_s'].text(cost_s)} µs/event"
         self._print_sample(slot, sample, f"{rate:>14}  {p99:<12}  {cpu:>13}", last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:

@@ -187,7 +187,7 @@ class MeasuringLoop:
                     first = max(self._attempts[key] for key in slot.cells) + 1
                     for attempt in range(first, max(first, slot.point.attempts) + 1):
                         self.observer.begins(slot, attempt)
-                        if self._measure_slot(slot, systems, attempt) or slot.point.disturbance is not None:
+                        if self._measure_slot(slot, systems, attempt) or slot.point.has_outcome:
                             break
                     if slot is queue[-1] and (following := next_slot()) is not None:
                         queue.append(following)

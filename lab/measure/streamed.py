@@ -73,11 +73,8 @@ class StreamedRegime(SteadyRegime):
             run.generator_cpus,
         )
         faults += send_canary(self.system, run.begun.endpoint, self.point).faults
-        role = "proxy" if "proxy" in run.seen.usage else "backend"
-        used, leftovers = run.seen.usage.get(role), run.begun.blank.leftovers.get("before")
-        held_bytes = leftovers.memory_bytes.get(role) if leftovers is not None else None
-        grown = float(used.rss_bytes - held_bytes) if used is not None and held_bytes is not None else None
-        outcome = outcomes.compute_stream_outcome(result.streams, result.latency, used.cpu_s if used else None, grown)
+        leftovers = run.begun.blank.leftovers.get("before")
+        outcome = outcomes.compute_stream_outcome(result.streams, result.latency, run.seen.usage, leftovers)
         return LoadFindings(faults, (), {"outcome": outcome})
 
 

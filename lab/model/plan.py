@@ -75,7 +75,7 @@ class Slot:
         It has the block, the arm, the arm on a pair's other side or empty, and the name of a disrupted point or empty. A disruption leaves
         a system changed, so a disrupted point has a bring-up to itself.
         """
-        return self.block, self.arm.name, self.other, self.point.name if self.point.disturbance is not None else ""
+        return self.block, self.arm.name, self.other, self.point.name if self.point.has_outcome else ""
 
     @property
     def other(self) -> str:

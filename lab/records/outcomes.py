@@ -7,14 +7,18 @@ reads a clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from lab.model.leftovers import Leftovers
 from lab.model.load import StreamReport
 from lab.model.metrics import DIFFERENCES, ERROR_KINDS, GAP_S, QUANTILES, WINDOWED
 from lab.model.requests import good
 from lab.model.sweeps import LoadPoint
+from lab.model.usage import Usage
 from lab.records import incidents as happenings
 from lab.records import propagation
 from lab.stats.histogram import LEAST_BEYOND, Histogram
@@ -57,17 +61,19 @@ def compute_outcome(
 
 
 def compute_stream_outcome(
-    report: StreamReport, delays: Histogram, cpu_s: float | None, grown_bytes: float | None
+    report: StreamReport, delays: Histogram, usage: Mapping[str, Usage], before: Leftovers | None
 ) -> Outcome:
     """Return every number of streams of events, by the names of `DIFFERENCES`.
 
     Args:
         report: What the generator reports of its streams.
         delays: The delays of all events.
-        cpu_s: The CPU seconds of the proxy (of the backend where there is no proxy); None: not known.
-        grown_bytes: By how much its memory at its peak was more than before the streams; None: not known.
+        usage: What each role used during the load; costs are those of the proxy, or of the backend where there is no proxy.
+        before: The state before the streams, with each role's memory then; None: not known.
 
     """
+    role = "proxy" if "proxy" in usage else "backend"
+    used, held_bytes = usage.get(role), before.memory_bytes.get(role) if before is not None else None
     events, opened = delays.total, report.asked - report.refused
     first_s = np.sort(np.array(report.first_s))
     followed = events - first_s.size
@@ -83,8 +89,8 @@ def compute_stream_outcome(
         "delay_max_s": delays.maximum_s,
         "stream_gap_s": report.gap_s if followed else None,
         "coalesced_share": report.coalesced / followed if followed else None,
-        "cpu_per_event_s": cpu_s / events if cpu_s is not None and events else None,
-        "stream_bytes": grown_bytes / opened if grown_bytes is not None and opened else None,
+        "cpu_per_event_s": used.cpu_s / events if used is not None and events else None,
+        "stream_bytes": (used.rss_bytes - held_bytes) / opened if used and held_bytes is not None and opened else None,
     }
 
 
