@@ -143,7 +143,10 @@ def summarise(
         notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
-        primary={arm: outcome_metric(metric, rows[0].point) if rows and disturbed else metric for arm, metric in questions.primary.items()},
+        primary={
+            arm: outcome_metric(metric, rows[0].point) if rows and disturbed else metric
+            for arm, metric in questions.primary.items()
+        },
     )
 
 

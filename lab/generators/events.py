@@ -37,7 +37,10 @@ from lab.stats.histogram import Histogram, compute_bucket_edges_s, find_buckets
 
 EVENTS_PATH = "events"
 """The path of streams of events at the lab's own backend."""
-COLUMNS = "opened_us answered_us first_us last_us ended_us events coalesced gap_us bytes end".split()
+COLUMNS = [
+    *("opened_us", "answered_us", "first_us", "last_us", "ended_us"),
+    *("events", "coalesced", "gap_us", "bytes", "end"),
+]
 COMPLETE, CUT, REFUSED = 0, 1, 2
 """The ways in which a stream ends."""
 EARLY_US = 2000
@@ -97,7 +100,12 @@ class Events(Generator):
 
     def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command."""
-        times = {"every": load.every_s or 0.0, "duration": load.duration_s, "hold": load.held_s, "timeout": load.timeout_s}
+        times = {
+            "every": load.every_s or 0.0,
+            "duration": load.duration_s,
+            "hold": load.held_s,
+            "timeout": load.timeout_s,
+        }
         argv = [self.binary, "-connections", str(load.connections), "-streams", str(load.streams)]
         argv += [word for name, value in times.items() for word in (f"-{name}", f"{round(value * 1e6)}us")]
         argv += ["-size", str(load.event_bytes), "-protocol", load.protocol]

@@ -198,7 +198,9 @@ def find_stream_count_faults(
     before, after = counts
     begun, events, sent_sum = (after[name] - before[name] for name in ("begun", "events", "sent_sum"))
     opened, whole = report.asked - report.refused, not report.cut
-    if not opened <= begun <= report.asked + RETRIED * report.asked or (not report.refused and whole and begun != opened):
+    if not opened <= begun <= report.asked + RETRIED * report.asked or (
+        not report.refused and whole and begun != opened
+    ):
         yield Reason.GENERATOR_COUNT, f"it counts {opened} streams, the backend {begun}"
     if (whole and events != result.requests) or events < result.requests:
         yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events, the backend {events}"

@@ -79,9 +79,9 @@ class StreamedRegime(SteadyRegime):
 
 
 def parse_counts(page: str) -> Counts:
-    """Parse the numbers of the backend's page: name → count.
+    r"""Parse the numbers of the backend's page: name → count.
 
-    >>> parse_counts("begun 3\\nevents 93\\nx_accel_buffering \\n")
+    >>> parse_counts("begun 3\nevents 93\nx_accel_buffering \n")
     {'begun': 3, 'events': 93}
     """
     return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", page, re.MULTILINE)}

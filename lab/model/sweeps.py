@@ -289,7 +289,10 @@ class PointSpec(Record, strict=True):
     )
     event_bytes: int = Field(default=200, ge=1, le=16_000, description="bytes of padding in each event")
     held_s: float = Field(
-        default=0.0, ge=0, le=60, description="for so long the backend holds each event after its send time: a known delay"
+        default=0.0,
+        ge=0,
+        le=60,
+        description="for so long the backend holds each event after its send time: a known delay",
     )
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(
         default=None,

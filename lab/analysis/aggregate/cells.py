@@ -499,9 +499,7 @@ def build_cells(
         control = find_control(plan.points, point)
         lost = counted[place].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
         usable = {block: sample for block, sample in counted[place].items() if block not in lost}
-        values = (
-            (_read_outcomes(usable), None) if point.has_outcome else _read_steady_load(usable, histogram_of)
-        )
+        values = (_read_outcomes(usable), None) if point.has_outcome else _read_steady_load(usable, histogram_of)
         firsts = {block: repeats[0] for block, repeats in usable.items()}
         change = unsteady.get((arm.name, point.name))
         return ArmCell(

@@ -266,10 +266,16 @@ def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
             yield f"without a proxy: events held for {point.held_s * 1e3:g} ms arrive after {median.value * 1e3:.2f} ms at the median"
         elif high is not None:
             p99_s[point.connections * point.streams] = high.value
-    kept, missed = ({many for many, value in p99_s.items() if (value < DELAY_RESOLUTION_S) is good} for good in (True, False))
+    kept, missed = (
+        {many for many, value in p99_s.items() if (value < DELAY_RESOLUTION_S) is good} for good in (True, False)
+    )
     below = [many for many in kept if many < min(missed, default=inf)]
     if p99_s:
-        most = f"{max(below):,} streams at once have a p99 delay below 1 ms" if below else "no number of streams that was tried has a p99 delay below 1 ms"
+        most = (
+            f"{max(below):,} streams at once have a p99 delay below 1 ms"
+            if below
+            else "no number of streams that was tried has a p99 delay below 1 ms"
+        )
         yield f"without a proxy: {most}{f'; {min(missed):,} have {p99_s[min(missed)] * 1e3:.2g} ms' if missed else ''}"
 
 

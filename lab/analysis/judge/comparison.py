@@ -214,9 +214,7 @@ def build_rows(
         base = meeting.base.at(base_arm.name, point.name)
         other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
         if base is not None and other is not None:
-            for metric in (
-                _list_outcomes(base, other, requested) if point.has_outcome else list_compared_metrics(point)
-            ):
+            for metric in _list_outcomes(base, other, requested) if point.has_outcome else list_compared_metrics(point):
                 yield _build_row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
 
 

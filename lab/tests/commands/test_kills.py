@@ -52,7 +52,9 @@ class Kill:
     """Whether the load is streams of events, which are open when it comes."""
 
     def __str__(self) -> str:
-        return f"{'streams-' if self.streams else ''}{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
+        return f"{'streams-' if self.streams else ''}{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(
+            " ", "-"
+        )
 
 
 FIRST = Kill(1, "local", PAIRED)

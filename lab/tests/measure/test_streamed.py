@@ -45,7 +45,11 @@ def judged(name: str, text: str, **changes: Any) -> set[Reason]:
         told.duration_s + 0.02, {}, pl.DataFrame(), {}, steal=0.0, others=0.0, clock_step_s=0.0,
         counters={"proxy/requests": told.streams.asked, "proxy/InSegs": 2 * told.requests},
     )  # fmt: skip
-    sent = {"begun": told.streams.asked - told.streams.refused, "events": told.requests, "sent_sum": told.streams.sent_sum}
+    sent = {
+        "begun": told.streams.asked - told.streams.refused,
+        "events": told.requests,
+        "sent_sum": told.streams.sent_sum,
+    }
     after = {"begun": 5, "events": 50, "sent_sum": 7}
     counts = {**after}, {key: after[key] + value for key, value in (sent | changes.pop("counts", {})).items()}
     span_s = changes.pop("span_s", (told.streams.began_s - 0.005, told.streams.ended_s + 0.005))
@@ -98,13 +102,19 @@ TAMPERED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a first event before its stream": lambda told: told["rows"][1].__setitem__(2, 0),
     "an end beyond the run": lambda told: told["rows"][0].__setitem__(4, told["rows"][0][4] * 100),
     "fewer bytes than events": lambda told: told["rows"][0].__setitem__(8, 20),
-    "delays in another unit": lambda told: told.update(delays=[[delay // 1000, many] for delay, many in told["delays"]]),
+    "delays in another unit": lambda told: told.update(
+        delays=[[delay // 1000, many] for delay, many in told["delays"]]
+    ),
     "a delay left out": lambda told: told["delays"].pop(),
     "longer delays": lambda told: told.update(delays=[[2 * delay, many] for delay, many in told["delays"]]),
     "another sum of delays": lambda told: told.update(delay_sum_us=told["delay_sum_us"] * 2 + 2000),
-    "delays by event halved": lambda told: told.update(by_event=[[a // 2, b // 2, many] for a, b, many in told["by_event"]]),
+    "delays by event halved": lambda told: told.update(
+        by_event=[[a // 2, b // 2, many] for a, b, many in told["by_event"]]
+    ),
     "another sum of send times": lambda told: told.update(sent_sum=told["sent_sum"] + 1),
-    "a later begin": lambda told: told.update(began_us=told["began_us"] + 1_000_000, ended_us=told["ended_us"] + 1_000_000),
+    "a later begin": lambda told: told.update(
+        began_us=told["began_us"] + 1_000_000, ended_us=told["ended_us"] + 1_000_000
+    ),
     "half of the time": lambda told: told.update(ended_us=(told["ended_us"] + told["began_us"]) // 2),
     "twice the time": lambda told: told.update(ended_us=2 * told["ended_us"] - told["began_us"]),
     "another version of HTTP": lambda told: told.update(protocols={"HTTP/1.0": told["asked"]}),
@@ -146,7 +156,10 @@ def test_a_known_delay_a_hold_and_a_cut_are_seen_in_recorded_streams() -> None:
 def test_outcomes_of_streams_are_metrics_with_a_rule_of_decision() -> None:
     told = honest("events/cut")
     assert told.streams is not None
-    usage = {"proxy": Usage(cpu_s=0.4, rss_bytes=9_000_000, processes=1), "backend": Usage(cpu_s=9.0, rss_bytes=1, processes=1)}
+    usage = {
+        "proxy": Usage(cpu_s=0.4, rss_bytes=9_000_000, processes=1),
+        "backend": Usage(cpu_s=9.0, rss_bytes=1, processes=1),
+    }
     outcome = compute_stream_outcome(told.streams, told.latency, usage, None)
     assert outcome.keys() <= set(DIFFERENCES)
     assert (outcome["streams"], outcome["cut"], outcome["not_opened"]) == (8.0, 8.0, 0.0)
