@@ -56,7 +56,7 @@ def report_order_tests() -> OrderReport:
         except LabError as error:
             runs.append(RunOrder(run=name, samples=0, tests=0, fault=str(error)))
             continue
-        steady = sum(sample.valid and sample.point.disturbance is None for sample in samples)
+        steady = sum(sample.valid and not sample.point.has_outcome for sample in samples)
         missing = tuple(f"{point.point}: {point.text}" for point in find_missing_by_order(samples).values())
         smallest = tests[0].p_value if tests else None
         runs.append(RunOrder(run=name, samples=steady, tests=len(tests), smallest_p=smallest, missing=missing))

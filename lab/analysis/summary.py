@@ -136,14 +136,17 @@ def summarise(
         if thirds := _compute_sustained_thirds(cells, row.arm, row.point, seconds_of):
             rows[number] = replace(row, thirds=thirds, effects=tuple(map(thirds.settle, row.effects)))
     return Summary(
-        target=next((sample.target for sample in samples if (sample.point.disturbance is not None) is disturbed), None),
+        target=next((sample.target for sample in samples if sample.point.has_outcome is disturbed), None),
         blocks=plan.blocks,
         seed=plan.seed,
         rows=tuple(replace(row, notes=tuple(dict.fromkeys(list_row_notes(row)))) for row in rows),
         notes=notes,
         snippets=snippets or {},
         disturbed=disturbed,
-        primary={arm: outcome_metric(metric) if disturbed else metric for arm, metric in questions.primary.items()},
+        primary={
+            arm: outcome_metric(metric, rows[0].point) if rows and disturbed else metric
+            for arm, metric in questions.primary.items()
+        },
     )
 
 
@@ -211,7 +214,7 @@ def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, LoadPoint]]:
         rank = {"reference": 0, "variant": 2}.get(first.role, 1)
         ranked.append((rank, list(arms).index(first.name), first is not arm, arm))
     ranked.sort(key=lambda entry: entry[:3])
-    points = [point for point in cells.plan.points if (point.disturbance is not None) is disturbed]
+    points = [point for point in cells.plan.points if point.has_outcome is disturbed]
     return [
         (arm, point)
         for point in sorted(points, key=lambda point: point.control)

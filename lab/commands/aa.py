@@ -39,8 +39,8 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
     if options.sweep is not None:
         from lab.records.sweep_files import load_sweep
 
-        if any(point.disturbance is not None for point in load_sweep(options.sweep)[1].expanded()):
-            fault = f"what comes of the disturbance in sweep '{options.sweep}' varies in its own unit, not by per cent"
+        if any(point.has_outcome for point in load_sweep(options.sweep)[1].expanded()):
+            fault = f"what comes of the load in sweep '{options.sweep}' varies in its own unit, not by per cent"
             remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
             raise UsageError("--sweep", fault, remedy)
     if options.resume:
@@ -76,7 +76,7 @@ def _require_pair(run: RunStore) -> RunStore:
     from lab.analysis.noise import list_aa_variants
 
     twins = list_aa_variants(run.record.arms)
-    if not twins or all(point.disturbance is not None for point in run.record.points):
+    if not twins or all(point.has_outcome for point in run.record.points):
         reason = "every load in it is disturbed" if twins else "nothing in it was measured twice"
         raise UsageError(run.record.id, f"has no steady A/A pair: {reason}", "`just aa` measures one")
     return run

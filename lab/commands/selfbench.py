@@ -92,6 +92,11 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.records.calibration import CalibrationFolder
 
     names = [get_generator(name).name for name in options.generator or ()]
+    if own := next((name for name in names if GENERATORS[name].own), None):
+        remedy = "`just bench direct --sweep streams-known` has known delays and numbers of streams"
+        raise UsageError(
+            "--generator", f"{own} speaks to its own backend, not to the server with known answers", remedy
+        )
     for name in options.scenario or ():
         refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
     if options.show:
@@ -103,7 +108,7 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     target.check()
     ready = prepare(
         target,
-        [name for name in GENERATORS if name in names or not names],
+        [name for name in GENERATORS if name in names or not (names or GENERATORS[name].own)],
         [name for name in SCENARIOS if name in (options.scenario or SCENARIOS)],
         float(options.duration or DURATION_S),
         options.repeats or REPEATS,

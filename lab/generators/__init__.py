@@ -11,6 +11,7 @@ from functools import cache
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.generators.base import Generator as Generator
+from lab.generators.events import EVENTS_PATH, Events
 from lab.generators.h2load import H2load
 from lab.generators.hey import Hey
 from lab.generators.k6 import K6
@@ -22,6 +23,7 @@ from lab.model.load import GeneratorLoad
 from lab.model.sweeps import LoadPoint
 
 GENERATORS: Mapping[str, Generator] = {
+    "events": Events(),
     "h2load": H2load(),
     "hey": Hey(),
     "k6": K6(),
@@ -101,7 +103,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed: Whether latencies are needed.
 
     """
-    page = point.page if point.traffic is None else ""
+    page = EVENTS_PATH if point.every_s is not None else point.page if point.traffic is None else ""
     return GeneratorLoad(
         url=f"{endpoint.base_url}/{page}",
         host=endpoint.host,
@@ -126,6 +128,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         protocol=point.protocol,
         streams=point.streams,
         traffic=point.traffic,
+        every_s=point.every_s,
+        event_bytes=point.event_bytes,
+        held_s=point.held_s,
     )
 
 

@@ -8,6 +8,7 @@ correct a number: a sample whose generator cannot be believed does not count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lab.model.bottleneck import count_unanswered
 from lab.model.endpoint import Tls
@@ -97,6 +98,8 @@ FRAME_BYTES = 1300
 
 The largest seen are 1,150, with the answer's headers.
 """
+RETRIED = 1
+"""How often a proxy may ask the backend again for a stream that it could not open."""
 HANDSHAKE_BYTES = 8192
 """The bytes on the client's link that every TLS connection may add.
 
@@ -168,6 +171,50 @@ def count_faults(
         yield Reason.GENERATOR_COUNT, message
     yield from latency_faults(point, result)
     yield from _compare_counts(point, result, observation, body_bytes, tls)
+
+
+def find_stream_count_faults(
+    point: LoadPoint,
+    result: GeneratorResult,
+    counts: tuple[Mapping[str, int], Mapping[str, int]],
+    span_s: tuple[float, float],
+    observation: Observation,
+) -> Iterator[Fault]:
+    """Yield the faults of what a generator counted of streams of events, against the backend, the proxy and the clock.
+
+    The backend adds up its events and the times at which it sent them. Where no stream was cut, both sums must be the generator's to the
+    last event; where streams were cut, the backend may have sent more.
+
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        counts: The backend's counts before the load and after it.
+        span_s: When the load began and ended by the lab's clock, in seconds since the epoch.
+        observation: What the lab observed during the load, with the proxy's and the kernel's counts.
+
+    """
+    report = result.streams
+    assert report is not None, "only such loads come here"
+    before, after = counts
+    begun, events, sent_sum = (after[name] - before[name] for name in ("begun", "events", "sent_sum"))
+    opened, whole = report.asked - report.refused, not report.cut
+    if not opened <= begun <= report.asked + RETRIED * report.asked or (
+        not report.refused and whole and begun != opened
+    ):
+        yield Reason.GENERATOR_COUNT, f"it counts {opened} streams, the backend {begun}"
+    if (whole and events != result.requests) or events < result.requests:
+        yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events, the backend {events}"
+    elif events == result.requests and sent_sum != report.sent_sum:
+        yield Reason.GENERATOR_TIME, "the send times that it read are not those that the backend sent"
+    began_s, ended_s = span_s
+    if not began_s - CLOCK_S <= report.began_s <= report.ended_s <= ended_s + CLOCK_S:
+        message = f"it reports {report.began_s:.3f} to {report.ended_s:.3f} s, the load was from {began_s:.3f} to {ended_s:.3f}"
+        yield Reason.GENERATOR_TIME, message
+    longest_s = max((result.latency.maximum_s or 0.0, report.gap_s, *report.first_s))
+    if longest_s > result.duration_s + CLOCK_S + longest_s * MAX_CLOCK_SHARE:
+        yield Reason.GENERATOR_TIME, f"an event took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
+    requests = replace(result, requests=opened, errors={"other": report.refused})
+    yield from _compare_counts(point, requests, observation, 0, "none")
 
 
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:

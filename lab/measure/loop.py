@@ -30,6 +30,7 @@ from lab.measure.measurement import (
 )
 from lab.measure.pair import PairRun
 from lab.measure.steady import SteadyRegime
+from lab.measure.streamed import StreamedRegime
 from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import MAX_FRESH_BRING_UPS, Leftovers, find_undrained_faults
 from lab.model.pairs import SIDES, Layout, Renewed, Side
@@ -186,7 +187,7 @@ class MeasuringLoop:
                     first = max(self._attempts[key] for key in slot.cells) + 1
                     for attempt in range(first, max(first, slot.point.attempts) + 1):
                         self.observer.begins(slot, attempt)
-                        if self._measure_slot(slot, systems, attempt) or slot.point.disturbance is not None:
+                        if self._measure_slot(slot, systems, attempt) or slot.point.has_outcome:
                             break
                     if slot is queue[-1] and (following := next_slot()) is not None:
                         queue.append(following)
@@ -275,6 +276,8 @@ class MeasuringLoop:
                         return self._store_all(slot, runs, PairRun((left, right)).measure(attempt))
                     (run,), generator = runs, runs[0].chosen.generator
                     regime: Regime = SteadyRegime(run.system, slot.point, generator)
+                    if slot.point.every_s is not None:
+                        regime = StreamedRegime(run.system, slot.point, generator)
                     if slot.point.disturbance is not None:
                         regime = DisruptedRegime(self.target, run.system, slot.point, generator, run.manifests)
                     return self._store_all(slot, runs, [run.measure(regime, attempt)])

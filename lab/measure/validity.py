@@ -241,6 +241,39 @@ def find_disruption_faults(
     ]
 
 
+def find_stream_faults(
+    point: LoadPoint,
+    result: GeneratorResult,
+    counts: tuple[Mapping[str, int], Mapping[str, int]],
+    span_s: tuple[float, float],
+    observation: Observation,
+    generator_core: float,
+    cpu_s: float | None = None,
+    cpus: int | None = None,
+) -> list[Fault]:
+    """Return every fault of a sample of streams of events; streams that are refused or cut are an outcome.
+
+    Args:
+        point: The load point as it was planned.
+        result: What the generator reported.
+        counts: The backend's own counts (its page `/counts`) before the load and after it.
+        span_s: When the load began and ended by the lab's clock, in seconds since the epoch.
+        observation: What the lab observed during the load.
+        generator_core: How busy the generator's CPU was, as a fraction.
+        cpu_s: CPU seconds that the generator used; None: not known.
+        cpus: How many CPUs it may use; None: not known.
+
+    """
+    faults = [*credible.find_time_faults(point, result, observation, cpu_s, cpus)]
+    faults += credible.find_stream_count_faults(point, result, counts, span_s, observation)
+    if not result.requests:
+        faults.append((Reason.TOO_SHORT, f"no event arrived on {point.connections * point.streams} streams"))
+    if body := result.errors.get("body", 0):
+        faults.append((Reason.ERRORS, f"{body} streams had other events than the backend sends"))
+    faults += _check_saturation(generator_core, pinned=observation.cores is None)
+    return [*faults, *_check_observation(point, observation, alone=True)]
+
+
 def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
     """Return the faults of a control run: requests that failed, missing answers, and other changes.
 

@@ -64,6 +64,9 @@ class GeneratorLoad:
         protocol: The only protocol that is spoken to the proxy.
         streams: The number of requests at once on each connection, for HTTP/2 only.
         traffic: The mix of requests, in place of the path in `url`; None = one page.
+        every_s: The seconds between two events of a stream; None: the load has no streams of events.
+        event_bytes: The bytes of padding in each event.
+        held_s: The seconds for which the backend holds each event after its send time.
 
     """
 
@@ -90,12 +93,47 @@ class GeneratorLoad:
     protocol: SpokenProtocol = "h1"
     streams: int = 1
     traffic: Traffic | None = None
+    every_s: float | None = None
+    event_bytes: int = 200
+    held_s: float = 0.0
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of every request of this load, without Host."""
         coding = "gzip" if self.gzip else "br" if self.brotli else ""
         return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """The part of a generator's report that is about streams of events; delays are in `GeneratorResult.latency`.
+
+    Attributes:
+        asked: The number of streams.
+        refused: Streams that were not opened: no connection, or another status than 200.
+        cut: Streams that ended before their last event.
+        began_s: When the generator began, in seconds since the epoch.
+        ended_s: When it ended, in seconds since the epoch.
+        coalesced: Events that arrived within 1 ms of the event before them on their stream.
+        sent_sum: The sum of all events' send times in µs, each modulo 1000 s, as the backend adds them up.
+        first_s: From the opening of each stream to its first event, of the streams that had one.
+        gap_s: The longest time between two events of a stream; 0 without two.
+        cut_s: The shortest time from a stream's opening until it was cut; None where none was.
+        cut_idle_s: The shortest time without an event until a stream was cut; None where none was.
+
+    """
+
+    asked: int
+    refused: int
+    cut: int
+    began_s: float
+    ended_s: float
+    coalesced: int
+    sent_sum: int
+    first_s: tuple[float, ...]
+    gap_s: float
+    cut_s: float | None
+    cut_idle_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +159,7 @@ class GeneratorResult:
         uncalibrated: Whether the latencies include a start-up that they should have left out, so that they must not count.
         timed: Whether latencies were reported.
         parts: The reports of the single generators, where several made the load.
+        streams: The report on streams of events, where the load has them: then `requests` counts events, and `latency` has their delays.
 
     """
 
@@ -140,6 +179,7 @@ class GeneratorResult:
     uncalibrated: bool = False
     timed: bool = True
     parts: tuple[GeneratorResult, ...] = ()
+    streams: StreamReport | None = None
 
     @property
     def achieved_rps(self) -> float:

@@ -47,8 +47,8 @@ class Metric:
         better: The direction that is better: less or more of it, or neither.
         decimals: The most decimals of a `difference`; other metrics have three significant digits.
         scale: The size of one `unit` in the number's internal unit (seconds, bytes).
-        kind: How two arms are compared: by ratio, for steady loads; by difference, for the outcome of a disruption, which may be 0; or
-            only where a claim or a figure requests it.
+        kind: How two arms are compared: by ratio, for steady loads; by difference, for the outcome of a disruption or of streams of
+            events, which may be 0; or only where a claim or a figure requests it.
         label: The name in tables; empty = the title.
         heading: The heading of its column.
         column: Its position in the table of steady loads; 0 = none.
@@ -58,7 +58,8 @@ class Metric:
             `sample` and `histogram`, the outcome of a disruption is in `Sample.outcome` by the metric's name, and
             `lab.analysis.evidence` reads what a claim requests.
         seen: The source of a difference, which limits its resolution. `requests`: the distance between two requests. `both`: also the
-            largest difference between the clocks of generator and events. `events` (and counts) have no such limit.
+            largest difference between the clocks of generator and events. `delays`: 1 ms, to which a known delay of an event is
+            measured (`DELAY_RESOLUTION_S`). `events` (and counts) have no such limit.
         detail: Whether a difference is a part of the number above it.
         always: Whether a difference is shown even where it is 0 everywhere.
         idle: Whether a system has the difference without a disruption too. It is then shown only where the disruption moved it away from
@@ -78,7 +79,7 @@ class Metric:
     primary: bool = False
     sample: OfSample | None = None
     histogram: OfHistogram | None = None
-    seen: Literal["requests", "events", "both"] = "events"
+    seen: Literal["requests", "events", "both", "delays"] = "events"
     detail: bool = False
     always: bool = False
     idle: bool = False
@@ -202,6 +203,8 @@ class Metric:
 
 GAP_S = 0.1
 """The shortest pause between good answers that counts as a gap: latencies of a busy machine vary by as much."""
+DELAY_RESOLUTION_S = 1e-3
+"""The error with which the delay of an event is known: a known delay is measured to within it without a proxy."""
 ERROR_KINDS = ("connect", "read", "write", "timeout")
 WINDOWS = ("before", "during", "after")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
@@ -370,10 +373,21 @@ METRICS: Mapping[str, Metric] = {
     "terminating_s": Metric("terminating", "s", decimals=2),
     "pending_s": Metric("replacement pending", "s", decimals=2),
     "replaced_s": Metric("until replaced", "s", decimals=2, primary=True),
+    "streams": Metric("streams", better="neither", always=True),
     "held": Metric("long-lived connections", better="neither"),
     "cut": Metric("of them cut", detail=True, primary=True),
     "not_opened": Metric("not opened", detail=True),
     "cut_s": Metric("first cut after", "s", "more", decimals=2),
+    "cut_idle_s": Metric("silence before a cut", "s", "more", decimals=2, detail=True),
+    "first_event_s": _ms("time to first event", decimals=2, seen="delays", always=True, primary=True),
+    "first_event_max_s": _ms("longest to first event", decimals=2, seen="delays", detail=True),
+    "delay_p50_s": _ms("delay of an event, p50", decimals=2, seen="delays", always=True, primary=True),
+    "delay_p99_s": _ms("delay of an event, p99", decimals=2, seen="delays", always=True, primary=True),
+    "delay_max_s": _ms("longest delay of an event", decimals=2, seen="delays", detail=True),
+    "stream_gap_s": _ms("longest gap in a stream", decimals=1, seen="delays", always=True, primary=True),
+    "coalesced_share": Metric("events that came with the one before", "%", decimals=2, scale=0.01, always=True, primary=True),
+    "cpu_per_event_s": Metric("CPU per event", "µs", decimals=1, scale=1e-6, always=True, primary=True),
+    "stream_bytes": Metric("memory per open stream", "kB", decimals=1, scale=1e3, always=True, primary=True),
     "transfers": Metric("transfers", better="neither"),
     "transfers_lost": Metric("transfers lost", detail=True),
     "transfer_rate": Metric("throughput", "MB/s", "more", decimals=1, scale=1e6, primary=True),
@@ -448,6 +462,7 @@ p50_before_s …  percentiles of good answers, counted from when they were due; 
                 where it is `during`
 changes …       `lab.records.propagation` defines these
 reloads …       `lab.records.incidents` defines these
+streams …       of streams of events, with cut, not_opened, cut_s and all up to stream_bytes (`lab.records.outcomes.compute_stream_outcome`)
 clock_error_s   the largest possible difference between the clocks of generator and events; values on one clock are free of it
 """
 
@@ -468,6 +483,13 @@ OUTCOME_OF_METRIC = {
 
 Rates and CPU per request have no such outcome.
 """
+EVENT_OUTCOME_OF_METRIC = {
+    **dict.fromkeys(("p50", "p90"), "delay_p50_s"),
+    **dict.fromkeys(("p99", "p99.9"), "delay_p99_s"),
+    "errors": "cut",
+    "cpu_per_request": "cpu_per_event_s",
+}
+"""The outcome of streams of events that corresponds to a metric of steady loads."""
 
 if TYPE_CHECKING:
     Primary = str
@@ -483,7 +505,7 @@ Any other name is refused.
 
 def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
     """Return the names of the metrics in which arms are compared under this load."""
-    return RATIOS if point.disturbance is None else DIFFERENCES
+    return DIFFERENCES if point.has_outcome else RATIOS
 
 
 def find_metric(name: str) -> Metric:

@@ -72,10 +72,10 @@ class Slot:
     def bring_up(self) -> tuple[int, str, str, str]:
         """The key that planned measurements on one bring-up (one start of a system) share.
 
-        It has the block, the arm, the arm on a pair's other side or empty, and the name of a disrupted point or empty. A disruption leaves
-        a system changed, so a disrupted point has a bring-up to itself.
+        It has the block, the arm, the arm on a pair's other side or empty, and the name of a point with an outcome or empty. A disruption leaves
+        a system changed, and streams of events leave memory that is counted, so such a point has a bring-up to itself.
         """
-        return self.block, self.arm.name, self.other, self.point.name if self.point.disturbance is not None else ""
+        return self.block, self.arm.name, self.other, self.point.name if self.point.has_outcome else ""
 
     @property
     def other(self) -> str:

@@ -218,7 +218,8 @@ class Sample(Record):
     pair: PairSide | None = Field(default=None, description="of a pair's side; null = this arm was alone")
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
-        description="of a logged load: what came of the disturbance (lab/records/outcomes.py has the metrics); null = not to be told",
+        description="of a logged load: what came of the disturbance; of streams of events: their delays, cuts and costs"
+        " (lab/records/outcomes.py has the metrics); null = not to be told",
     )
     raw_sha256: str = Field(
         default="",
@@ -232,6 +233,11 @@ class Sample(Record):
     def valid(self) -> bool:
         """True if this sample counts, which is the verdict `valid`."""
         return self.verdict == "valid"
+
+    @property
+    def logged(self) -> bool:
+        """True if the requests and the events of this sample are stored with it, as those of a disrupted load are."""
+        return self.point.disturbance is not None and bool(self.outcome)
 
     @property
     def change(self) -> Change | None:
@@ -316,7 +322,7 @@ def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
     for sample in samples:
         if sample.bring_up_s is not None:
             sides = frozenset({sample.arm, sample.pair.against} if sample.pair else {sample.arm})
-            disturbed_point = sample.point.name if sample.point.disturbance is not None else ""
+            disturbed_point = sample.point.name if sample.point.has_outcome else ""
             bring_up = (sample.block, sample.generation, sides, disturbed_point, sample.fresh_bring_ups)
             ups.setdefault(bring_up, {})[sample.arm] = sample.bring_up_s
     return [sum(by_arm.values()) for by_arm in ups.values()]

@@ -82,6 +82,9 @@ class LoadPoint(Record, strict=True):
     answers: tuple[int, ...] = ()
     protocol: SpokenProtocol = "h1"
     streams: int = 1
+    every_s: float | None = None
+    event_bytes: int = 200
+    held_s: float = 0.0
     link_mbit: float | None = None
     generators: int = 1
     subject: tuple[Subject, ...] = ()
@@ -153,7 +156,7 @@ class LoadPoint(Record, strict=True):
         There is no warm-up, because the first seconds are part of what is measured. There is no pair, because each side would run for half
         of the time only. A load that ends by a number of requests, or that is disrupted, returns unchanged.
         """
-        if self.requests is not None or self.disturbance is not None:
+        if self.requests is not None or self.has_outcome:
             return self
         length_s = max(SUSTAINED_S, self.duration_s)
         changes = {"duration_s": length_s, "warmup_s": 0.0, "generations": 1, "repeats": 1, "sustained": True}
@@ -185,10 +188,16 @@ class LoadPoint(Record, strict=True):
         return not self.keepalive
 
     @property
+    def has_outcome(self) -> bool:
+        """True if what comes of this load is an outcome (`Sample.outcome`): that of a disruption, or streams of events."""
+        return self.disturbance is not None or self.every_s is not None
+
+    @property
     def why_alone(self) -> str:
         """The reason why no pair of arms can be measured under this load; empty where one can."""
         reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
+            "streams are held through one system at a time": self.every_s is not None,
             "queues, ports or files run out": bool(self.subject),
             "a number of requests has no slices": self.requests is not None,
             "several generators make it": self.generators > 1,
@@ -292,6 +301,17 @@ class PointSpec(Record, strict=True):
         description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
     )
     streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load)")
+    every_s: Annotated[float, Field(ge=0.01, le=3600)] | None = Field(
+        default=None,
+        description="each connection (of HTTP/2 each of its `streams`) is a stream of Server-Sent Events, one every so many seconds (events)",
+    )
+    event_bytes: int = Field(default=200, ge=1, le=16_000, description="bytes of padding in each event")
+    held_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=60,
+        description="for so long the backend holds each event after its send time: a known delay",
+    )
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(
         default=None,
         description="the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes",
@@ -368,6 +388,15 @@ class PointSpec(Record, strict=True):
             (
                 self.generators > 1 and self.generator != "k6",
                 f"generators: only k6 is run as several at once, not {self.generator}",
+            ),
+            (
+                (self.every_s is not None) is not (self.generator == "events"),
+                'every_s: streams of events are made by generator = "events", and by no other',
+            ),
+            (
+                self.every_s is not None
+                and bool(self.rate_rps or self.of_knee or self.requests or self.disturbance or self.generators > 1),
+                "every_s: events come at their own rate: leave out rate_rps, of_knee, requests, disturbance and generators",
             ),
             (
                 several and bool(self.alone or self.subject or self.requests),

@@ -83,7 +83,7 @@ class FolderForm:
                         folder / SAMPLE_RECORD, Sample, remedy, make_validation_context(disturbances.DISTURBANCES)
                     )
                 )
-                present[EVENTS] |= not samples[-1].outcome
+                present[EVENTS] |= not samples[-1].logged
             else:
                 present[EVENTS] = True
             if missing := [name for name, is_present in present.items() if not is_present]:

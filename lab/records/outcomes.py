@@ -1,4 +1,4 @@
-"""The outcome of a disruption as numbers, computed from a log of requests, events and usage.
+"""The outcome of a disruption as numbers, computed from a log of requests, events and usage; and that of streams of events.
 
 This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.summary`. Nothing is guessed: what
 the logs do not show is None, and what a kind of disruption does not have is left out. All times are seconds by the lab's clock; nothing here
@@ -7,16 +7,21 @@ reads a clock.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from lab.model.leftovers import Leftovers
+from lab.model.load import StreamReport
 from lab.model.metrics import DIFFERENCES, ERROR_KINDS, GAP_S, QUANTILES, WINDOWED
 from lab.model.requests import good
 from lab.model.sweeps import LoadPoint
+from lab.model.usage import Usage
 from lab.records import incidents as happenings
 from lab.records import propagation
-from lab.stats.histogram import LEAST_BEYOND
+from lab.stats.histogram import LEAST_BEYOND, Histogram
 
 Outcome = dict[str, float | None]
 Floats = npt.NDArray[np.float64]
@@ -53,6 +58,40 @@ def compute_outcome(
     numbers |= happenings.compute_incidents(events, usage, began_s, begin_s)
     numbers |= _measure_latencies(frame.filter(pl.col("right")), begin_s, end_s)
     return {name: numbers[name] for name in DIFFERENCES if name in numbers} | {"clock_error_s": clock_error_s}
+
+
+def compute_stream_outcome(
+    report: StreamReport, delays: Histogram, usage: Mapping[str, Usage], before: Leftovers | None
+) -> Outcome:
+    """Return every number of streams of events, by the names of `DIFFERENCES`.
+
+    Args:
+        report: What the generator reports of its streams.
+        delays: The delays of all events.
+        usage: What each role used during the load; costs are those of the proxy, or of the backend where there is no proxy.
+        before: The state before the streams, with each role's memory then; None: not known.
+
+    """
+    role = "proxy" if "proxy" in usage else "backend"
+    used, held_bytes = usage.get(role), before.memory_bytes.get(role) if before is not None else None
+    events, opened = delays.total, report.asked - report.refused
+    first_s = np.sort(np.array(report.first_s))
+    followed = events - first_s.size
+    return {
+        "streams": float(report.asked),
+        "cut": float(report.cut),
+        "not_opened": float(report.refused),
+        **({"cut_s": report.cut_s, "cut_idle_s": report.cut_idle_s} if report.cut else {}),
+        "first_event_s": float(np.median(first_s)) if first_s.size else None,
+        "first_event_max_s": float(first_s[-1]) if first_s.size else None,
+        "delay_p50_s": delays.quantile_s(0.5),
+        "delay_p99_s": delays.quantile_s(0.99),
+        "delay_max_s": delays.maximum_s,
+        "stream_gap_s": report.gap_s if followed else None,
+        "coalesced_share": report.coalesced / followed if followed else None,
+        "cpu_per_event_s": used.cpu_s / events if used is not None and events else None,
+        "stream_bytes": (used.rss_bytes - held_bytes) / opened if used and held_bytes is not None and opened else None,
+    }
 
 
 def find_disruption_window(point: LoadPoint, events: pl.DataFrame, began_s: float) -> tuple[float, float]:

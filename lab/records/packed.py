@@ -137,7 +137,7 @@ class PackedForm:
             samples = [Sample.model_validate_json(line, context=kinds) for line in read_lines(path)]
             for path, needed in (
                 (self.folder / USAGE, bool(samples)),
-                (self.folder / EVENTS, any(sample.outcome for sample in samples)),
+                (self.folder / EVENTS, any(sample.logged for sample in samples)),
             ):
                 if needed and not path.is_file():
                     raise UsageError(str(path), "is missing", RESTORE)

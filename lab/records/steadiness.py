@@ -71,7 +71,7 @@ def judge_sample(
         in_turns: Whether another system ran interleaved with this one, so that the rate per second shows nothing.
 
     """
-    if point.disturbance is not None or point.requests is not None or not requests or not loaded_s:
+    if point.has_outcome or point.requests is not None or not requests or not loaded_s:
         return None
     source, seconds, total = _split_into_seconds(used, loaded_s)
     if source is None or (point.rate_rps is not None and source == "backend-cpu"):
@@ -169,7 +169,7 @@ def judge_unjudged(
 
     """
     unjudged = [
-        sample for sample in samples if sample.valid and sample.steadiness is None and sample.point.disturbance is None
+        sample for sample in samples if sample.valid and sample.steadiness is None and not sample.point.has_outcome
     ]
     unjudged = [sample for sample in unjudged if sample.point.requests is None]
     if new := [sample for sample in unjudged if sample.id not in judgements]:

@@ -43,7 +43,7 @@ from lab.model.steadiness import Steadiness
 from lab.model.sweeps import LoadPoint
 from lab.records import tables
 from lab.records.folders import SAMPLE_RECORD, FolderForm
-from lab.records.outcomes import compute_outcome
+from lab.records.outcomes import compute_outcome, compute_stream_outcome
 from lab.records.packed import BRINGUPS, PackedForm, is_packed
 from lab.records.renamed import RenamedNames, find_renamed, rename_run, rename_sample
 from lab.records.steadiness import judge_unjudged
@@ -503,7 +503,7 @@ class RunStore:
         """
         if sample.point.disturbance is None:
             return pl.DataFrame(schema=EVENTS_SCHEMA)
-        return self._read_table(EVENTS, sample, lambda form: form.events(sample.id, needed=bool(sample.outcome)))
+        return self._read_table(EVENTS, sample, lambda form: form.events(sample.id, needed=sample.logged))
 
     def _read_table(self, part: str, sample: Sample, read: Callable[[Form], pl.DataFrame]) -> pl.DataFrame:
         advice = f"; `just table {self.record.id}` does not read it"
@@ -564,7 +564,7 @@ class RunStore:
             UsageError: It is missing or damaged.
 
         """
-        point = sample.point.name if sample.point.disturbance is not None else ""
+        point = sample.point.name if sample.point.has_outcome else ""
         arm = f"{sample.arm}-beside-{sample.pair.against}" if sample.pair else sample.arm
         stem = self._name_bring_up(sample.block, arm, sample.generation, point, sample.fresh_bring_ups)
         place = methodcaller("brought_up_path", READBACK, stem)
@@ -642,13 +642,17 @@ class Reparsed(RunStore):
     def _reparse(self, sample: Sample) -> Sample:
         if sample.requests is None:
             return sample  # nothing was reported then either
-        if sample.outcome:
+        result = self.result(sample)
+        if result.streams is not None and sample.outcome:
+            before = sample.leftovers.get("before")
+            reparsed = compute_stream_outcome(result.streams, result.latency, sample.usage, before)
+            sample = sample.model_copy(update={"outcome": reparsed})
+        elif sample.outcome:
             # events and usage are as they were stored: only the running system could show them
             requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
             error_s = sample.outcome.get("clock_error_s") or 0.0
             reparsed = compute_outcome(sample.point, requests, events, usage, 0.0, error_s)
             sample = sample.model_copy(update={"outcome": reparsed})
-        result = self.result(sample)
         self._read_again[sample.id] = {} if sample.untimed else result.histograms
         return sample.model_copy(update={**reported_fields(result), **(UNTIMED if sample.untimed else {})})
 

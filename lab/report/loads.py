@@ -11,6 +11,13 @@ from lab.stats.units import format_bytes, format_duration
 
 def describe_load(point: LoadPoint) -> str:
     """Return a point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
+    if point.every_s is not None:
+        many = f"{point.connections * point.streams:,} streams" + (
+            f" on {point.connections:,} connections" * (point.streams > 1)
+        )
+        held = f", held for {point.held_s * 1e3:g} ms" if point.held_s else ""
+        version = ", HTTP/2" if point.protocol == "h2" else ""
+        return f"{many}{version}, an event of {point.event_bytes} bytes every {point.every_s:g} s{held}, {point.duration_s:g} s"
     load = f"{point.rate_rps:,g} req/s" if point.rate_rps is not None else "closed loop"
     amount = f"{point.requests:,} requests" if point.requests is not None else f"{point.duration_s:g} s"
     apart = ", each a value of its own" if point.singly else ""

@@ -7,6 +7,7 @@ Debian's packages, or as the unpacked files of a controller:
     docker.io/envoyproxy/gateway:v1.9.1   →   .cache/bin/envoy-gateway, of scripts/tools/envoy-gateway/go.mod
     docker.io/library/httpd:2.4           →   .cache/apache2, Debian's package unpacked, in the version that this Debian has
     ingress-nginx                         →   .cache/controllers/ingress-nginx/root, made by scripts/controllers
+    docker.io/lab/events-backend          →   .cache/bin/events-backend, of the lab's own scripts/events
 
 A version is therefore a knob: a component that patches the image. A version that is not pinned is refused.
 """
@@ -168,6 +169,21 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
         remedy = f"name that version, or pin the other one in scripts/tools/{name}: go get -tool {module}/…@v{version}"
         raise UsageError(place, fault, remedy)
     return Program(name, version, file)
+
+
+@cache
+def provide_own_program(name: str) -> Program:
+    """Return one of the lab's own Go programs (scripts/events); build it if it is missing or its source has changed.
+
+    Raises:
+        UsageError: when the program cannot be built.
+
+    """
+    failed = run_outside("bring", [name])
+    file = find_go_program(name)
+    if failed or file is None:
+        raise UsageError(f"program {name}", "it cannot be built (see above)", f"scripts/shell scripts/bring {name}")
+    return Program(name, "", file)
 
 
 def provide_image_program(short: str, version: str, module: str) -> Program | None:

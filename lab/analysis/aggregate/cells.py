@@ -17,7 +17,7 @@ from statistics import geometric_mean, median
 
 from lab.analysis.aggregate.absolute import Absolute, compute_absolute, compute_mean
 from lab.base.errors import MeasuringError
-from lab.model.metrics import DIFFERENCES, METRICS, RATIOS, WINDOWED, find_metric
+from lab.model.metrics import DELAY_RESOLUTION_S, DIFFERENCES, METRICS, RATIOS, WINDOWED, find_metric
 from lab.model.plan import Arm, ArmAndPoint, Plan
 from lab.model.plan import CellKey as Measured
 from lab.model.run import RunRecord
@@ -452,6 +452,8 @@ def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) ->
 
     """
     source = find_metric(metric).seen
+    if source == "delays":
+        return DELAY_RESOLUTION_S
     spacing_s = 1 / point.rate_rps if point.rate_rps is not None and source in ("requests", "both") else 0.0
     return spacing_s + (clock_error_s if source == "both" else 0.0)
 
@@ -497,16 +499,14 @@ def build_cells(
         control = find_control(plan.points, point)
         lost = counted[place].keys() - counted[arm.name, control.name, ""].keys() if control else set[int]()
         usable = {block: sample for block, sample in counted[place].items() if block not in lost}
-        values = (
-            _read_steady_load(usable, histogram_of) if point.disturbance is None else (_read_outcomes(usable), None)
-        )
+        values = (_read_outcomes(usable), None) if point.has_outcome else _read_steady_load(usable, histogram_of)
         firsts = {block: repeats[0] for block, repeats in usable.items()}
         change = unsteady.get((arm.name, point.name))
         return ArmCell(
             arm, point, frozenset(planned[place]), tuple(tried[place]), firsts, tuple(sorted(lost)), *values, change
         )
 
-    points = [point for point in plan.points if disturbed is None or (point.disturbance is not None) is disturbed]
+    points = [point for point in plan.points if disturbed is None or point.has_outcome is disturbed]
     places = [(arm, point) for point in points for arm in plan.arms]
     base = {arm.name: arm for arm in plan.arms}
     return Cells(

@@ -205,7 +205,7 @@ def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
     sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
     for pair in cells.pairs.values():
         sides += [(pair.own, pair.base.arm.name), (pair.base, pair.own.arm.name)]
-    steady = ((cell_, against) for cell_, against in sides if cell_.point.disturbance is None)
+    steady = ((cell_, against) for cell_, against in sides if not cell_.point.has_outcome)
     return adjust_p_values([test for cell_, against in steady for test in _test_cell(cell_, against, before)])
 
 
@@ -274,7 +274,7 @@ def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder
     steady = [
         sample
         for sample in samples
-        if sample.point.disturbance is None and belongs_to_block(sample) and sample.role != "reference"
+        if not sample.point.has_outcome and belongs_to_block(sample) and sample.role != "reference"
     ]
     before = label_by_predecessor(steady)
     by_point: dict[str, dict[tuple[object, ...], list[Sample]]] = {}

@@ -6,6 +6,7 @@ Notes do not decide, and they do not recommend anything: verdicts do that (the m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from statistics import fmean, median
 
 from scipy import special
@@ -20,7 +21,7 @@ from lab.analysis.judge.rows import BACKEND, Summary, SummaryRow, choose_slowdow
 from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, find_usual_gap
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, list_differences
-from lab.model.metrics import COLUMNS, find_metric
+from lab.model.metrics import COLUMNS, DELAY_RESOLUTION_S, find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import TLS_FACTS
 from lab.stats import paired as stats
@@ -50,7 +51,7 @@ A kernel or a balloon takes less than that of one machine.
 
 def list_row_notes(row: SummaryRow) -> Iterator[str]:
     """Yield the notes to print with a row of a run's table: invalid samples, limits, and remarks about its effects."""
-    cell, steady = row.cell, row.point.disturbance is None
+    cell, steady = row.cell, not row.point.has_outcome
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
         yield f"{total} invalid: {', '.join(reasons)}"
@@ -223,13 +224,43 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
     if _has_marks(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
-    if measured:
+    if any(row.point.every_s is not None for row in measured):
+        yield from _list_stream_notes(measured)
+    elif measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
         points = {row.point.name for row in measured}
         if any(choose_slowdown_percentile([row for row in measured if row.point.name == name]) for name in points):
             yield f"during against before: geometric mean of the blocks' ratios [95 % interval from {stats.MIN_BLOCKS} blocks on]"
         error_s = max(row.cell.clock_error_s for row in measured)
         yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
+
+
+def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Yield the notes about streams of events: how to read them, and what is measured without a proxy.
+
+    Without a proxy a delay is that of client and backend: of events that the backend holds for a known time, and of many streams.
+    """
+    yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
+    yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"
+    direct = [row for row in rows if row.cell.cpu_of == "backend" and row.arm.role != "again"]
+    p99_s: dict[int, float] = {}
+    for row in direct:
+        point, median, high = row.point, row.cell.level("delay_p50_s"), row.cell.level("delay_p99_s")
+        if point.held_s and median is not None:
+            yield f"without a proxy: events held for {point.held_s * 1e3:g} ms arrive after {median.value * 1e3:.2f} ms at the median"
+        elif high is not None:
+            p99_s[point.connections * point.streams] = high.value
+    kept, missed = (
+        {many for many, value in p99_s.items() if (value < DELAY_RESOLUTION_S) is good} for good in (True, False)
+    )
+    below = [many for many in kept if many < min(missed, default=inf)]
+    if p99_s:
+        most = (
+            f"{max(below):,} streams at once have a p99 delay below 1 ms"
+            if below
+            else "no number of streams that was tried has a p99 delay below 1 ms"
+        )
+        yield f"without a proxy: {most}{f'; {min(missed):,} have {p99_s[min(missed)] * 1e3:.2g} ms' if missed else ''}"
 
 
 def _has_marks(rows: Sequence[SummaryRow]) -> bool:

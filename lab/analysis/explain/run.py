@@ -411,7 +411,7 @@ def find_bound(estimate: stats.Estimate | None) -> float:
 
 def _describe_place(row: SummaryRow, effect: Effect) -> str:
     place = f"{find_metric(effect.metric).title} at {row.point.name}"
-    if row.point.disturbance is not None:
+    if row.point.has_outcome:
         return place
     tool = f" ({row.cell.generator} for {row.cell.stand_in_for})" if row.cell.stand_in_for else ""
     limited = " (generator-limited)" if row.generator_limited and not effect.note else ""

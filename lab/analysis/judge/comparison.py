@@ -211,9 +211,7 @@ def build_rows(
         base = meeting.base.at(base_arm.name, point.name)
         other = meeting.other.at(other_arm.name, meeting.points[point.name].name)
         if base is not None and other is not None:
-            for metric in (
-                list_compared_metrics(point) if point.disturbance is None else _list_outcomes(base, other, requested)
-            ):
+            for metric in _list_outcomes(base, other, requested) if point.has_outcome else list_compared_metrics(point):
                 yield _build_row(meeting, base, other, metric, effects.get((other_arm.name, point.name, metric)))
 
 
@@ -236,7 +234,7 @@ def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) ->
 def _build_row(
     meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str, table_effect: Effect | None
 ) -> ComparedRow:
-    relative, point = base.point.disturbance is None, base.point
+    relative, point = not base.point.has_outcome, base.point
     paired_with = meeting.base.cells.pair(other.arm.name, point) if table_effect and table_effect.scheme else None
     sides = paired_with or CellPair(other, base)
     ruled, entry = _rule_on(meeting, sides.base, sides.own, metric), METRICS[metric]
@@ -314,7 +312,7 @@ def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) 
     if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
         return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
     lacking = [cell for cell in (base, other) if not cell.known(metric)]
-    if base.point.disturbance is not None:
+    if base.point.has_outcome:
         none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
         return Ruling(explain_unknown(other, base, metric, pairs=meeting.paired) or none)
     if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
@@ -334,9 +332,9 @@ def _estimate_effect(meeting: ComparedRuns, other: ArmCell, base: ArmCell, metri
     if not after or not before:
         return None
     return (
-        estimate_unpaired_ratio(after, before)
-        if base.point.disturbance is None
-        else estimate_unpaired_difference(after, before)
+        estimate_unpaired_difference(after, before)
+        if base.point.has_outcome
+        else estimate_unpaired_ratio(after, before)
     )
 
 

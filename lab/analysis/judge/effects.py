@@ -29,6 +29,7 @@ from lab.analysis.judge.rulings import LIMITED, Ruling, choose_metric, recovers,
 from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import (
     DIFFERENCES,
+    EVENT_OUTCOME_OF_METRIC,
     METRICS,
     OUTCOME_OF_METRIC,
     QUANTILES,
@@ -278,7 +279,7 @@ class Effects:
             if split:
                 estimate = None
             silent = METRICS[metric].better == "neither" or not (estimate or reason)
-            if point.disturbance is not None and silent and not primary:
+            if point.has_outcome and silent and not primary:
                 continue
             if split:
                 decision, reason = (Decision.NOT_JUDGED, reason) if reason else (Decision.BIMODAL, split)
@@ -287,7 +288,7 @@ class Effects:
             elif estimate is None and solo_cells.unsteady is not None:
                 unsteady_arm = arm.name if solo_cells.own.unsteady else baseline
                 reason = f"no effect is computed: of {unsteady_arm}, {solo_cells.unsteady.sentence()}"
-            elif reason and (estimate or point.disturbance is not None):
+            elif reason and (estimate or point.has_outcome):
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.INCONCLUSIVE
@@ -345,7 +346,7 @@ class Effects:
 
         The baseline against itself (A/A) is shown in every metric in which a variant that relies on it is judged.
         """
-        if point.disturbance is not None:
+        if point.has_outcome:
             solo_cells = self.cells.apart(arm, point)
             return {
                 metric: Ruling(explain_unknown(solo_cells.own, solo_cells.base, metric))
@@ -368,7 +369,7 @@ class Effects:
     @property
     def _steady_points(self) -> list[LoadPoint]:
         """The points of a run's plan that have no disruption."""
-        return [point for point in self.cells.plan.points if point.disturbance is None]
+        return [point for point in self.cells.plan.points if not point.has_outcome]
 
     def _list_users(self, arm: Arm) -> list[Arm]:
         """Return the variants that rely on an A/A arm, as they have the same baseline; empty for any other arm."""
@@ -383,8 +384,8 @@ class Effects:
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
-        if point.disturbance is not None:
-            carried = outcome_metric(own_primary)
+        if point.has_outcome:
+            carried = outcome_metric(own_primary, point)
             return (
                 ({carried} if carried else set[str]())
                 if arm.role == "variant"
@@ -455,9 +456,10 @@ def lengths_agree(pair: CellPair, metric: str) -> bool:
     return p_value is not None and p_value > LENGTHS_DIFFER_P
 
 
-def outcome_metric(metric: str | None) -> str | None:
-    """Return the outcome of a disruption that stands for a variant's primary metric; None if none does."""
-    carried = OUTCOME_OF_METRIC.get(metric or "", metric)
+def outcome_metric(metric: str | None, point: LoadPoint) -> str | None:
+    """Return the outcome of a point that stands for a variant's primary metric; None if none does."""
+    outcomes = OUTCOME_OF_METRIC if point.disturbance is not None else EVENT_OUTCOME_OF_METRIC
+    carried = outcomes.get(metric or "", metric)
     return carried if carried in DIFFERENCES else None
 
 

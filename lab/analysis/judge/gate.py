@@ -75,7 +75,7 @@ class Bounds:
 
     def concern(self, point: LoadPoint) -> bool:
         """Return whether there is a bound for loads of a point's kind, steady or disrupted."""
-        return self.regression is not None if point.disturbance is None else bool(self.more)
+        return bool(self.more) if point.has_outcome else self.regression is not None
 
 
 @dataclass(frozen=True, slots=True)

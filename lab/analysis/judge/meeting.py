@@ -188,7 +188,7 @@ class ComparedRuns:
         """
         if not self.paired:
             return list(self.points.values())
-        return [point for point in self.base.record.points if point.disturbance is None]
+        return [point for point in self.base.record.points if not point.has_outcome]
 
     def name(self, cell: ArmCell, base: ArmCell) -> str:
         """Return the name of a side for a note: its arm within one run, `base` or `other` for two runs.
@@ -228,7 +228,7 @@ class ComparedRuns:
         for cell in (base, other):
             if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
-            if (failed := sum(cell.errors.values())) and cell.point.disturbance is None:
+            if (failed := sum(cell.errors.values())) and not cell.point.has_outcome:
                 yield f"{self.name(cell, base)}: {failed:,} requests failed"
         for cell in (base, other):
             yield from dict.fromkeys(cell.notes)

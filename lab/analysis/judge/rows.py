@@ -84,7 +84,7 @@ class SummaryRow:
         Empty for a disrupted load.
         """
         cells = [self.cell, *([self.pair.own] if self.pair else [])]
-        counted = (list(cell.counted.values()) for cell in cells if self.point.disturbance is None)
+        counted = (list(cell.counted.values()) for cell in cells if not self.point.has_outcome)
         return next((samples for samples in counted if samples), [])
 
     @property

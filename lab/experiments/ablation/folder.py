@@ -112,7 +112,7 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
         sweep: The name of the sweep; None = without disruptions.
 
     """
-    points = [point for point in load_sweep(sweep)[1].expanded() if point.disturbance is not None] if sweep else []
+    points = [point for point in load_sweep(sweep)[1].expanded() if point.has_outcome] if sweep else []
     fixtures = fixtures_of(points)
     try:
         variant = load_variant(name, manifests, fixtures)

@@ -163,7 +163,7 @@ def with_design(
     promised: tuple[Promise, ...] = ()
     if record.blocks < MIN_BLOCKS:
         source = f"fewer than {MIN_BLOCKS} blocks give no interval"
-    elif all(point.disturbance is not None for point in record.points):
+    elif all(point.has_outcome for point in record.points):
         source = UNKNOWN
     else:
         source = "by the variation measured on another 2-core machine; this one has no run of this sweep yet"
@@ -269,8 +269,8 @@ def _choose_blocks(
 
     """
     sweep, points = loaded.request.sweep or loaded.sweep_name, {point.name: point for point in record.points}
-    if any(point.disturbance is not None for point in record.points):
-        fault = f"what comes of the disturbance in sweep '{sweep}' varies in its own unit, not by per cent"
+    if any(point.has_outcome for point in record.points):
+        fault = f"what comes of the load in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(RESOLVE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
     tried = {name: metric for name in names if (metric := resolve.metric or record.variants[name].primary_metric)}
     if not tried:
@@ -442,7 +442,7 @@ def _choose_generations(
     """
     blocks, resolve = request.blocks or sweep_blocks, request.resolve
     excluded = request.nulls is not None or (resolve and resolve.metric not in (None, METRIC))
-    steady = all(point.disturbance is None for point in record.points)
+    steady = not any(point.has_outcome for point in record.points)
     pairable = [point for point in record.points if not point.why_alone]
     slices = [point for point in pairable if point.scheme == "slices" and point.generations == 1]
     two_sides = len(sides) == len(SIDES)

@@ -21,6 +21,8 @@ from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
 
 RESOLVE = "--resolve"
+EVENTS = "events"
+"""The fixture whose backend sends streams of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +192,10 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
 
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
-    """Return the fixtures (components of manifests/fixtures) that the points add to every variant."""
+    """Return the fixtures (components of manifests/fixtures) that disruptions, mixes of requests and event streams add to every variant."""
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
+    fixtures += [EVENTS for point in points if point.every_s is not None]
     return tuple(dict.fromkeys(fixtures))
 
 
@@ -207,7 +210,7 @@ def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
 
     """
     sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
-    if not any(point.disturbance is not None for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
+    if not any(point.has_outcome for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
         return DEFAULT_SWEEP
     if len(sweeps) > 1:
         choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())

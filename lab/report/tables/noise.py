@@ -82,7 +82,7 @@ def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
     bring_up_s = past.bring_up_s or 0.0  # unknown where nothing came up
     reference = next((arm.name for arm in record.arms if arm.role == "reference"), None)
     arms = list_arms([("variant", "baseline")], reference)
-    points = [point for point in record.points if point.disturbance is None]
+    points = [point for point in record.points if not point.has_outcome]
     sides = SIDES if record.pairs else SIDES[:1]
 
     def lasts_s(blocks: int) -> float:

@@ -218,7 +218,7 @@ def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
     record = run.run.record
     if not list_aa_variants(record.arms):
         return (), "nothing in it was measured twice"
-    if all(point.disturbance is not None for point in record.points):
+    if all(point.has_outcome for point in record.points):
         return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
     try:
         run_noises = measure_noise(run.summary())

@@ -26,7 +26,7 @@ from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import LoadPoint
 from lab.model.variants import hosts
 from lab.model.variants.variants import Variant
-from lab.systems import renewing, table
+from lab.systems import programs, renewing, table
 from lab.systems.manifests import objects
 from lab.systems.manifests.pods import Container, Pod
 from lab.systems.system import Context, Realisation
@@ -207,7 +207,9 @@ class LocalTarget:
         return {"proxies": ", ".join(sorted(programs))} if programs else {}
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a generator as it is installed on this machine; None if it is not."""
+        """Return a generator as it is installed on this machine, built before if it is the lab's own; None without it."""
+        if generator.own:
+            programs.provide_own_program(generator.binary)
         return find(generator)
 
     def close(self) -> None:

@@ -48,14 +48,32 @@ class Kill:
     blocks: int
     trouble: Literal["none", "full disk", "paused server"] = "none"
     variant: str = "ingress-nginx"
+    streams: bool = False
+    """Whether the load is streams of events, which are open when it comes."""
 
     def __str__(self) -> str:
-        return f"{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(" ", "-")
+        return f"{'streams-' if self.streams else ''}{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(
+            " ", "-"
+        )
 
 
 FIRST = Kill(1, "local", PAIRED)
 TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
 """Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
+IN_STREAMS = Kill(45, "local", PLAIN, variant="envoy", streams=True)
+STREAMS = """
+title = "streams"
+question = "?"
+blocks = 1
+
+[[points]]
+name = "streams"
+generator = "events"
+connections = 50
+every_s = 0.05
+duration_s = 6
+attempts = 2
+"""
 HERE = plain_systems("local")
 SUCCESSORS = [
     Kill(22 + number, "local" if name in HERE else "apiserver", ONE, variant=name)
@@ -171,7 +189,7 @@ def survives(kill: Kill, folder: Path) -> None:
         pytest.skip("no cluster is up: `just up kind`")
     (folder / "scratch").mkdir()
     (folder / "runs").mkdir()
-    (folder / "tiny.toml").write_text(f"{TINY}attempts = 2\n")
+    (folder / "tiny.toml").write_text(STREAMS if kill.streams else f"{TINY}attempts = 2\n")
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         asked = [kill.variant, f"--target={kill.target}", f"--sweep={folder / 'tiny.toml'}"]
@@ -216,7 +234,7 @@ def survives(kill: Kill, folder: Path) -> None:
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("kill", [FIRST, TWO_PLANES], ids=str)
+@pytest.mark.parametrize("kill", [FIRST, TWO_PLANES, IN_STREAMS], ids=str)
 def test_a_run_that_is_killed_in_the_middle_leaves_nothing(kill: Kill, tmp_path: Path) -> None:
     """A paired one of the baseline is finished, too."""
     survives(kill, tmp_path)

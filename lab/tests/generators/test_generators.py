@@ -28,10 +28,11 @@ from lab.model.traffic import Traffic
 from lab.stats.histogram import Histogram
 from lab.tests.support.recorded import CASES, case, golden
 
-WHOLE = ["wrk/ok", "wrk2/ok", "hey/ok", "k6/ok-open", "k6/ok-closed", "h2load/ok-closed", "h2load/streams"]
+WHOLE = ["wrk/ok", "wrk2/ok", "hey/ok", "k6/ok-open", "k6/ok-closed", "h2load/ok-closed", "h2load/streams", "events/ok"]
 LOAD = GeneratorLoad(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
 MANY = GeneratorLoad("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
+STREAMS = replace(LOAD, every_s=0.1)
 SECURE = replace(MANY, url="https://a.lab.test:444/page", sni_per_host=True)
 
 
@@ -62,6 +63,9 @@ def shown(result: GeneratorResult) -> dict[str, Any]:
     for name, digits in (("duration_s", 6), ("achieved_rps", 3), ("recorded_s", 6)):
         found[name] = round(found[name], digits)
     found |= {name: pictured(found[name]) for name in ("latency", "service")}
+    if result.streams is not None:
+        told = {name: getattr(result.streams, name) for name in result.streams.__slots__}
+        found["streams"] = {**told, "first_s": [min(result.streams.first_s, default=0), len(result.streams.first_s)]}
     return found | {"errors": dict(sorted(result.errors.items())), "notes": list(result.notes)}
 
 
@@ -281,6 +285,13 @@ REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("h2load", LOAD, {**TLS, "threads": 20}, "connection for every thread"),
     ("h2load", LOAD, {**TLS, "requests": 9}, "request for every connection"),
     ("h2load", LOAD, {**TLS, "hosts": HOSTS}, "one host only"),
+    ("events", LOAD, {}, "needs every_s"),
+    ("events", STREAMS, {"rate_rps": 10.0}, "at their own rate"),
+    ("events", STREAMS, {"requests": 10}, "not for a number of requests"),
+    ("events", STREAMS, {"keepalive": False}, "no connection to keep"),
+    ("events", STREAMS, {"hosts": HOSTS}, "one host only"),
+    ("events", STREAMS, {"protocol": "h2"}, "HTTP/2 is spoken over TLS here"),
+    ("k6", LOAD, {"every_s": 0.1}, "only the generator events holds streams"),
     *((name, LOAD, {**TLS, "answers": (404,), "rate_rps": 50.0}, "only k6 and wrk") for name in ("oha", "h2load")),
     *((name, LOAD, {"traffic": MIX}, "only k6 makes a mix") for name in ("wrk", "hey")),
     *((name, LOAD, {"traffic": MIX, **AT_RATE}, "only k6 makes a mix") for name in ("wrk2", "oha")),
@@ -305,6 +316,7 @@ TAKEN = [
     ("k6", replace(MANY, connections=7, traffic=MIX)),
     ("hey", replace(MANY, hosts=("one",), resumption=False)),
     ("wrk2", replace(MANY, rate_rps=600, duration_s=30, resumption=True)),
+    ("events", replace(STREAMS, streams=10, protocol="h2", **TLS)),
 ]
 NONSENSE = [
     *({"connections": 0}, {"threads": 0}, {"duration_s": 0}, {"duration_s": math.nan}, {"duration_s": math.inf}),
@@ -316,7 +328,7 @@ NONSENSE = [
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_a_load_that_is_none_is_refused_by_all(name: str) -> None:
     rate = None if "closed" in get_generator(name).models else 100.0
-    load = replace(LOAD, rate_rps=rate, **TLS)
+    load = replace(STREAMS if name == "events" else LOAD, rate_rps=rate, **TLS)
     assert get_generator(name).refusal(load) is None
     assert [taken for by, taken in TAKEN if by == name and get_generator(name).refusal(taken)] == []
     for changes in NONSENSE:

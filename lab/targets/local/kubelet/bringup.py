@@ -12,10 +12,10 @@ from pathlib import Path
 from lab.base.errors import MeasuringError, NotMeasurableError, refuse_if, refuse_unknown
 from lab.base.quantities import parse_quantity
 from lab.model.endpoint import Role
-from lab.systems import checker
+from lab.systems import checker, programs
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Container, Pod, Volume
-from lab.systems.system import Context, Realisation, Realise, find_program, require_command
+from lab.systems.system import Context, Realisation, Realise, find_program, is_repository_of, require_command
 from lab.systems.table import find
 from lab.targets.cluster import images as references
 from lab.targets.local.control_plane import services
@@ -28,6 +28,8 @@ from lab.targets.local.sandbox.network import Network, NetworkPlace
 
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
+EVENTS_IMAGE = "lab/events-backend"
+"""The image of the lab's own backend for streams of events, in no registry; here its program runs."""
 
 
 def realise(context: Context) -> Realisation:
@@ -39,6 +41,9 @@ def realise(context: Context) -> Realisation:
         UsageError: The image has another version than the program that stands for it here.
 
     """
+    if is_repository_of(EVENTS_IMAGE, context.container.repository):
+        program = programs.provide_own_program(Path(EVENTS_IMAGE).name)
+        return Realisation((program.inside,), context.container.env, programs={program.inside: program.file})
     system = find(context.container.repository)
     # A load balancer serves no routes, whatever program it runs.
     if system is None or system.realise is None or context.pod.role == "balancer":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lab.generators import GENERATORS, build_command, find
 from lab.model.load import GeneratorLoad
+from lab.systems.programs import provide_own_program
 from lab.tests.support.recorded import CASES, keep, told
 from lab.tests.support.waiting import until
 
@@ -42,10 +43,15 @@ http {{
     location = /wrong {{ internal; return 503; }}
     location = /late {{ internal; alias {folder}/1kb; limit_rate 400; }}
     location = /good {{ internal; alias {folder}/1kb; add_header X-Lab-Backend backend-0 always; }}
+    proxy_set_header Host $host;
+    location = /events {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.1; proxy_buffering off; }}
+    location = /held {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.0; }}
+    location = /cut {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.1; proxy_read_timeout 1s; proxy_buffering off; }}
     location = /flaky {{ if ($drop) {{ return 444; }} alias {folder}/1kb; }}
   }}
 }}
 """
+STREAMS = "http://127.0.0.1:8080/healthz"
 URL = f"http://127.0.0.1:{PORT}/1kb"
 NOT_RECORDED = "wrk/whole-latencies"
 
@@ -82,15 +88,17 @@ def main(names: list[str]) -> None:
         Path(folder, "s.pem").write_text(Path(folder, "s.pem").read_text() + Path(folder, "c.pem").read_text())
         Path(folder, "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT, tls=TLS))
         server = subprocess.Popen(["nginx", "-p", folder, "-c", f"{folder}/nginx.conf"])
+        streams = subprocess.Popen([provide_own_program("events-backend").file])
         try:
-            until(lambda: answers(URL), "nginx does not answer")
+            until(lambda: answers(URL) and answers(STREAMS), "nginx or the backend of events does not answer")
             for name in CASES:
                 wanted = not names or name in names or name.partition("/")[0] in names
                 if wanted and name != NOT_RECORDED:
                     record(name)
         finally:
-            server.terminate()
-            server.wait(10)
+            for process in (server, streams):
+                process.terminate()
+                process.wait(10)
 
 
 if __name__ == "__main__":

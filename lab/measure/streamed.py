@@ -1,0 +1,87 @@
+"""The regime of streams of events: what the client heard is compared with what the backend counted; delays and cuts are the outcome.
+
+The system is watched as under a steady load, and nothing may happen to it. The backend's page `/counts` is read right before the load and
+right after it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.measure import validity
+from lab.measure.canary import send_canary
+from lab.measure.measurement import LoadFindings, LoadRun
+from lab.measure.steady import SteadyRegime
+from lab.model.samples import Reason
+from lab.model.usage import Observation
+from lab.records import outcomes
+from lab.targets.common.process import GeneratorOutcome
+
+PORT, COUNTS = 8080, "/counts"
+"""The port of the backend's pod, and the page with its counts."""
+Counts = Mapping[str, int]
+
+
+@dataclass(slots=True)
+class StreamedRegime(SteadyRegime):
+    """The regime of one sample of streams of events."""
+
+    _counts: list[Counts] = field(default_factory=list[Counts])
+    """The backend's counts before and after the load."""
+    _times_s: list[float] = field(default_factory=list[float])
+    """When the load began and ended, in seconds since the epoch."""
+
+    def run(
+        self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
+    ) -> tuple[GeneratorOutcome, Observation]:
+        """Warm up, then load while the system is watched and the backend counts."""
+
+        def look() -> None:
+            self._counts.append(parse_counts(self.system.ask("backend", PORT, COUNTS)))
+
+        def counted() -> GeneratorOutcome:
+            look()
+            self._times_s.append(time.time())
+            ended = load()
+            self._times_s.append(time.time())
+            look()
+            return ended
+
+        return SteadyRegime.run(self, warm_up, counted, folder)
+
+    def findings(self, run: LoadRun) -> LoadFindings:
+        """Judge the load by what changed, by the generator's report, by the backend's counts and by a second canary."""
+        result, faults = run.result, list(run.faults)
+        if self._changes:
+            faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
+        if result is None or result.streams is None:
+            return LoadFindings([*faults, *validity.find_machine_faults(run.seen)])
+        before, after = self._counts
+        began_s, ended_s = self._times_s
+        faults += validity.find_stream_faults(
+            self.point,
+            result,
+            (before, after),
+            (began_s, ended_s),
+            run.seen,
+            run.cores["generator"] or 0.0,
+            run.ended.cpu_s,
+            run.generator_cpus,
+        )
+        faults += send_canary(self.system, run.begun.endpoint, self.point).faults
+        leftovers = run.begun.blank.leftovers.get("before")
+        outcome = outcomes.compute_stream_outcome(result.streams, result.latency, run.seen.usage, leftovers)
+        return LoadFindings(faults, (), {"outcome": outcome})
+
+
+def parse_counts(page: str) -> Counts:
+    r"""Parse the numbers of the backend's page: name → count.
+
+    >>> parse_counts("begun 3\nevents 93\nx_accel_buffering \n")
+    {'begun': 3, 'events': 93}
+    """
+    return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", page, re.MULTILINE)}

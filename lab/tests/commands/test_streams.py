@@ -1,0 +1,78 @@
+"""Streams of events, measured: known delays without a proxy, a proxy that holds events back, and proxies that cut silent streams at their timeout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lab.records.store import RunStore, run_names
+from lab.records.sweep_files import load_sweep
+
+ROOT = Path(__file__).parents[3]
+pytestmark = [pytest.mark.measures, pytest.mark.ends_within(900)]
+EXACT_S = 0.001
+Outcomes = Mapping[tuple[str, str], Mapping[str, float | None]]
+
+
+def outcomes(folder: Path, *words: str) -> Outcomes:
+    """(arm, point) → the outcome of the last sample that counts, of a bench of one block."""
+    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "bench", *words, "--blocks", "1"],
+        env=env, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    (name,) = run_names(folder / "runs")
+    samples = RunStore.open(str(folder / "runs" / name)).samples()
+    counted = {(sample.arm, sample.point.name): sample.outcome for sample in samples if sample.valid}
+    assert counted, done.stdout + done.stderr
+    return counted
+
+
+def test_known_delays_are_seen_without_a_proxy_and_the_sweeps_streams_are_held(tmp_path: Path) -> None:
+    """200 streams, as many as the sweep `events` has, add less than 1 ms at p99."""
+    found = outcomes(tmp_path, "direct", "--sweep", "streams-known")
+    for known_ms in (5, 20, 100):
+        late_s = found["direct", f"held-{known_ms}ms"]["delay_p50_s"]
+        assert late_s == pytest.approx(known_ms / 1e3, abs=EXACT_S)
+    (point,) = load_sweep("events")[1].expanded()
+    high_s = found["direct", f"at-once-c{point.connections}"]["delay_p99_s"]
+    assert high_s is not None and high_s < EXACT_S
+
+
+def test_nginx_that_buffers_an_answer_of_http_1_0_holds_events_back_until_it_ends(tmp_path: Path) -> None:
+    held, free = "proxy-buffering-on+proxy-http-version-1.0", "ingress-nginx+proxy-buffering-on"
+    found = outcomes(tmp_path, held, "--sweep", "events-quick")
+    assert (found[held, "streams"]["first_event_s"] or 0) > 1.9  # of 2 s
+    assert (found[held, "streams"]["coalesced_share"] or 0) > 0.9
+    assert (found[free, "streams"]["first_event_s"] or 9) < 0.05
+    assert found[free, "streams"]["coalesced_share"] == 0
+
+
+@pytest.mark.parametrize(
+    ("variant", "baseline"),
+    [
+        ("ingress-nginx+proxy-read-timeout-2", "ingress-nginx"),
+        ("haproxy+haproxy-timeout-server-2s", "haproxy"),
+        ("envoy+envoy-stream-idle-timeout-2s", "envoy"),
+        ("caddy+caddy-read-timeout-2s", "caddy"),
+    ],
+)
+def test_a_silent_stream_is_cut_after_the_timeout(variant: str, baseline: str, tmp_path: Path) -> None:
+    found = outcomes(tmp_path, variant, "--sweep", "events-idle")
+    cut = found[variant, "streams"]
+    assert cut["cut"] == cut["streams"] == 20
+    assert cut["cut_idle_s"] == pytest.approx(2, abs=1)
+    assert found[baseline, "streams"]["cut"] == 0
+
+
+def test_envoys_own_route_timeout_of_15_s_ends_streams_and_without_it_none_is_cut(tmp_path: Path) -> None:
+    found = outcomes(tmp_path, "envoy-route-timeout-off", "--sweep", "events-long")
+    own = found["envoy", "streams"]
+    assert own["cut"] == own["streams"] == 50
+    assert own["cut_s"] == pytest.approx(15, abs=1)
+    assert found["envoy+envoy-route-timeout-off", "streams"]["cut"] == 0
