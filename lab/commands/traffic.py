@@ -43,7 +43,7 @@ def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None)
 
     traffic = _read_traffic(options)
     made = make_sweep(traffic, getattr(options, "traffic_rate", None))
-    with hand_over(traffic.model_dump_json().encode(), TRAFFIC_VARIABLE):
+    with hand_over(traffic.model_dump_json().encode(), variable=TRAFFIC_VARIABLE):
         yield made
 
 

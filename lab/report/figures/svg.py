@@ -92,7 +92,7 @@ def _make_axis(settings: Any, traces: Sequence[Any], name: str, pixels: tuple[fl
     ]
     margin = 0.5 if names else 0.06 * (max(numbers) - min(numbers)) or 0.5
     low, high = settings.range or (min(numbers) - margin * (min(numbers) != 0 or not is_whole), max(numbers) + margin)
-    texts = dict(zip(settings.tickvals or names, settings.ticktext or names, strict=True))
+    texts: dict[Any, str] = dict(zip(settings.tickvals or names, settings.ticktext or names, strict=True))
     ticks = [tick for tick in texts if min(low, high) <= number(tick) <= max(low, high)]
     if is_log and len(ticks) < TICKS / 2:
         bases = (1, 2, 5) if high - low > 1 else range(1, 10)

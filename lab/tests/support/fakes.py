@@ -66,6 +66,7 @@ class FakeGenerator:
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     logs_requests: bool = False
+    own: bool = False
     protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
 
     def version(self, output: str) -> str | None:

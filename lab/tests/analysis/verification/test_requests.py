@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from typing import Any
+
 from lab.analysis.migration.table import load_subjects
 from lab.analysis.verification.requests import (
     CATALOGUE_HOST,
@@ -102,7 +104,8 @@ def test_a_host_with_a_certificate_is_tried_without_tls_and_without_its_name() -
 def test_an_annotation_with_a_meaning_for_requests_gives_requests_of_its_own(
     annotations: dict[str, str], cases: set[str]
 ) -> None:
-    assert set(targets(routed("/a", **annotations))) - set(targets(routed("/a"))) == cases
+    given: dict[str, Any] = {**annotations}
+    assert set(targets(routed("/a", **given))) - set(targets(routed("/a"))) == cases
 
 
 def test_a_body_is_tried_at_its_limit_and_one_byte_beyond() -> None:
