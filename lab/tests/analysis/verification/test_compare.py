@@ -45,7 +45,14 @@ def answered(request: RawRequest = SENT, reached: bool = True, service: str = "w
     """An exchange: 200 of the backend; `more` has fields of the answer, and `got_FIELD` of what the backend received."""
     got = {name.removeprefix("got_"): more.pop(name) for name in list(more) if name.startswith("got_")}
     headers = (("X-Lab-Echo", "1"), *more.pop("headers", ())) if reached else more.pop("headers", ())
-    fields: dict[str, Any] = {"status": 200, "version": "HTTP/1.1", "body": b"page", "framing": "length", "kept": True, **more}
+    fields: dict[str, Any] = {
+        "status": 200,
+        "version": "HTTP/1.1",
+        "body": b"page",
+        "framing": "length",
+        "kept": True,
+        **more,
+    }
     base: dict[str, Any] = {
         "method": "GET",
         "target": request.target,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-
-from typing import Any
 
 from lab.analysis.migration.table import load_subjects
 from lab.analysis.verification.requests import (
