@@ -309,19 +309,21 @@ def _make_known_costs() -> str:
 
 
 def _make_example(arguments: Sequence[str]) -> str:
-    """Return a verb's printed answer, with paths relative to the top of the checkout; `LINES` before the verb keeps so many lines.
+    """Return a verb's printed answer, with paths relative to the top of the checkout, or some of its lines.
 
-    `example 9 table data/reference/slow-link`: the first nine lines.
+    `example 3-9 table data/reference/slow-link`: the third to the ninth line.
     """
-    count, *command = arguments if arguments[0].isdigit() else ["", *arguments]
+    wanted = re.fullmatch(r"(\d+)-(\d+)", arguments[0])
+    command = arguments[1:] if wanted else arguments
     result = subprocess.run(
         [sys.executable, "-m", "lab", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if not result.stdout:
         raise UsageError(f"just {' '.join(command)}", f"prints nothing: {result.stderr.strip()}", "correct the marker")
     lines = Text.from_ansi(result.stdout).plain.replace(f"{ROOT}/", "").rstrip().split("\n")
-    shown = [line.rstrip() for line in lines[: int(count) if count else None]]
-    more = ["…"] if len(shown) < len(lines) else []
+    first, last = (int(wanted[1]) - 1, int(wanted[2])) if wanted else (0, len(lines))
+    shown = [line.rstrip() for line in lines[first:last]]
+    more = ["…"] if last < len(lines) else []
     return "\n".join(["```console", f"$ just {shlex.join(command)}", *shown, *more, "```", ""])
 
 
