@@ -229,7 +229,6 @@ BENCH = Verb(
     examples=(
         "just bench keepalive",
         "just bench traefik envoy haproxy --against ingress-nginx --plan",
-        "just bench access-log-off --target apiserver --resolve 5%",
         "just bench --config data/examples/configmap.yaml --whole --plan",
     ),
 )

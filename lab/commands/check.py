@@ -38,6 +38,6 @@ CHECK = Verb(
     ("--json",),
     examples=(
         "just check data/examples/configmap.yaml",
-        "kubectl -n ingress-nginx get configmap ingress-nginx-controller -o yaml | just check -",
+        "just check - < values.yaml",
     ),
 )

@@ -388,6 +388,5 @@ GATE = Verb(
         "just gate data/reference/quick-keepalive --max-regression 5%",
         "just gate --against origin/main keepalive",
         "just gate --config old.yaml new.yaml --plan",
-        "just gate --config values.yaml --against HEAD~1",
     ),
 )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SWEEP = "migrate"
 MEASURE = "--measure"
-ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained")
+ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained", "traffic", "traffic_rate")
 """The options that mean something for a measurement alone."""
 
 
@@ -40,7 +40,9 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     if not (options.measure or options.verify) and (
         given := [name for name in ONLY_MEASURED if getattr(options, name)]
     ):
-        raise UsageError(f"--{given[0]}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}")
+        raise UsageError(
+            f"--{given[0].replace('_', '-')}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}"
+        )
     if (options.requests or options.learn) and not options.verify:
         raise UsageError("--requests" if options.requests else "--learn", "is of a verification", "add --verify")
     from lab.analysis.migration.table import read_seen
@@ -176,10 +178,13 @@ MIGRATE = Verb(
             "action": "store_true",
             "help": "send ingress-nginx and each successor the same requests, and show where the answers differ",
         },
-        "--requests": {"metavar": "FILE", "help": "of --verify: your own requests, as a HAR file or lines METHOD URL"},
+        "--requests": {
+            "metavar": "FILE",
+            "help": "send your own requests, too, with --verify: a HAR file, or lines METHOD URL",
+        },
         "--learn": {
             "action": "store_true",
-            "help": "of --verify: make every difference that the migration table did not know a row of it",
+            "help": "add every difference that the migration table did not know to it, with --verify",
         },
         "--sweep": {"default": SWEEP, "metavar": "SWEEP", "help": SWEEPS_HELP.format(SWEEP)},
     },

@@ -78,6 +78,10 @@ OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin", 
 """(verb, option) → the option that replaces it; this release still accepts the old one."""
 
 
+ALIASES: Mapping[str, Sequence[str]] = {"config": ("configmap",)}
+"""An option → the other names under which it is given."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports wrong arguments as an error of the lab (UsageError)."""
 
@@ -149,7 +153,7 @@ def refuse_empty(options: argparse.Namespace) -> None:
     for name, value in vars(options).items():
         values = value[:1] if name == "command" else value if isinstance(value, list) else [value]
         if name != "argv" and "" in values:
-            option = f"--{name.replace('_', '-')}"
-            typed = any(argument.partition("=")[0] == option for argument in options.argv)
-            place = option if typed else f"argument {name}"
+            named = {f"--{name.replace('_', '-')}", *(f"--{alias}" for alias in ALIASES.get(name, ()))}
+            typed = next((word for item in options.argv if (word := item.partition("=")[0]) in named), "")
+            place = typed or f"argument {name}"
             raise UsageError(place, "is empty", "give it a value, or leave it out: is a variable unset?")

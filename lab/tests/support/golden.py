@@ -6,6 +6,7 @@ import difflib
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ def make_page(summary: Summary) -> list[Part]:
 
 
 def print_planned(made: PreparedRun, width: int = 200, done: int = 0, may_be_less: bool = False) -> str:
+    """Return the printed plan with each of its lines whole, and without the clock."""
     out = io.StringIO()
     print_plan(Console(file=out, width=width), made, done, may_be_less)
-    return out.getvalue()
+    return re.sub(r"until \d\d:\d\d", "until HH:MM", out.getvalue().replace("\n           ", " "))
 
 
 def assert_golden(path: Path, got: str) -> None:

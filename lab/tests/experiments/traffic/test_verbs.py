@@ -66,8 +66,8 @@ def test_the_plan_says_what_is_read_and_what_is_kept(
     assert max(map(len, told)) <= 110
     assert out == "" and list((log.parent / "runs").rglob("*")) == []
     if verb == "bench":
-        assert "point      ceiling: k6, 100 connections, closed loop, 5 s, mix of requests " in err
-        assert "point      rate-30" in err or "point      rate-29" in err
+        assert "load       ceiling: k6, 100 connections, closed loop, 5 s, mix of requests " in err
+        assert "load       rate-30" in err or "load       rate-29" in err
     assert TRAFFIC_VARIABLE not in os.environ
 
 

@@ -197,10 +197,7 @@ def test_what_was_seen_stands_with_its_run_and_what_is_reported_with_the_ledger(
 
 def test_what_is_ignored_today_is_named_with_what_is_meant() -> None:
     text = " ".join(" ".join(lines(planned("caddy", MINE, INGRESSES), every_line=True)).split())
-    assert (
-        "IGNORED TODAY delete or correct client-max-body-size (nginx's client_max_body_size is proxy-body-size here)"
-        in text
-    )
+    assert "IGNORED TODAY delete or correct client-max-body-size (you mean proxy-body-size)" in text
     assert "proxy-buffers (similar: proxy-buffer" in text
     assert "mine.yaml: 8 settings; 2 Ingresses with 140 annotations" in text
 
