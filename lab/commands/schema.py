@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from lab.analysis.knee.report import KneeReport
 from lab.base.errors import UsageError
+from lab.experiments.verification.verify import VerifiedPair
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.run import RoundTrip, RunRecord
 from lab.model.samples import Reason, Sample
@@ -20,6 +21,7 @@ from lab.records.calibration import CalibrationRecord
 from lab.records.tables import HISTOGRAM_SCHEMA
 from lab.report.json import answers, runs
 from lab.report.json.shape import DIALECT
+from lab.report.json.verification import make_verification_shape
 from lab.stats.histogram import BUCKETS_PER_DOUBLING, LINEAR_BUCKETS
 from lab.studies.claims import ClaimRule
 from lab.studies.claims.publications import OwnRule
@@ -62,6 +64,7 @@ def schemas() -> dict[str, Any]:
         "aa": runs.AA.schema(),
         "ablation": answers.ABLATION.schema(),
         "migration": answers.MIGRATION.schema(),
+        "verification": make_verification_shape(VerifiedPair).schema(),
         "plan": answers.PLAN.schema(),
         "used": _build_list_schema(answers.USAGE.model, USED),
         "calibration": CalibrationRecord.model_json_schema(),

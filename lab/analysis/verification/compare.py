@@ -37,6 +37,8 @@ Requests fail or reach something else; something is open that was guarded; clien
 CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
 ABSENT = "–"
 ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
+AUTHENTICATION = "/lab-auth"
+"""The beginning of the paths of an authentication service: what it receives is no request of a client."""
 EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
 """The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
 EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
@@ -56,6 +58,13 @@ _REFUSALS = frozenset({400, 401, 403, 405, 407, 411, 413, 414, 417, 421, 426, 42
 """The statuses by which a proxy refuses a request."""
 _CLIMBS = re.compile(r"\.\.|%2e|%2f|//|\\|%5c", re.IGNORECASE)
 """What a path has by which it may mean another one to a backend."""
+_FOLLOWS_COMPRESSION = (
+    "client body",
+    "client framing",
+    "client header vary",
+    "client header etag",
+    "client header accept-ranges",
+)
 _HTTPS = (301, 302, 307, 308)
 
 
@@ -116,11 +125,12 @@ class Difference:
 def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
     """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces."""
     request, answer = exchange.request, exchange.answer
+    reached = [item for item in exchange.received if not item.target.startswith(AUTHENTICATION)]
 
     def name(text: str) -> str:
         return _name_values(text, request, places)
 
-    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(exchange.received)}
+    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(reached)}
     for key, text in answer.tls.items():
         aspects[f"client TLS {key}"] = text
     if not answer.status:
@@ -138,7 +148,7 @@ def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
     else:
         aspects["client framing"] = answer.framing
         aspects["client body"] = _describe_body(answer)
-    for received in exchange.received[:1]:
+    for received in reached[:1]:
         aspects |= {
             "backend method": received.method,
             "backend path": name(received.target),
@@ -215,16 +225,13 @@ def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict
         pairs = [(aspects["client status"], aspects["backend reached"]) for aspects in (left, right)]
         before, after = (f"{status}, {reached}" for status, reached in pairs)
         return {"answer": (before, after)}
-    if "client header content-encoding" in unlike:  # everything about the body follows from its compression
-        for key in (
-            "client body",
-            "client framing",
-            "client header vary",
-            "client header etag",
-            "client header accept-ranges",
-        ):
-            unlike.pop(key, None)
-    return unlike
+    if ("client body" in left) != ("client body" in right):  # everything else about the page follows from whose it is
+        about_page = ("client body", "client framing", "client error page", "client header ")
+        whose = ("the backend's" if "client body" in aspects else "the proxy's own" for aspects in (left, right))
+        kept = {key: values for key, values in unlike.items() if not key.startswith(about_page)}
+        return {**kept, "client page": (next(whose), next(whose))}
+    follows = _FOLLOWS_COMPRESSION if "client header content-encoding" in unlike else ()
+    return {key: values for key, values in unlike.items() if key not in follows}
 
 
 def find_differences(
@@ -394,16 +401,9 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
         return "protection" if secured or before in _REFUSALS or not before else "breaks"
     if left.received and right.received and describe_reached(left.received) != describe_reached(right.received):
         return "breaks"
-    if not before and right.answer.tls and not left.answer.tls:
-        return "protection"  # a handshake that was refused
-    if left.answer.tls and not right.answer.tls and not after:
-        return "breaks"
-    refused = before in _REFUSALS or before in (0, 404, 503)
-    if refused and (after >= 400 or not after):
-        return "clients"
-    if before in _HTTPS and after in _HTTPS:
-        return "clients"
-    return "breaks" if before < 400 <= after else "clients"
+    if bool(left.answer.tls) != bool(right.answer.tls) and not (before and after):  # a handshake was refused
+        return "breaks" if left.answer.tls else "protection"
+    return "breaks" if 0 < before < 400 and not (before in _HTTPS and after in _HTTPS) and not 0 < after < 400 else "clients"
 
 
 def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str] | None) -> Line | None:
@@ -415,7 +415,7 @@ def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str]
     lines = [
         line
         for line in (*migration.settings, *migration.annotations, *migration.defaults, *migration.extras)
-        if line.standing in ("set", "hand", "lost") or line.note
+        if line.standing in ("set", "hand", "lost") or (line.note and not line.ingress)
     ]
     by_key = (line for line in lines if line.key in names)
     by_words = (line for line in lines if words and words.search(f"{line.setting} {line.default} {line.note}"))

@@ -15,8 +15,9 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -122,13 +123,13 @@ def make_request(
 
 def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
     """Yield the requests that the user's Ingresses give: of every path, every host, and every annotation with a meaning."""
-    for path in paths:
-        if path.sample:
-            yield from _of_path(path, [other for other in paths if other.host == path.host and other.path != path.path])
-            yield from _of_annotations(path)
     hosts = {path.sent_host: path for path in reversed(paths)}
-    for host, path in reversed(hosts.items()):
-        yield from _of_host(host, path)
+    for path in (path for path in paths if path.sample):
+        siblings = [other for other in paths if other.host == path.host and other.path != path.path]
+        first = hosts[path.sent_host] is path
+        requests = chain(_of_path(path, siblings), _of_host(path.sent_host, path) if first else (), _of_annotations(path))
+        keys = tuple(f"@{name}" for name in path.annotations)  # any of them may be the reason of a difference
+        yield from (replace(request, keys=(*request.keys, *keys)) for request in requests)
 
 
 def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRequest]:
@@ -162,7 +163,7 @@ def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRe
 
 
 def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
-    target = path.sample or "/"
+    target = path.sample
     for case, about, name, sent in (
         ("no-such-path", "a path that no rule has", host, "/lab-no-such-path"),
         ("host-port", "a host with a port", f"{host}:8080", target),

@@ -74,3 +74,54 @@ PYTHON
     sleep 0.1
   done
 }
+
+# bats test_tags=slow
+@test "a verification names what it cannot realise, compares the real controllers, and finds what is known to differ" {
+  cat >"$BATS_TEST_TMPDIR/mine.yaml" <<'YAML'
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: mine}
+data: {use-gzip: "true", proxy-body-size: 64k}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: shop
+  annotations: {nginx.ingress.kubernetes.io/limit-rps: "5"}
+spec:
+  tls: [{hosts: [shop.example], secretName: shop}]
+  rules:
+    - host: shop.example
+      http:
+        paths:
+          - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+          - {path: /admin, pathType: Exact, backend: {service: {name: admin, port: {name: http}}}}
+YAML
+  local verify=(migrate --configmap "$BATS_TEST_TMPDIR/mine.yaml" --to traefik-ingress-nginx --verify)
+  limit_s=300 lab "${verify[@]}" --blocks 1 --json
+  assert_failure 1 # a difference that is new weakens protection
+  [[ $stderr == *"Ingress shop/web: limit-rps: removed"*"coming up"* ]] || fail "$stderr"
+  run python - "$output" <<'PYTHON'
+import json, sys
+
+systems = {item["system"]: item["differences"] for item in json.loads(sys.argv[1])["systems"]}
+for name in ("ingress-nginx", "traefik-ingress-nginx"):
+    assert systems[f"{name} against itself 1"] == [], systems[f"{name} against itself 1"]
+found = {item["key"]: item for item in systems["traefik-ingress-nginx"]}
+for key in (
+    "client header content-encoding: missing",  # gzip
+    "client header server: added",
+    "client header strict-transport-security: missing",
+    "backend header x-request-id: missing",
+    "answer @long-request: 414 → 200 of the backend",
+    "backend header x-scheme: missing",
+):
+    assert key in found, sorted(found)
+assert found["client header content-encoding: missing"]["known"] == "use-gzip"
+shadowed = found["answer @exact-path: 200 of the backend → 200 of the backend, of another Service"]
+assert shadowed["consequence"] == "breaks" and "https://shop.example/admin" in shadowed["command"], shadowed
+assert all(item["ingress_nginx"]["answer"] and item["successor"]["answer"] for item in found.values())
+PYTHON
+  assert_success
+}
