@@ -48,19 +48,17 @@ def run_verification(
     if not isinstance(target, LocalTarget):
         fault = f"requests cannot be sent byte by byte on target {target.name}"
         raise UsageError("--verify", fault, "--target apiserver, or --target local")
+    with new_manifests("verify") as (manifests, _):
+        verification = prepare(plan, files, own, Path(manifests), target)
+    systems = (verification.baseline, *verification.systems)
+    for note in [*verification.notes, *(f"{system.name}: {note}" for system in systems for note in system.notes)]:
+        print_plan_line(talk, "note", note)
+    names = ", ".join(system.name for system in verification.systems)
+    print_plan_line(talk, "verify", f"{len(verification.requests)} requests to ingress-nginx and to {names}")
+    if options.plan:
+        return 0
     try:
         target.check()
-        with new_manifests("verify") as (manifests, _):
-            verification = prepare(plan, files, own, Path(manifests), target)
-        for note in verification.notes:
-            print_plan_line(talk, "note", note)
-        for system in (verification.baseline, *verification.systems):
-            for note in system.notes:
-                print_plan_line(talk, "note", f"{system.name}: {note}")
-        names = ", ".join(system.name for system in verification.systems)
-        print_plan_line(talk, "verify", f"{len(verification.requests)} requests to ingress-nginx and to {names}")
-        if options.plan:
-            return 0
         pairs = list(verify(verification, options.blocks or 0, lambda line: print_plan_line(talk, "run", line)))
     finally:
         target.close()

@@ -31,6 +31,8 @@ NAMESPACE = "ingress-lab"
 CONTROL_PORT, CATALOGUE_PORT, FIRST_PORT = 8079, 8080, 9001
 """The backend's ports: of the lab, of the catalogue's route, and of the first Service of the user."""
 SECRET = "verify-certificate"
+OWN = ("verify-lab-plain", "verify-lab-tls")
+"""The names of the routes of the catalogue."""
 ECHO = Path(__file__).with_name("echo.py")
 _REMOVED: Mapping[str, str] = {
     **dict.fromkeys(("limit-", "global-rate-limit"), "removed: the requests of a verification would exceed it"),
@@ -51,6 +53,9 @@ _HERE = "BACKEND"
 _KINDS = {"Exact": "Exact", "Prefix": "PathPrefix", "ImplementationSpecific": "PathPrefix"}
 """The type of a path in an Ingress → in an HTTPRoute."""
 _PATTERN = re.compile(r"[][(){}|*+?^$\\]")
+_NO_PATH = re.compile(r"//|/\.{1,2}(/|$)|%2[fF]|%5[cC]")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""What the API server refuses in an exact path or a prefix, and what a host has to be."""
 Object = dict[str, Any]
 
 
@@ -139,8 +144,8 @@ def _modernise(spec: Object) -> list[Object]:
 def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> None:
     """Add an Ingress in the lab's namespace, or a note why it is left out."""
     metadata, spec = raw.get("metadata") or {}, deepcopy(raw.get("spec") or {})
-    space, own_name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
-    shown = f"{space}/{own_name}".strip("/")
+    space, own_name = str(metadata.get("namespace") or "user"), str(metadata.get("name") or "")
+    shown = f"{metadata.get('namespace') or ''}/{own_name}".strip("/")
     given: Mapping[str, Any] = metadata.get("annotations") or {}
     notes = {name.removeprefix(PREFIX): str(value) for name, value in given.items() if name.startswith(PREFIX)}
     backends, protocol = _modernise(spec), notes.get("backend-protocol", "HTTP").upper()
@@ -193,9 +198,12 @@ def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], 
     ports = [(backend.get("service") or {}).get("port") or {} for backend in backends]
     if not backends or not all(port.get("number") or port.get("name") for port in ports):
         return "a backend is no port of a Service" if backends else "it has no path"
-    refused = (path for path in _list_paths(spec) if path["pathType"] not in _KINDS or not path["path"].startswith("/"))
-    path = next(refused, None)
-    return f"the API server refuses {path['path']} of type {path['pathType']}" if path else ""
+    for path in _list_paths(spec):
+        strict = path["pathType"] != "ImplementationSpecific"
+        if path["pathType"] not in _KINDS or path["path"][:1] != "/" or (strict and _NO_PATH.search(path["path"])):
+            return f"the API server refuses {path['path']} of type {path['pathType']}"
+    hosts = (str(rule.get("host") or "a") for rule in spec.get("rules") or [])
+    return next((f"the API server refuses the host {host}" for host in hosts if not _HOST.fullmatch(host)), "")
 
 
 def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str]) -> None:
@@ -284,7 +292,7 @@ def make_manifests(
     objects = [deepcopy(dict(obj)) for obj in rendered if obj["kind"] not in ("Ingress", "HTTPRoute")]
     notes = list[str]()
     gateway = any(obj["kind"] == "Gateway" for obj in objects)
-    ingresses = [_make_ingress("bench", CATALOGUE_HOST), _make_ingress("bench-tls", TLS_HOST, SECRET)]
+    ingresses = [_make_ingress(OWN[0], CATALOGUE_HOST), _make_ingress(OWN[1], TLS_HOST, SECRET)]
     for item in deepcopy(user.ingresses):
         given = item["metadata"]["annotations"]
         given |= {key: text.replace(_HERE, backend) for key, text in given.items()}

@@ -25,6 +25,7 @@ from lab.experiments.migration.folder import has_manifests, write_accepted
 from lab.experiments.migration.plan import READER, MigrationPlan
 from lab.experiments.verification.objects import (
     CONTROL_PORT,
+    OWN,
     UserIngresses,
     make_manifests,
     read_ingresses,
@@ -43,8 +44,6 @@ SETTLE_S, SETTLED_S, EMPTY_S = 30.0, 0.4, 3.0
 """The seconds within which a system must have taken all routes, for which its answers must stay equal, and the same where some routes
 have no answer of a backend, which a controller may only not yet have taken."""
 _NO_ROUTE = (0, 404, 502, 503)
-
-Drop = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def prepare(
     data, extras, notes = realise_configmap(settings.data, settings.beside)
     limit = parse_size(data.get("proxy-body-size", KEYS["proxy-body-size"].default)) or 0
     requests = unique([*make_catalogue(limit), *generate(user.paths), *own])
-    baseline = _prepare_baseline(manifests, target, user, data, extras)
+    baseline = _make_checked("ingress-nginx", load_variant(BASELINE, manifests), target, user, data, extras)
     systems = list[VerifiedSystem]()
     overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
     stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
@@ -155,30 +154,11 @@ def prepare(
     return Verification(baseline, systems, requests, user.services, [*user.notes, *notes])
 
 
-def _prepare_baseline(
-    manifests: Path, target: LocalTarget, user: UserIngresses, data: dict[str, str], extras: Sequence[dict[str, Any]]
-) -> VerifiedSystem:
-    """Return ingress-nginx with the user's files; keys that it cannot have here are left out and named."""
-    variant = load_variant(BASELINE, manifests)
-    notes = list[str]()
-
-    def drop(fault: str) -> bool:
-        key = next((key for key in sorted(data, key=len, reverse=True) if key in fault), None)
-        if key is not None:
-            notes.append(f"{key}: left out: {fault}")
-            data.pop(key)
-        return key is not None
-
-    system = _make_checked("ingress-nginx", variant, target, user, drop, data, extras)
-    system.notes[:0] = notes
-    return system
-
-
 def _prepare_successor(
     migration: Migration, manifests: Path, target: LocalTarget, user: UserIngresses, stand_ins: Mapping[str, str]
 ) -> VerifiedSystem:
     """Return a successor with what the migration made of the user's files, on the target or else on `local`."""
-    name, notes = migration.system, list[str]()
+    name = migration.system
     if not has_manifests(name, manifests):
         raise UsageError(name, "the lab has no manifests of it yet", "")
     places = [target] if type(target) is LocalTarget else [target, LocalTarget()]
@@ -186,21 +166,17 @@ def _prepare_successor(
     place = next((item for item in places if not only_on or item.name in only_on), None)
     if place is None:
         raise UsageError(name, f"it runs on {' and '.join(only_on)} alone", f"--target {only_on[0]}")
-    if place is not target:
-        stand_in = stand_ins.get(name, "")
-        if stand_in and target.name in load_overlay(stand_in, manifests).only_on:
-            notes.append(f"{stand_in} stands in for it, which takes none of its settings")
-            system = _make_checked(name, load_variant(stand_in, manifests), target, user)
-            system.migration, system.notes[:0] = migration, notes
-            return system
-        notes.append(
-            f"on {place.name}, by itself: the lab writes its configuration from the routes, no controller does"
-        )
-    yours, refused = write_accepted(manifests, migration, lambda overlay: find_refusal(manifests, place, overlay))
-    if yours is None:
-        raise UsageError(name, "; ".join(refused), "")
-    system = _make_checked(name, load_variant(yours, manifests), place, user)
-    system.migration, system.notes[:0] = migration, [*notes, *refused]
+    stand_in = stand_ins.get(name)
+    if place is not target and stand_in and target.name in load_overlay(stand_in, manifests).only_on:
+        place, overlay = target, stand_in
+        notes = [f"{stand_in} stands in for it, which takes none of its settings"]
+    else:
+        overlay, notes = write_accepted(manifests, migration, lambda text: find_refusal(manifests, place, text))
+        notes = [*(["on local, by itself: no controller reads the routes"] if place is not target else []), *notes]
+    if overlay is None:
+        raise UsageError(name, "; ".join(notes), "")
+    system = _make_checked(name, load_variant(overlay, manifests), place, user)
+    system.migration, system.notes[:0] = migration, notes
     return system
 
 
@@ -209,8 +185,7 @@ def _make_checked(
     variant: Variant,
     target: LocalTarget,
     user: UserIngresses,
-    drop: Drop = lambda _: False,
-    data: Mapping[str, str] | None = None,
+    data: dict[str, str] | None = None,
     extras: Sequence[dict[str, Any]] = (),
 ) -> VerifiedSystem:
     """Return a system with the user's routes, without those objects that the target refuses, which are named.
@@ -220,8 +195,7 @@ def _make_checked(
         variant: Its variant with the lab's routes.
         target: The target.
         user: The user's Ingresses.
-        drop: Leaves out what a fault names, and returns whether it did.
-        data: The data of ingress-nginx's ConfigMap; None for another system.
+        data: The data of ingress-nginx's ConfigMap, of which keys that are refused are removed; None for another system.
         extras: Further objects.
 
     Raises:
@@ -247,23 +221,28 @@ def _make_checked(
             raise UsageError(name, error.fault, error.remedy) from None
         except UsageError as error:
             fault = f"{error.place}: {error.fault}"
-            blamed = _find_blamed(made, fault, left_out)
-            if blamed:
-                left_out.add(blamed)
-                notes.append(f"{blamed} is left out: {fault}")
-                continue
-            if drop(fault):
-                continue
-            raise
+            route = _find_named(fault, [text for text in _list_routes(made) if text not in left_out])
+            key = "" if route else _find_named(fault, list(data or ()))
+            if not route and not key:
+                raise
+            left_out.add(route)
+            (data or {}).pop(key, None)
+            notes.append(f"{route or key} is left out: {fault}")
+            continue
         return VerifiedSystem(name, target, checked, [*notes, *reduced])
 
 
-def _find_blamed(made: Sequence[Mapping[str, Any]], fault: str, left_out: set[str]) -> str:
-    """Return the user's route that a fault names, as Kind/name; empty if it names none."""
-    own = ("Ingress/bench", "Ingress/bench-tls", "HTTPRoute/bench", "HTTPRoute/bench-tls")
-    names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in made if obj["kind"] in ("Ingress", "HTTPRoute")]
-    blamed = (name for name in sorted(names, key=len, reverse=True) if name in fault and name not in {*own, *left_out})
-    return next(blamed, "")
+def _list_routes(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the user's routes among manifests, as Kind/name."""
+    routes = [obj for obj in manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
+    return [
+        f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if not obj["metadata"]["name"].startswith("bench")
+    ]
+
+
+def _find_named(fault: str, names: Sequence[str]) -> str:
+    """Return the longest of these names that a fault names; empty if it names none."""
+    return max((name for name in names if name in fault), key=len, default="")
 
 
 # -- the run -------------------------------------------------------------------------------------------------------

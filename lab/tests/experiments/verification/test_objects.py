@@ -11,6 +11,7 @@ import yaml
 from lab.experiments.verification.objects import (
     CATALOGUE_PORT,
     FIRST_PORT,
+    OWN,
     UserIngresses,
     make_manifests,
     read_ingresses,
@@ -53,7 +54,7 @@ def test_every_service_is_a_port_of_the_recording_backend() -> None:
     assert container["command"][-3:] == [str(CATALOGUE_PORT), str(FIRST_PORT), str(FIRST_PORT + 1)]
     assert "import asyncio" in of_kind(manifests, "ConfigMap")["backend"]["data"]["echo.py"]
     assert of_kind(manifests, "ConfigMap")["ingress-nginx-controller"]["data"]["use-gzip"] == "true"
-    assert set(of_kind(manifests, "Ingress")) == {"bench", "bench-tls", "shop-web"}
+    assert set(of_kind(manifests, "Ingress")) == {*OWN, "shop-web"}
     assert notes == []
 
 
@@ -73,7 +74,7 @@ def test_gateway_api_gets_a_route_for_each_rule_and_a_listener_with_tls() -> Non
     manifests, notes = make_manifests(objects_of("envoy"), read(ingress(paths=paths)), False, BACKEND)
     assert not of_kind(manifests, "Ingress")
     routes = of_kind(manifests, "HTTPRoute")
-    assert set(routes) == {"bench", "bench-tls", "shop-web"}
+    assert set(routes) == {*OWN, "shop-web"}
     rules = routes["shop-web"]["spec"]["rules"]
     assert [rule["matches"][0]["path"] for rule in rules] == [
         {"type": "Exact", "value": "/a"},
@@ -114,6 +115,8 @@ def test_what_a_system_without_a_controller_does_not_get_is_named() -> None:
             ingress(paths="[{path: a, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]"),
             "the API server refuses a of type Prefix",
         ),
+        (ingress(rules=[{"host": "{{ host }}", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]), "the API server refuses the host {{ host }}"),
+        (ingress(paths="[{path: /a//b, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}]"), "the API server refuses /a//b of type Exact"),
         (ingress(annotations={"limit_rps": "1"}), "limit-rps: removed: the requests of a verification would exceed it"),
         (ingress(annotations={"mirror_target": "http://a"}), "mirror-target: removed"),
         (
@@ -160,9 +163,9 @@ items:
 """
     user = read(old, "not: [yaml", ingress(), ingress())
     assert [path.ingress for path in user.paths] == ["old", "shop/web", "shop/web"]
-    assert [obj["metadata"]["name"] for obj in user.ingresses] == ["old", "shop-web", "shop-web-2"]
+    assert [obj["metadata"]["name"] for obj in user.ingresses] == ["user-old", "shop-web", "shop-web-2"]
     assert (user.paths[0].path, user.paths[0].kind) == ("/", "ImplementationSpecific")
-    assert user.services[FIRST_PORT] == "web:80"
+    assert user.services[FIRST_PORT] == "user-web:80"
 
 
 def test_a_configmap_keeps_what_its_file_holds_and_names_the_rest() -> None:
