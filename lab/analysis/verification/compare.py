@@ -37,6 +37,8 @@ Requests fail or reach something else; something is open that was guarded; clien
 CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
 ABSENT = "–"
 ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
+MIN_LETTERS = 3
+"""The letters that a value has at most which is too short to be recognised in another one."""
 AUTHENTICATION = "/lab-auth"
 """The beginning of the paths of an authentication service: what it receives is no request of a client."""
 EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
@@ -66,20 +68,6 @@ _FOLLOWS_COMPRESSION = (
     "client header accept-ranges",
 )
 _HTTPS = (301, 302, 307, 308)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The addresses of a system, which are replaced by their names.
-
-    Attributes:
-        client: The address of the client.
-        proxy: The address of the proxy.
-
-    """
-
-    client: str
-    proxy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +110,26 @@ class Difference:
 # -- aspects of one exchange ---------------------------------------------------------------------------------------
 
 
-def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
-    """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces."""
+def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str]:
+    """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces.
+
+    Args:
+        exchange: The exchange.
+        places: Address → its name in braces, such as `{proxy}`.
+
+    """
     request, answer = exchange.request, exchange.answer
     reached = [item for item in exchange.received if not item.target.startswith(AUTHENTICATION)]
 
+    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
+
     def name(text: str) -> str:
-        return _name_values(text, request, places)
+        """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""
+        for pattern, word in _RANDOM:
+            text = pattern.sub(word, text)
+        for value, word in {**places, **sent}.items():
+            text = text.replace(value, word) if len(value) > MIN_LETTERS else text
+        return text
 
     aspects = {"client status": describe_status(answer), "backend reached": describe_reached(reached)}
     for key, text in answer.tls.items():
@@ -160,10 +161,8 @@ def list_aspects(exchange: Exchange, places: Places) -> dict[str, str]:
         for key, values in _group(received.headers).items():
             if key not in EXCEPTED_OF_REQUESTS:
                 aspects[f"backend header {key}"] = name(values)
-        sent = [key for key, _ in received.headers if key.lower() not in EXCEPTED_OF_REQUESTS]
-        aspects["backend case of header names"] = (
-            "lower" if all(key == key.lower() for key in sent) else "as it was sent"
-        )
+        lower = all(key == key.lower() for key, _ in received.headers)
+        aspects["backend case of header names"] = "lower" if lower else "as it was sent"
     return aspects
 
 
@@ -200,17 +199,6 @@ def _join(headers: Headers) -> str:
     return ", ".join(f"{key.lower()}: {value}" for key, value in headers) or ABSENT
 
 
-def _name_values(text: str, request: RawRequest, places: Places) -> str:
-    """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""
-    for pattern, word in _RANDOM:
-        text = pattern.sub(word, text)
-    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
-    for value, word in {places.client: "{client}", places.proxy: "{proxy}", **sent}.items():
-        if len(value) > 3:
-            text = text.replace(value, word)
-    return text
-
-
 # -- differences of two systems ------------------------------------------------------------------------------------
 
 
@@ -222,8 +210,7 @@ def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict
         if left.get(key, ABSENT) != right.get(key, ABSENT)
     }
     if "client status" in unlike or "backend reached" in unlike:
-        pairs = [(aspects["client status"], aspects["backend reached"]) for aspects in (left, right)]
-        before, after = (f"{status}, {reached}" for status, reached in pairs)
+        before, after = (f"{side['client status']}, {side['backend reached']}" for side in (left, right))
         return {"answer": (before, after)}
     if ("client body" in left) != ("client body" in right):  # everything else about the page follows from whose it is
         about_page = ("client body", "client framing", "client error page", "client header ")
@@ -261,7 +248,8 @@ def find_differences(
             found, key=lambda item: ("curl -i" not in write_command(item[0].request), item[0].request.size)
         )
         row = _find_row(aspect, before.request.case)
-        consequence = (row and row.consequence) or _weigh(aspect, before, after, old, new)
+        forced = (name for name in CONSEQUENCES if name == row["consequence"])
+        consequence = next(forced, None) or _weigh(aspect, before, after, old, new)
         known, setting = _find_known(key, aspect, before.request, row, migration)
         cases = tuple(dict.fromkeys(item[0].request.case for item in found))
         differences.append(
@@ -280,7 +268,7 @@ def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str
         change = "added" if old == ABSENT else "missing" if new == ABSENT else f"{old} → {new}"
         return f"{aspect}: {change}"
     row = _find_row(aspect, case)
-    name = f"{aspect} @{(row and row.name) or case}"
+    name = f"{aspect} @{row['name'] or case}"
     if aspect == "backend path":
         return f"{name}: changed"
     moved = before.received and after.received and describe_reached(before.received) != describe_reached(after.received)
@@ -288,51 +276,11 @@ def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str
     return f"{name}: {' → '.join(sides)}{', of another Service' if moved else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class AspectRow:
-    """A row of `aspects.tsv`.
-
-    Attributes:
-        name: The name under which answers and paths of several cases are one difference; empty to tell the cases apart.
-        pattern: What the aspect and the case of a difference look like, as `aspect @case`.
-        keys: The settings and annotations (with @) of ingress-nginx that it is about.
-        words: How the notes of a migration table speak of it; None for keys only.
-        consequence: What it means; None to see it from the difference itself.
-
-    """
-
-    name: str
-    pattern: re.Pattern[str]
-    keys: tuple[str, ...]
-    words: re.Pattern[str] | None
-    consequence: Consequence | None
-
-
 @cache
-def load_aspects() -> tuple[AspectRow, ...]:
-    """Return the rows of `aspects.tsv`, in their order; the first that matches counts."""
-    with ASPECTS.open(encoding="utf-8", newline="") as file:
-        return tuple(
-            AspectRow(
-                row["name"],
-                re.compile(row["aspect"]),
-                tuple(row["keys"].split()),
-                re.compile(row["words"]) if row["words"] else None,
-                next((name for name in CONSEQUENCES if name == row["consequence"]), None),
-            )
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        )
-
-
-@cache
-def load_verified() -> Mapping[str, frozenset[str]]:
-    """Return successor → the differences that earlier verifications found and that are rows of its table since then."""
-    with VERIFIED.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return {
-        name: frozenset(row["difference"] for row in rows if row["system"] == name)
-        for name in {row["system"] for row in rows}
-    }
+def read_table(table: Path) -> tuple[dict[str, str], ...]:
+    """Return the rows of a table of this package, in their order."""
+    with table.open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:
@@ -340,24 +288,27 @@ def add_verified(system: str, differences: Iterable[Difference]) -> int:
     new = [item for item in differences if not item.known and "yours" not in item.cases]
     with VERIFIED.open("a", encoding="utf-8", newline="") as file:
         file.writelines(f"{system}\t{item.key}\t{item.consequence}\t{item.left.request.about}\n" for item in new)
-    load_verified.cache_clear()
+    read_table.cache_clear()
     return len(new)
 
 
-def _find_row(aspect: str, case: str) -> AspectRow | None:
-    return next((row for row in load_aspects() if row.pattern.search(f"{aspect} @{case}")), None)
+def _find_row(aspect: str, case: str) -> Mapping[str, str]:
+    """Return the first row of `aspects.tsv` for an aspect and a case: its cells by column, which may be empty."""
+    rows = (row for row in read_table(ASPECTS) if re.search(row["aspect"], f"{aspect} @{case}"))
+    return next(rows, {"name": "", "keys": "", "words": "", "consequence": ""})
 
 
 def _find_known(
-    key: str, aspect: str, request: RawRequest, row: AspectRow | None, migration: Migration | None
+    key: str, aspect: str, request: RawRequest, row: Mapping[str, str], migration: Migration | None
 ) -> tuple[str, str]:
     """Return where the migration table names a difference and the setting that closes it; empty texts if it does not."""
     if migration is None:
         return "", ""
-    keys = [*(row.keys if row else ()), *(request.keys if aspect in ("answer", "backend path") else ())]
-    line = _find_line(migration, keys, row.words if row else None)
+    keys = [*row["keys"].split(), *(request.keys if aspect in ("answer", "backend path") else ())]
+    line = _find_line(migration, keys, row["words"])
     if line is None:
-        return ("found before by a verification" if key in load_verified().get(migration.system, ()) else ""), ""
+        pairs = {(item["system"], item["difference"]) for item in read_table(VERIFIED)}
+        return "found before by a verification" * ((migration.system, key) in pairs), ""
     setting = f"{line.setting}: {line.to}" if line.standing == "set" else line.setting * (line.standing == "hand")
     return line.key.rpartition("/")[2] or line.default or line.note, setting
 
@@ -403,10 +354,14 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
         return "breaks"
     if bool(left.answer.tls) != bool(right.answer.tls) and not (before and after):  # a handshake was refused
         return "breaks" if left.answer.tls else "protection"
-    return "breaks" if 0 < before < 400 and not (before in _HTTPS and after in _HTTPS) and not 0 < after < 400 else "clients"
+    return (
+        "breaks"
+        if 0 < before < 400 and not (before in _HTTPS and after in _HTTPS) and not 0 < after < 400
+        else "clients"
+    )
 
 
-def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str] | None) -> Line | None:
+def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:
     """Return the first line of a migration that says that one of these settings, or what the words say, would differ.
 
     A line that says *already equivalent* without any remark says that nothing differs.
@@ -418,5 +373,5 @@ def _find_line(migration: Migration, keys: Iterable[str], words: re.Pattern[str]
         if line.standing in ("set", "hand", "lost") or (line.note and not line.ingress)
     ]
     by_key = (line for line in lines if line.key in names)
-    by_words = (line for line in lines if words and words.search(f"{line.setting} {line.default} {line.note}"))
+    by_words = (line for line in lines if words and re.search(words, f"{line.setting} {line.default} {line.note}"))
     return next(by_key, None) or next(by_words, None)

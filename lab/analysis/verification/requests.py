@@ -127,7 +127,9 @@ def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
     for path in (path for path in paths if path.sample):
         siblings = [other for other in paths if other.host == path.host and other.path != path.path]
         first = hosts[path.sent_host] is path
-        requests = chain(_of_path(path, siblings), _of_host(path.sent_host, path) if first else (), _of_annotations(path))
+        requests = chain(
+            _of_path(path, siblings), _of_host(path.sent_host, path) if first else (), _of_annotations(path)
+        )
         keys = tuple(f"@{name}" for name in path.annotations)  # any of them may be the reason of a difference
         yield from (replace(request, keys=(*request.keys, *keys)) for request in requests)
 
@@ -270,40 +272,16 @@ def parse_size(text: str) -> int | None:
 # -- from the catalogue -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueRow:
-    """A row of the catalogue of edge cases.
-
-    Attributes:
-        case: The unique name.
-        head: The request line and headers with escapes, without the empty line.
-        body: `-` for none, a text with escapes, or a number of bytes, which may be {limit} or {beyond}.
-        options: Fields of `RawRequest`: `tls`, `nosni`, `waits`, `raw` (the head is complete), and `TLSv1.1` or `h2`.
-        keys: The settings of ingress-nginx that it is about.
-        about: What it tries, in words.
-
-    """
-
-    case: str
-    head: str
-    body: str
-    options: frozenset[str]
-    keys: tuple[str, ...]
-    about: str
-
-
 @cache
-def load_catalogue() -> tuple[CatalogueRow, ...]:
-    """Return the rows of the catalogue, in their order."""
+def load_catalogue() -> tuple[dict[str, str], ...]:
+    """Return the rows of the catalogue, in their order: their cells by column.
+
+    The columns are `case`, a unique name; `head`, the request line and headers without the empty line; `body`, which is `-` for
+    none, a text, or a number of bytes; `options`, which are `tls`, `nosni`, `waits`, `raw` (the head is complete), `tlshost`, and
+    `h2` or a version such as `TLSv1.1`; `keys`, the settings that it is about; and `about`, what it tries, in words.
+    """
     with CATALOGUE.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        return tuple(
-            CatalogueRow(
-                row["case"], row["head"], row["body"], frozenset(row["options"].split()),
-                tuple(row["keys"].split()), row["about"],
-            )
-            for row in rows
-        )  # fmt: skip
+        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def make_catalogue(limit: int) -> list[RawRequest]:
@@ -314,20 +292,21 @@ def make_catalogue(limit: int) -> list[RawRequest]:
 
     """
     tried = 0 < limit <= LARGEST_BODY
-    return [_make_row(row, limit) for row in load_catalogue() if tried or not row.body.startswith("{")]
+    return [_make_row(row, limit) for row in load_catalogue() if tried or row["body"] not in ("{limit}", "{beyond}")]
 
 
-def _make_row(row: CatalogueRow, limit: int) -> RawRequest:
-    host = TLS_HOST if row.options & {"tls", "nosni", "tlshost"} else CATALOGUE_HOST
-    body = row.body.replace("{limit}", str(limit)).replace("{beyond}", str(limit + 1))
+def _make_row(row: Mapping[str, str], limit: int) -> RawRequest:
+    options = set(row["options"].split())
+    host = TLS_HOST if options & {"tls", "nosni", "tlshost"} else CATALOGUE_HOST
+    body = row["body"].replace("{limit}", str(limit)).replace("{beyond}", str(limit + 1))
     data = b"" if body == "-" else bytes(int(body)) if body.isdigit() else _unescape(body)
-    head = _unescape(row.head.replace("{host}", host).replace("{length}", str(len(data))))
+    head = _unescape(row["head"].replace("{host}", host).replace("{length}", str(len(data))))
     head = re.sub(rb"\{(\w)\*(\d+)\}", lambda match: match[1] * int(match[2]), head)
-    version = next((option for option in row.options if option.startswith("TLSv")), "")
     return RawRequest(
-        row.case, row.about, host, head + (b"" if row.options & {"raw"} or not head else b"\r\n"), data,
-        tls=bool(row.options & {"tls", "nosni"}), sni="nosni" not in row.options, tls_version=version,
-        alpn=("h2", "http/1.1") if "h2" in row.options else ("http/1.1",), waits="waits" in row.options, keys=row.keys,
+        row["case"], row["about"], host, head + (b"" if "raw" in options or not head else b"\r\n"), data,
+        tls=bool(options & {"tls", "nosni"}), sni="nosni" not in options, waits="waits" in options,
+        tls_version=next((option for option in options if option.startswith("TLSv")), ""),
+        alpn=("h2", "http/1.1") if "h2" in options else ("http/1.1",), keys=tuple(row["keys"].split()),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.analysis.migration.mapping import Migration
-from lab.analysis.verification.compare import Difference, Places, find_differences, list_aspects
+from lab.analysis.verification.compare import Difference, find_differences, list_aspects
 from lab.analysis.verification.requests import generate, make_catalogue, make_request, parse_size, unique
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.experiments.ablation.folder import find_refusal
@@ -290,7 +290,7 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
     with system.target.up(system.variant) as up, _sending(up, verification.services) as send:
         _settle(verification.requests, send)
         say(f"{system.name}: {len(verification.requests)} requests")
-        places = Places(up.net[network.CLIENT].address, up.pod_address("proxy"))
+        places = {up.net[network.CLIENT].address: "{client}", up.pod_address("proxy"): "{proxy}"}
         exchanges = [send(request) for request in verification.requests]
         return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,24 +10,23 @@ from typing import Any
 import pytest
 
 from lab.analysis.migration.mapping import Migration
-from lab.analysis.migration.table import list_successors
+from lab.analysis.migration.table import list_successors, load_subjects
 from lab.analysis.verification import compare
 from lab.analysis.verification.compare import (
     CONSEQUENCES,
     Difference,
-    Places,
     add_verified,
     find_differences,
     list_aspects,
-    load_aspects,
-    load_verified,
+    read_table,
 )
-from lab.analysis.verification.requests import load_catalogue, make_request
+from lab.analysis.verification.requests import make_request
 from lab.experiments.migration.plan import plan_migration
+from lab.systems.ingress_nginx.configmap import KEYS
 from lab.model.exchanges import Answer, Exchange, RawRequest, Received
 
 HOST = "shop.example"
-LEFT, RIGHT = Places("10.64.0.2", "10.64.0.4"), Places("10.64.0.2", "10.64.0.4")
+PLACES = {"10.64.0.2": "{client}", "10.64.0.4": "{proxy}"}
 SENT = make_request("plain", "a plain request", HOST, "/a")
 
 
@@ -36,9 +36,9 @@ def _own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     file = tmp_path / "verified.tsv"
     file.write_text("system\tdifference\tconsequence\tabout\n")
     monkeypatch.setattr(compare, "VERIFIED", file)
-    load_verified.cache_clear()
+    read_table.cache_clear()
     yield
-    load_verified.cache_clear()
+    read_table.cache_clear()
 
 
 def answered(request: RawRequest = SENT, reached: bool = True, service: str = "web:80", **more: Any) -> Exchange:
@@ -58,8 +58,8 @@ def answered(request: RawRequest = SENT, reached: bool = True, service: str = "w
 
 
 def differences(*pairs: tuple[Exchange, Exchange], migration: Migration | None = None) -> list[Difference]:
-    left = [(before, list_aspects(before, LEFT)) for before, _ in pairs]
-    right = [(after, list_aspects(after, RIGHT)) for _, after in pairs]
+    left = [(before, list_aspects(before, PLACES)) for before, _ in pairs]
+    right = [(after, list_aspects(after, PLACES)) for _, after in pairs]
     return find_differences(left, right, migration)
 
 
@@ -217,10 +217,13 @@ def test_a_difference_of_the_users_own_requests_is_no_row() -> None:
 
 
 def test_the_tables_name_consequences_successors_and_cases_that_exist() -> None:
-    assert {row.consequence for row in load_aspects()} <= {None, *CONSEQUENCES}
+    for row in read_table(compare.ASPECTS):
+        re.compile(row["aspect"])
+        re.compile(row["words"])
+        assert row["consequence"] in ("", *CONSEQUENCES)
+        assert set(row["keys"].split()) <= {*KEYS, *load_subjects()}
     rows = [line.split("\t") for line in Path(compare.__file__).with_name("verified.tsv").read_text().splitlines()[1:]]
     assert {row[0] for row in rows} <= set(list_successors())
     assert {row[2] for row in rows} <= set(CONSEQUENCES)
     assert len({(row[0], row[1]) for row in rows}) == len(rows)
     assert all(len(row) == 4 for row in rows)
-    assert load_catalogue()

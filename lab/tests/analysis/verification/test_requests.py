@@ -115,13 +115,13 @@ def test_a_body_is_tried_at_its_limit_and_one_byte_beyond() -> None:
 
 def test_the_catalogue_names_each_case_once_and_settings_that_exist() -> None:
     rows = load_catalogue()
-    assert len({row.case for row in rows}) == len(rows) > 150
-    assert {key for row in rows for key in row.keys} <= set(KEYS) | set(load_subjects())
-    assert all(row.about and len(row.about) < 90 for row in rows)
+    assert len({row["case"] for row in rows}) == len(rows) > 150
+    assert {key for row in rows for key in row["keys"].split()} <= set(KEYS) | set(load_subjects())
+    assert all(row["about"] and len(row["about"]) < 90 for row in rows)
 
 
 def test_the_catalogue_has_every_kind_of_edge_case_of_the_issue() -> None:
-    cases = {row.case for row in load_catalogue()}
+    cases = {row["case"] for row in load_catalogue()}
     assert cases >= {
         "double-slash", "dot-segment", "dot-dot-segment", "dot-dot-encoded", "slash-encoded", "url-9000", "url-70000",
         "underscore", "header-repeated", "header-9000", "body-limit", "body-beyond-limit", "chunked", "chunked-empty",

@@ -115,8 +115,29 @@ def test_what_a_system_without_a_controller_does_not_get_is_named() -> None:
             ingress(paths="[{path: a, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]"),
             "the API server refuses a of type Prefix",
         ),
-        (ingress(rules=[{"host": "{{ host }}", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]), "the API server refuses the host {{ host }}"),
-        (ingress(paths="[{path: /a//b, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}]"), "the API server refuses /a//b of type Exact"),
+        (
+            ingress(
+                rules=[
+                    {
+                        "host": "{{ host }}",
+                        "http": {
+                            "paths": [
+                                {
+                                    "path": "/",
+                                    "pathType": "Prefix",
+                                    "backend": {"service": {"name": "a", "port": {"number": 80}}},
+                                }
+                            ]
+                        },
+                    }
+                ]
+            ),
+            "the API server refuses the host {{ host }}",
+        ),
+        (
+            ingress(paths="[{path: /a//b, pathType: Exact, backend: {service: {name: a, port: {number: 80}}}}]"),
+            "the API server refuses /a//b of type Exact",
+        ),
         (ingress(annotations={"limit_rps": "1"}), "limit-rps: removed: the requests of a verification would exceed it"),
         (ingress(annotations={"mirror_target": "http://a"}), "mirror-target: removed"),
         (

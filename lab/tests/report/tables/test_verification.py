@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.analysis.verification.compare import Difference, Places, find_differences, list_aspects
+from lab.analysis.verification.compare import Difference, find_differences, list_aspects
 from lab.analysis.verification.requests import make_request
 from lab.experiments.migration.plan import plan_migration
 from lab.experiments.verification.verify import VerifiedPair
@@ -16,7 +16,7 @@ from lab.tests.support.golden import assert_golden, print_page
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "tables"
 HOST = "shop.example"
-PLACES = Places("10.64.0.2", "10.64.0.4")
+PLACES = {"10.64.0.2": "{client}", "10.64.0.4": "{proxy}"}
 
 
 def exchanged(
