@@ -39,8 +39,6 @@ ABSENT = "–"
 ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
 MIN_LETTERS = 3
 """The letters that a value has at most which is too short to be recognised in another one."""
-AUTHENTICATION = "/lab-auth"
-"""The beginning of the paths of an authentication service: what it receives is no request of a client."""
 EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
 """The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
 EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
@@ -56,8 +54,6 @@ _RANDOM = (
     (re.compile(r"\b\w{3}, \d\d[ -]\w{3}[ -]\d{2,4} \d\d:\d\d:\d\d GMT\b"), "{date}"),
     (re.compile(r"\b\d{10}\.\d+\.\d+\.\d+\|?"), "{number}"),
 )
-_REFUSALS = frozenset({400, 401, 403, 405, 407, 411, 413, 414, 417, 421, 426, 429, 431, 494, 501, 505})
-"""The statuses by which a proxy refuses a request."""
 _CLIMBS = re.compile(r"\.\.|%2e|%2f|//|\\|%5c", re.IGNORECASE)
 """What a path has by which it may mean another one to a backend."""
 _FOLLOWS_COMPRESSION = (
@@ -119,7 +115,6 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
 
     """
     request, answer = exchange.request, exchange.answer
-    reached = [item for item in exchange.received if not item.target.startswith(AUTHENTICATION)]
 
     sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
 
@@ -131,7 +126,7 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
             text = text.replace(value, word) if len(value) > MIN_LETTERS else text
         return text
 
-    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(reached)}
+    aspects = {"client status": describe_status(answer), "backend reached": describe_reached(exchange.received)}
     for key, text in answer.tls.items():
         aspects[f"client TLS {key}"] = text
     if not answer.status:
@@ -149,7 +144,7 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
     else:
         aspects["client framing"] = answer.framing
         aspects["client body"] = _describe_body(answer)
-    for received in reached[:1]:
+    for received in exchange.received[:1]:
         aspects |= {
             "backend method": received.method,
             "backend path": name(received.target),
@@ -349,16 +344,12 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
         return "breaks"
     if right.received and not left.received:
         secured = before in _HTTPS and left.answer.header("location").startswith("https:")
-        return "protection" if secured or before in _REFUSALS or not before else "breaks"
+        return "protection" if secured or before in (0, 501, 505) or 400 <= before < 500 else "breaks"
     if left.received and right.received and describe_reached(left.received) != describe_reached(right.received):
         return "breaks"
     if bool(left.answer.tls) != bool(right.answer.tls) and not (before and after):  # a handshake was refused
         return "breaks" if left.answer.tls else "protection"
-    return (
-        "breaks"
-        if 0 < before < 400 and not (before in _HTTPS and after in _HTTPS) and not 0 < after < 400
-        else "clients"
-    )
+    return "breaks" if 0 < before < 400 and not 0 < after < 400 else "clients"
 
 
 def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:

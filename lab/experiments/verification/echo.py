@@ -5,7 +5,7 @@
 
 It is a program of its own, in a container, and uses only Python's standard library. `?lab=NAME` in a target chooses one of `ANSWERS`;
 any other request gets the page. A path that begins with /lab-auth is an authentication service: 200 with an Authorization or Cookie
-header, else 401.
+header, else 401; it is not recorded, since no client asked for it.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ async def serve_one(port: int, reader: asyncio.StreamReader, writer: asyncio.Str
         body, trailers = await read_body(reader, values)
     finally:
         receiving.discard(id(reader))
-    probed = PROBED.get(target.encode("latin-1"))
-    if probed is None:
+    probed, authenticates = PROBED.get(target.encode("latin-1")), target.startswith("/lab-auth")
+    if probed is None and not authenticates:
         digest = f"{len(body)} bytes {hashlib.sha256(body).hexdigest()[:8]}" if body else "none"
         client = writer.get_extra_info("peername")[0]
         records.append({"port": port, "method": method, "target": target, "version": version, "headers": headers,
@@ -106,7 +106,7 @@ async def serve_one(port: int, reader: asyncio.StreamReader, writer: asyncio.Str
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
         return False
     match = re.search(r"[?&]lab=([\w-]+)", target)
-    refused = target.startswith("/lab-auth") and not ({"authorization", "cookie"} & values.keys())
+    refused = authenticates and not ({"authorization", "cookie"} & values.keys())
     status, more, page, framing = ANSWERS.get("auth" if refused else match[1] if match else "", ANSWERS[""])
     ends, sent = encode(page if probed is None else probed, framing)
     answer = f"HTTP/1.1 {status}\r\n{COMMON}{more.format(host=values.get('host', ''))}{ends}\r\n"
