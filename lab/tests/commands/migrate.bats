@@ -33,3 +33,47 @@ setup() {
   run bash -c "grep -l 'circuit_breakers' '$LAB_RUNS'/*/report.html"
   assert_success
 }
+
+# ingress: an Ingress that every system can have, and one that none can.
+ingress() {
+  cat <<'YAML'
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec:
+  rules: [{host: shop.example, http: {paths: [{path: /a, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: rpc, annotations: {nginx.ingress.kubernetes.io/backend-protocol: GRPC}}
+spec:
+  rules: [{host: rpc.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: rpc, port: {number: 80}}}}]}}]
+YAML
+}
+
+@test "the plan of a verification names what cannot be realised, and starts nothing" {
+  ingress >"$BATS_TEST_TMPDIR/ingress.yaml"
+  lab migrate --configmap "$mine" --ingress "$BATS_TEST_TMPDIR/ingress.yaml" --to envoy --verify --plan --target local
+  assert_success
+  assert_output ""
+  [[ $stderr == *"Ingress rpc is left out: backend-protocol GRPC"* ]] || fail "$stderr"
+  [[ $stderr == *" requests to ingress-nginx and to envoy"* ]] || fail "$stderr"
+  [[ $stderr != *"coming up"* ]] || fail "$stderr"
+  nothing_recorded
+  printf 'GET /cart\n' >"$BATS_TEST_TMPDIR/requests"
+  refused "requests:1: expected METHOD URL" migrate --configmap "$mine" --to envoy --verify --requests "$BATS_TEST_TMPDIR/requests"
+}
+
+# bats test_tags=slow
+@test "a verification sends a user's own requests, too, and shows every difference with a command" {
+  ingress >"$BATS_TEST_TMPDIR/ingress.yaml"
+  printf 'LAB http://shop.example/a/mine\n  X_Mine: 1\n' >"$BATS_TEST_TMPDIR/requests"
+  limit_s=300
+  lab migrate --configmap "$mine" --ingress "$BATS_TEST_TMPDIR/ingress.yaml" --to envoy --verify --target local --requests "$BATS_TEST_TMPDIR/requests"
+  assert_failure 1
+  assert_line --regexp '^[0-9]+\. of .*/requests:1$'
+  assert_line --partial "curl -i --path-as-is --http1.1 -X LAB -H User-Agent: -H Accept: -H 'X_Mine: 1'"
+  assert_line --regexp '^[0-9]+\. client header server: '
+  assert_line --partial 'known: server-tokens'
+  assert_line --regexp '^envoy +local +[0-9]+ '
+}
