@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from functools import cache
 
 from lab.model.exchanges import RawRequest
 
@@ -22,6 +23,7 @@ _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
 """What curl would change in the path of a URL."""
 
 
+@cache
 def write_command(request: RawRequest) -> str:
     """Return the command that sends a request to the proxy at `$ADDRESS`."""
     server = f"-servername {request.host}" if request.sni else "-noservername"

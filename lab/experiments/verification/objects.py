@@ -46,6 +46,11 @@ _REMOVED: Mapping[str, str] = {
 _REMOVED_KEYS: Mapping[str, str] = {
     "use-proxy-protocol": "removed: the client of a verification speaks HTTP without it",
     "ssl-dh-param": "removed: it names a Secret of the cluster",
+    "bind-address": "removed: it is an address of the cluster",
+    **dict.fromkeys(
+        ("global-auth-url", "whitelist-source-range", "denylist-source-range", "block-cidrs"),
+        "removed: it would refuse the lab's own probes, too",
+    ),
 }
 _CONFIG_MAPS = ("add-headers", "proxy-set-headers")
 _HERE = "BACKEND"
