@@ -295,13 +295,14 @@ def make_manifests(
 
     """
     objects = [deepcopy(dict(obj)) for obj in rendered if obj["kind"] not in ("Ingress", "HTTPRoute")]
-    notes = list[str]()
+    notes, served = list[str](), set[tuple[str, ...]]()
     gateway = any(obj["kind"] == "Gateway" for obj in objects)
     ingresses = [_make_ingress(OWN[0], CATALOGUE_HOST), _make_ingress(OWN[1], TLS_HOST, SECRET)]
     for item in deepcopy(user.ingresses):
         given = item["metadata"]["annotations"]
         given |= {key: text.replace(_HERE, backend) for key, text in given.items()}
-        ingresses.append(item if reads_all else _reduce(item, notes, gateway))
+        reduced = item if reads_all else _reduce(item, notes, gateway, served)
+        ingresses += [reduced] if reads_all or reduced["spec"]["rules"] else []
     for obj in objects:
         match obj["kind"], obj["metadata"]["name"]:
             case "Deployment", "backend":
@@ -331,7 +332,7 @@ def make_manifests(
         if any(ref["kind"] == "Service" for ref in obj.get("spec", {}).get("targetRefs", [])):
             refs = obj["spec"]["targetRefs"]  # of a policy for backends
             refs += [{**refs[0], "name": name} for name in user.ports]
-    routes = [route for item in ingresses for route in _make_routes(item, user)] if gateway else ingresses
+    routes = [route for item in ingresses for route in (_make_routes(item, user) if gateway else [item])]
     secrets = [_make_tls_secret(SECRET, user.tls_hosts), *([] if gateway else user.extras)]
     return [*objects, *_make_services(user), *secrets, *extras, *routes], notes
 
@@ -377,11 +378,18 @@ def _make_ingress(name: str, host: str, secret: str = "") -> Object:
     return _make_object("networking.k8s.io/v1", "Ingress", name, spec=spec)
 
 
-def _reduce(ingress: Object, notes: list[str], gateway: bool) -> Object:
+def _reduce(ingress: Object, notes: list[str], gateway: bool, served: set[tuple[str, ...]]) -> Object:
     """Return an Ingress as systems without a controller read it, and add notes on what is left out.
 
-    These are ingress-nginx's annotations, regular expressions, rules without a host, and the default backend. Paths of type
-    ImplementationSpecific become prefixes.
+    These are ingress-nginx's annotations, regular expressions, rules without a host, canaries, the default backend, and paths that
+    another Ingress has. Paths of type ImplementationSpecific become prefixes.
+
+    Args:
+        ingress: The Ingress, which is changed.
+        notes: Receives the notes.
+        gateway: Whether routes of Gateway API are made of it.
+        served: The hosts and paths of earlier Ingresses, to which its own are added.
+
     """
     place, spec = f"Ingress {ingress['metadata']['name']}", ingress["spec"]
     dropped = [key.removeprefix(PREFIX) for key in ingress["metadata"].pop("annotations")]
@@ -396,11 +404,16 @@ def _reduce(ingress: Object, notes: list[str], gateway: bool) -> Object:
             notes.append(f"{place}: its rule for every host is left out")
             rule.pop("http", None)
         for path in _list_paths({"rules": [rule]}):
-            if {"use-regex", "rewrite-target"} & {*dropped} and _PATTERN.search(path["path"]):
-                notes.append(f"{place}: {path['path']} is left out: a regular expression")
+            path["pathType"] = "Exact" if path["pathType"] == "Exact" else "Prefix"
+            address = (str(rule.get("host")), path["path"], path["pathType"])
+            pattern = bool({"use-regex", "rewrite-target"} & {*dropped} and _PATTERN.search(path["path"]))
+            canary = "canary" in dropped
+            if pattern or canary or address in served:
+                why = "a regular expression" if pattern else "a canary" if canary else "another Ingress has it"
+                notes.append(f"{place}: {path['path']} is left out: {why}")
                 rule["http"]["paths"].remove(path)
-            elif path["pathType"] == "ImplementationSpecific":
-                path["pathType"] = "Prefix"
+            else:
+                served.add(address)
     spec["rules"] = [rule for rule in spec.get("rules", []) if _list_paths({"rules": [rule]})]
     return ingress
 

@@ -102,6 +102,16 @@ def test_what_a_system_without_a_controller_does_not_get_is_named() -> None:
     ]
 
 
+def test_a_canary_and_a_path_that_another_ingress_has_are_left_out_where_no_controller_merges_them() -> None:
+    canary = ingress("canary", annotations={"canary": "true", "canary_by_header": "X"})
+    manifests, notes = make_manifests(objects_of("nginx-f5"), read(canary, ingress(), ingress("twin")), False, BACKEND)
+    assert set(of_kind(manifests, "Ingress")) == {*OWN, "shop-web"}
+    assert notes[1:] == [
+        "Ingress shop-canary: / is left out: a canary",
+        "Ingress shop-twin: / is left out: another Ingress has it",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "note"),
     [

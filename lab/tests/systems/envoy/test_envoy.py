@@ -43,8 +43,8 @@ def resources(files: Mapping[str, str], name: str) -> list[dict[str, Any]]:
     return json.loads(files[f"/srv/envoy/{name}.json"])["resources"]
 
 
-def test_a_route_is_written_whole_and_endpoints_into_a_file_of_their_own() -> None:
-    """So that nothing else is loaded when a backend comes or goes."""
+def test_a_route_is_written_whole_and_endpoints_of_each_cluster_into_a_file_of_their_own() -> None:
+    """So that nothing else is loaded when a backend comes or goes. Envoy rejects a file with the endpoints of several clusters."""
     (routes,) = resources(rendered(), "rds-80")
     (host, other) = routes["virtual_hosts"]
     assert (host["domains"], other["domains"][0]) == (["bench.lab.test", "bench.lab.test:*"], "shop.example")
@@ -55,7 +55,10 @@ def test_a_route_is_written_whole_and_endpoints_into_a_file_of_their_own() -> No
     assert prefix == {"match": {"path_separated_prefix": "/a"}, **to_other}
     assert root == {"match": {"prefix": "/"}, "route": {"cluster": "backend:80"}}
     before = rendered()
-    found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in resources(before, "eds")}
+    (first,), (second,) = resources(before, "eds"), resources(before, "eds-1")
+    found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in (first, second)}
+    watched = [item["eds_cluster_config"]["eds_config"]["path_config_source"]["path"] for item in resources(before, "cds")]
+    assert watched == ["/srv/envoy/eds.json", "/srv/envoy/eds-1.json"]
     assert [len(found[name]) for name in ("backend:80", "other:8080")] == [2, 0]
     after = rendered(members=MEMBERS | {ServicePort("backend", 80): MEMBERS[ServicePort("backend", 80)][:1]})
     assert {path for path in after if after[path] != before[path]} == {"/srv/envoy/eds.json", CHECKED}

@@ -57,6 +57,15 @@ def test_a_route_is_written_whole() -> None:
     assert "serversTransports" not in http and http["routers"]["443-0"]["tls"] == {}
 
 
+def test_default_options_of_tls_are_set_by_their_path_in_traefiks_own_file_too() -> None:
+    """As the table of the migration calls them; they are no part of a router."""
+    file = json.loads(rendered({"tls.options.default.minVersion": "VersionTLS13", "options.sniStrict": "true"}))
+    assert file["tls"]["options"] == {"default": {"sniStrict": True, "minVersion": "VersionTLS13"}}
+    secured = [router["tls"] for router in file["http"]["routers"].values() if "tls" in router]
+    assert secured
+    assert all(not tls for tls in secured)
+
+
 def test_a_servers_transport_is_made_where_one_is_asked_for_and_a_port_needs_an_entry_point() -> None:
     """And another file has another version."""
     text = rendered({"serversTransport.forwardingTimeouts.dialTimeout": "60s"})
