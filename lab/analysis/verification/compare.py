@@ -243,8 +243,8 @@ def find_differences(
             found, key=lambda item: ("curl -i" not in write_command(item[0].request), item[0].request.size)
         )
         row = _find_row(aspect, before.request.case)
-        forced = (name for name in CONSEQUENCES if name == row["consequence"])
-        consequence = next(forced, None) or _weigh(aspect, before, after, old, new)
+        forced: list[Consequence] = [name for name in CONSEQUENCES if name == row["consequence"]]
+        consequence = forced[0] if forced else _weigh(aspect, before, after, old, new)
         known, setting = _find_known(key, aspect, before.request, row, migration)
         cases = tuple(dict.fromkeys(item[0].request.case for item in found))
         differences.append(

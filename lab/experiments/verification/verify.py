@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,9 +234,7 @@ def _make_checked(
 def _list_routes(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the user's routes among manifests, as Kind/name."""
     routes = [obj for obj in manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
-    return [
-        f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if not obj["metadata"]["name"].startswith("bench")
-    ]
+    return [f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if obj["metadata"]["name"] not in OWN]
 
 
 def _find_named(fault: str, names: Sequence[str]) -> str:
@@ -287,7 +284,8 @@ def verify(verification: Verification, repeats: int, say: Callable[[str], None])
 def record_answers(system: VerifiedSystem, verification: Verification, say: Callable[[str], None]) -> Recorded:
     """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
     say(f"{system.name}: coming up on {system.target.name}")
-    with system.target.up(system.variant) as up, _sending(up, verification.services) as send:
+    with system.target.up(system.variant) as up:
+        send = _make_sender(up, verification.services)
         _settle(verification.requests, send)
         say(f"{system.name}: {len(verification.requests)} requests")
         places = {up.net[network.CLIENT].address: "{client}", up.pod_address("proxy"): "{proxy}"}
@@ -295,31 +293,23 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
         return [(exchange, list_aspects(exchange, places)) for exchange in exchanges]
 
 
-@contextmanager
-def _sending(up: LocalSystem, services: Mapping[int, str]) -> Iterator[Callable[[RawRequest], Exchange]]:
-    """Yield a function that sends a request to a system that is up, and returns the exchange."""
+def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawRequest], Exchange]:
+    """Return a function that sends a request to a system that is up, and returns the exchange."""
 
-    def take() -> tuple[Received, ...]:
-        records = json.loads(up.ask("backend", CONTROL_PORT, "/take"))
-        return tuple(
-            Received(
-                service=services.get(record.pop("port"), "lab"),
-                **{
-                    **record,
-                    "headers": tuple(map(tuple, record["headers"])),
-                    "trailers": tuple(map(tuple, record["trailers"])),
-                },
-            )
-            for record in records
-            if not any(name.lower() == wire.KEPT_HEADER.lower() for name, _ in record["headers"])
-        )
+    def read(record: dict[str, Any]) -> Received:
+        headers, trailers = (tuple((name, value) for name, value in record.pop(key)) for key in ("headers", "trailers"))
+        service = services.get(record.pop("port"), "lab")
+        return Received(service=service, headers=headers, trailers=trailers, **record)
 
     def send(request: RawRequest) -> Exchange:
         answer = wire.exchange(up.connect, request)
-        return Exchange(request, answer, take())
+        received = map(read, json.loads(up.ask("backend", CONTROL_PORT, "/take")))
+        kept = wire.KEPT_HEADER.lower()
+        clients = (item for item in received if all(name.lower() != kept for name, _ in item.headers))
+        return Exchange(request, answer, tuple(clients))
 
-    take()
-    yield send
+    up.ask("backend", CONTROL_PORT, "/take")
+    return send
 
 
 def _settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:

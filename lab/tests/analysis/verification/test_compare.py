@@ -22,8 +22,8 @@ from lab.analysis.verification.compare import (
 )
 from lab.analysis.verification.requests import make_request
 from lab.experiments.migration.plan import plan_migration
-from lab.systems.ingress_nginx.configmap import KEYS
 from lab.model.exchanges import Answer, Exchange, RawRequest, Received
+from lab.systems.ingress_nginx.configmap import KEYS
 
 HOST = "shop.example"
 PLACES = {"10.64.0.2": "{client}", "10.64.0.4": "{proxy}"}
@@ -109,7 +109,11 @@ def test_another_status_is_one_difference_whatever_else_differs() -> None:
         (answered(), answered(got_body="3 bytes 0"), "breaks"),
         (answered(), answered(got_method="POST"), "breaks"),
         (answered(), answered(got_target="/b"), "breaks"),
-        (answered(make_request("", "", HOST, "/%61")), answered(make_request("", "", HOST, "/%61"), got_target="/a"), "backends"),
+        (
+            answered(make_request("", "", HOST, "/%61")),
+            answered(make_request("", "", HOST, "/%61"), got_target="/a"),
+            "backends",
+        ),
         (answered(), answered(got_target="/x/../a"), "protection"),
         (answered(), answered(got_version="HTTP/1.0"), "backends"),
         (answered(), answered(got_headers=(("Host", HOST), ("X-Forwarded-Server", "proxy"))), "backends"),

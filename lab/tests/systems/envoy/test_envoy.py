@@ -57,7 +57,9 @@ def test_a_route_is_written_whole_and_endpoints_of_each_cluster_into_a_file_of_t
     before = rendered()
     (first,), (second,) = resources(before, "eds"), resources(before, "eds-1")
     found = {item["cluster_name"]: item["endpoints"][0]["lb_endpoints"] for item in (first, second)}
-    watched = [item["eds_cluster_config"]["eds_config"]["path_config_source"]["path"] for item in resources(before, "cds")]
+    watched = [
+        item["eds_cluster_config"]["eds_config"]["path_config_source"]["path"] for item in resources(before, "cds")
+    ]
     assert watched == ["/srv/envoy/eds.json", "/srv/envoy/eds-1.json"]
     assert [len(found[name]) for name in ("backend:80", "other:8080")] == [2, 0]
     after = rendered(members=MEMBERS | {ServicePort("backend", 80): MEMBERS[ServicePort("backend", 80)][:1]})
