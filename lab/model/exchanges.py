@@ -29,7 +29,7 @@ class RawRequest:
         tls_version: The only version of TLS that the client speaks, such as `TLSv1.1`; empty for the client's defaults.
         alpn: The protocols that the TLS handshake offers.
         waits: Whether the client sends the body only after `100 Continue`, or after a second without one.
-        keys: The settings and annotations (with @) of ingress-nginx that the request is about.
+        keys: The settings and annotations (with @) that the request is about.
 
     """
 
