@@ -119,7 +119,7 @@ for key in (
 ):
     assert key in found, sorted(found)
 assert found["client header content-encoding: missing"]["known"] == "use-gzip"
-shadowed = found["answer @exact-path: 200 of the backend → 200 of the backend, of another Service"]
+shadowed = found["answer @route: 200 of the backend → 200 of the backend, of another Service"]
 assert shadowed["consequence"] == "breaks" and "https://shop.example/admin" in shadowed["command"], shadowed
 assert all(item["ingress_nginx"]["answer"] and item["successor"]["answer"] for item in found.values())
 PYTHON
