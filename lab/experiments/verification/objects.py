@@ -329,10 +329,12 @@ def make_manifests(
                 _serve_tls(container.get("args") or [])
             case _:
                 pass
-        if any(ref["kind"] == "Service" for ref in obj.get("spec", {}).get("targetRefs", [])):
-            refs = obj["spec"]["targetRefs"]  # of a policy for backends
-            refs += [{**refs[0], "name": name} for name in user.ports]
     routes = [route for item in ingresses for route in (_make_routes(item, user) if gateway else [item])]
+    rules = [rule for route in routes if gateway for rule in route["spec"]["rules"]]
+    used = dict.fromkeys(ref["name"] for rule in rules for ref in rule["backendRefs"] if ref["name"] in user.ports)
+    for refs in (obj["spec"]["targetRefs"] for obj in objects if "targetRefs" in obj.get("spec", {})):
+        # A policy for backends is for all that are served.
+        refs += [{**refs[0], "name": name} for name in used if refs[0]["kind"] == "Service"]
     secrets = [_make_tls_secret(SECRET, user.tls_hosts), *([] if gateway else user.extras)]
     return [*objects, *_make_services(user), *secrets, *extras, *routes], notes
 

@@ -102,6 +102,23 @@ def test_what_a_system_without_a_controller_does_not_get_is_named() -> None:
     ]
 
 
+def test_a_policy_for_backends_is_for_every_service_that_is_served() -> None:
+    left_out = ingress(
+        "re",
+        "[{path: '/a(.*)', pathType: ImplementationSpecific, backend: {service: {name: re, port: {number: 80}}}}]",
+        annotations={"use_regex": "true"},
+    )
+    policy = {
+        "apiVersion": "a/v1",
+        "kind": "UpstreamSettingsPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"targetRefs": [{"kind": "Service", "name": "backend"}]},
+    }
+    manifests, _ = make_manifests([*objects_of("nginx-ngf"), policy], read(left_out, ingress()), False, BACKEND)
+    refs = of_kind(manifests, "UpstreamSettingsPolicy")["p"]["spec"]["targetRefs"]
+    assert [ref["name"] for ref in refs] == ["backend", "shop-web"]
+
+
 def test_a_canary_and_a_path_that_another_ingress_has_are_left_out_where_no_controller_merges_them() -> None:
     canary = ingress("canary", annotations={"canary": "true", "canary_by_header": "X"})
     manifests, notes = make_manifests(objects_of("nginx-f5"), read(canary, ingress(), ingress("twin")), False, BACKEND)
