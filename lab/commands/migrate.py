@@ -34,6 +34,8 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     """
     if not options.configmap:
         raise UsageError("migrate", "no file", "give it: --configmap FILE, or - for the standard input")
+    if (options.requests or options.learn) and not options.verify:
+        raise UsageError("--requests" if options.requests else "--learn", "is of a verification", "add --verify")
     files = [options.configmap, *options.ingress]
     if files.count(STDIN) > 1:
         raise UsageError("migrate", "two files are the standard input", "give one of them by its name")

@@ -60,6 +60,7 @@ YAML
   [[ $stderr == *" requests to ingress-nginx and to envoy"* ]] || fail "$stderr"
   [[ $stderr != *"coming up"* ]] || fail "$stderr"
   nothing_recorded
+  refused "--learn: is of a verification" migrate --configmap "$mine" --to envoy --learn
   printf 'GET /cart\n' >"$BATS_TEST_TMPDIR/requests"
   refused "requests:1: expected METHOD URL" migrate --configmap "$mine" --to envoy --verify --requests "$BATS_TEST_TMPDIR/requests"
 }
