@@ -53,20 +53,22 @@ def run_verification(
     systems = (verification.baseline, *verification.systems)
     for note in [*verification.notes, *(f"{system.name}: {note}" for system in systems for note in system.notes)]:
         print_plan_line(talk, "note", note)
-    names = ", ".join(system.name for system in verification.systems)
-    print_plan_line(talk, "verify", f"{len(verification.requests)} requests to ingress-nginx and to {names}")
+    names = [system.name for system in verification.systems]
+    text = f"{len(verification.requests)} requests to ingress-nginx and to {', '.join(names)}"
+    print_plan_line(talk, "verify", text)
     if options.plan:
         return 0
+    pairs = list[VerifiedPair]()
     try:
         target.check()
-        pairs = list(verify(verification, options.blocks or 0, lambda line: print_plan_line(talk, "run", line)))
+        for pair in verify(verification, options.blocks or 0, lambda line: print_plan_line(talk, "run", line)):
+            pairs.append(pair)
+            print_plan_line(talk, "run", f"{pair.system}: {len(pair.differences)} differences")
+            if options.learn and pair.system in names:
+                count = add_verified(pair.system, pair.differences)
+                print_plan_line(talk, "learned", f"{pair.system}: {count} differences")
     finally:
         target.close()
-    if options.learn:
-        for pair in (pair for pair in pairs if "itself" not in pair.system):
-            print_plan_line(
-                talk, "learned", f"{pair.system}: {add_verified(pair.system, pair.differences)} differences"
-            )
     shape = make_verification_shape(VerifiedPair)
     rows = [(pair.system, pair.target, pair.requests, pair.differences, pair.notes) for pair in pairs]
     print_answer(

@@ -76,5 +76,6 @@ YAML
   assert_line --partial "curl -i --path-as-is --http1.1 -X LAB -H User-Agent: -H Accept: -H 'X_Mine: 1'"
   assert_line --regexp '^[0-9]+\. client header server: '
   assert_line --partial 'known: server-tokens'
+  assert_line --partial 'new: not in the migration table'
   assert_line --regexp '^envoy +local +[0-9]+ '
 }
