@@ -15,7 +15,7 @@ from typing import Any
 
 from lab.analysis.migration.mapping import Migration
 from lab.analysis.verification.compare import Difference, find_differences, list_aspects
-from lab.analysis.verification.requests import generate, make_catalogue, make_request, parse_size, unique
+from lab.analysis.verification.requests import generate, make_catalogue, parse_size, unique
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
 from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import reading
@@ -43,6 +43,8 @@ SETTLE_S, SETTLED_S, EMPTY_S = 30.0, 0.4, 3.0
 """The seconds within which a system must have taken all routes, for which its answers must stay equal, and the same where some routes
 have no answer of a backend, which a controller may only not yet have taken."""
 _NO_ROUTE = (0, 404, 502, 503)
+_PLAIN = ("plain", "plain-tls", "exact-path", "prefix-path", "specific-path", "regex-path")
+"""The ends of the names of requests that ask for a route as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +315,11 @@ def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawR
 
 
 def _settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
-    """Wait until the first request to each host is answered in the same way for a while: then all routes are taken.
+    """Wait until the plain request to each route is answered in the same way for a while: then all routes are taken.
 
     Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.
     """
-    first = list({(item.host, item.tls): item for item in reversed(requests) if item.head}.values())
-    probes = [make_request("settle", "", item.host, item.target, tls=item.tls) for item in first]
+    probes = [item for item in requests if item.case.endswith(_PLAIN)]
     deadline, before, since = time.monotonic() + SETTLE_S, list[tuple[int, bool]](), time.monotonic()
     while time.monotonic() < deadline:
         exchanges = [send(probe) for probe in probes]
