@@ -334,7 +334,7 @@ def make_manifests(
     used = dict.fromkeys(ref["name"] for rule in rules for ref in rule["backendRefs"] if ref["name"] in user.ports)
     for refs in (obj["spec"]["targetRefs"] for obj in objects if "targetRefs" in obj.get("spec", {})):
         # A policy for backends is for all that are served.
-        refs += [{**refs[0], "name": name} for name in used if refs[0]["kind"] == "Service"]
+        refs.extend([{**refs[0], "name": name} for name in used if refs[0]["kind"] == "Service"])
     secrets = [_make_tls_secret(SECRET, user.tls_hosts), *([] if gateway else user.extras)]
     return [*objects, *_make_services(user), *secrets, *extras, *routes], notes
 
