@@ -16,8 +16,10 @@ from dataclasses import replace
 from lab.model.exchanges import Answer, Headers, RawRequest
 from lab.systems.manifests.certificates import describe_certificate
 
-TIMEOUT_S, CONTINUE_S = 3.0, 0.5
+TIMEOUT_S, CONTINUE_S = 2.0, 0.5
 """The seconds that an answer may take, and that the client waits for `100 Continue`."""
+NO_ANSWER = "no answer"
+"""The beginning of the error of an answer that did not come in time."""
 KEPT_HEADER = "X-Lab-Kept"
 """The header of the request that shows whether a connection is kept: a backend's record of it counts for nothing."""
 _END = b"\r\n\r\n"
@@ -67,7 +69,7 @@ def exchange(connect: Connect, request: RawRequest) -> Answer:
             sock = _wrap(raw, request, tls) if request.tls else raw
             return replace(_talk(sock, request), tls=tls) if request.head else Answer(tls=tls)
     except TimeoutError:
-        return Answer(tls=tls, error=f"no answer in {TIMEOUT_S:g} s")
+        return Answer(tls=tls, error=f"{NO_ANSWER} in {TIMEOUT_S:g} s")
     except ssl.SSLError as error:
         return Answer(tls=tls, error=f"TLS: {(error.reason or 'handshake failed').lower().replace('_', ' ')}")
     except (EOFError, OSError):
