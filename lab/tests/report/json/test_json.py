@@ -17,8 +17,9 @@ from rich.console import Console
 from lab.base.errors import UsageError
 from lab.commands import schema
 from lab.commands.verbs import parser
+from lab.experiments.verification.verify import VerifiedPair
 from lab.records.store import run_names
-from lab.report.json import answers, runs
+from lab.report.json import answers, runs, verification
 from lab.report.json.shape import JsonKey, JsonShape, read_meanings
 from lab.studies import results
 
@@ -62,8 +63,9 @@ def test_a_shape_reads_paths_and_types_and_refuses_an_attribute_and_a_key_that_t
 
 
 def test_every_meaning_is_of_a_key() -> None:
-    keys: dict[str, set[str]] = {}
-    there = (value for module in (runs, answers, results) for value in vars(module).values())
+    whole = verification.make_verification_shape(VerifiedPair)
+    keys: dict[str, set[str]] = {shape.name: {key.name for key in shape.keys} for shape in (whole, *whole.parts)}
+    there = (value for module in (runs, answers, results, verification) for value in vars(module).values())
     for shape in (value for value in there if isinstance(value, JsonShape)):
         keys[shape.name] = {key.name for key in shape.keys}
         for name, about in shape.model.model_json_schema().get("$defs", {}).items():
