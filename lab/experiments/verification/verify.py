@@ -288,7 +288,7 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
     say(f"{system.name}: coming up on {system.target.name}")
     with system.target.up(system.variant) as up:
         send = _make_sender(up, verification.services)
-        _settle(verification.requests, send)
+        wait_for_routes(verification.requests, send)
         say(f"{system.name}: {len(verification.requests)} requests")
         places = {up.net[network.CLIENT].address: "{client}", up.pod_address("proxy"): "{proxy}"}
         exchanges = [send(request) for request in verification.requests]
@@ -319,7 +319,7 @@ def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawR
     return send
 
 
-def _settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
+def wait_for_routes(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
     """Wait until the plain request to each route is answered in the same way for a while: then all routes are taken.
 
     Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.

@@ -31,7 +31,7 @@ SENT = make_request("plain", "a plain request", HOST, "/a")
 
 
 @pytest.fixture(autouse=True)
-def _own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A table of verified differences of each test's own, without a row."""
     file = tmp_path / "verified.tsv"
     file.write_text("system\tdifference\tconsequence\tabout\n")
@@ -45,8 +45,15 @@ def answered(request: RawRequest = SENT, reached: bool = True, service: str = "w
     """An exchange: 200 of the backend; `more` has fields of the answer, and `got_FIELD` of what the backend received."""
     got = {name.removeprefix("got_"): more.pop(name) for name in list(more) if name.startswith("got_")}
     headers = (("X-Lab-Echo", "1"), *more.pop("headers", ())) if reached else more.pop("headers", ())
-    fields = {"status": 200, "version": "HTTP/1.1", "body": b"page", "framing": "length", "kept": True, **more}
-    base = {
+    fields: dict[str, Any] = {
+        "status": 200,
+        "version": "HTTP/1.1",
+        "body": b"page",
+        "framing": "length",
+        "kept": True,
+        **more,
+    }
+    base: dict[str, Any] = {
         "method": "GET",
         "target": request.target,
         "version": "HTTP/1.1",

@@ -22,13 +22,18 @@ STATUSES: Mapping[str, int] = {"ingress-nginx": 200, "envoy": 400, "haproxy": 20
 
 def answers(status: int) -> verifying.Recorded:
     received = Received("web:80", "GET", "/", "HTTP/1.1", (("Host", "shop.example"),), "none", (), "10.64.0.4")
-    answer = Answer(status, "HTTP/1.1", (("X-Lab-Echo", "1"),) if status == 200 else (), b"page", framing="length", kept=True)
+    answer = Answer(
+        status, "HTTP/1.1", (("X-Lab-Echo", "1"),) if status == 200 else (), b"page", framing="length", kept=True
+    )
     exchange = Exchange(REQUEST, answer, (received,) if status == 200 else ())
     return [(exchange, list_aspects(exchange, {}))]
 
 
 def prepared(*names: str) -> Verification:
-    migrations = {item.system: item for item in plan_migration("mine", b'kind: ConfigMap\ndata: {keep-alive: "75"}\n', to=names).migrations}
+    migrations = {
+        item.system: item
+        for item in plan_migration("mine", b'kind: ConfigMap\ndata: {keep-alive: "75"}\n', to=names).migrations
+    }
     target = LocalTarget()
     systems = [VerifiedSystem(name, target, cast("Any", None), [], migrations[name]) for name in names]
     return Verification(VerifiedSystem("ingress-nginx", target, cast("Any", None), []), systems, [REQUEST], {}, [])
@@ -83,7 +88,9 @@ def test_a_successor_that_does_not_come_up_is_named_and_the_next_is_verified(
     assert second.requests == 1
 
 
-def test_without_ingress_nginx_there_is_nothing_to_compare_with(record: Callable[[Mapping[str, int]], list[str]]) -> None:
+def test_without_ingress_nginx_there_is_nothing_to_compare_with(
+    record: Callable[[Mapping[str, int]], list[str]],
+) -> None:
     record({**STATUSES, "ingress-nginx": -1})
     with pytest.raises(MeasuringError, match="is not served"):
         list(verify(prepared("envoy"), 0, print))
@@ -99,6 +106,6 @@ def test_routes_are_waited_for_until_the_answers_stay_equal(monkeypatch: pytest.
         seen.append(next(statuses, 200))
         return Exchange(request, Answer(seen[-1]))
 
-    verifying._settle([REQUEST], send)
+    verifying.wait_for_routes([REQUEST], send)
     assert seen[:3] == [404, 404, 200]
     assert len(seen) >= 5

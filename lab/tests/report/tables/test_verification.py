@@ -53,8 +53,8 @@ def found() -> list[Difference]:
         exchanged(lower, 400, reached=False),
         exchanged(large, 200),
     ]
-    sides = ([(item, list_aspects(item, PLACES)) for item in side] for side in (left, right))
-    return find_differences(*sides, migration)
+    first, second = ([(item, list_aspects(item, PLACES)) for item in side] for side in (left, right))
+    return find_differences(first, second, migration)
 
 
 def test_the_page_of_a_successor() -> None:
