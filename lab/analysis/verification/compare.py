@@ -116,7 +116,8 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
     """
     request, answer = exchange.request, exchange.answer
 
-    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}", request.host: "{host}"}
+    sent = {request.target: "{target}", request.target.partition("?")[0]: "{path}"}
+    sent |= {request.host.lower(): "{host in lower case}", request.host: "{host}"}
 
     def name(text: str) -> str:
         """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.analysis.migration.mapping import Migration, MigrationPlan
+from lab.analysis.migration.mapping import Migration
 from lab.analysis.verification.compare import Difference, find_differences, list_aspects
 from lab.analysis.verification.requests import generate, make_catalogue, parse_size, unique
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
@@ -21,6 +21,7 @@ from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import BASELINE
 from lab.experiments.migration.folder import has_manifests, write_accepted
+from lab.analysis.migration.mapping import MigrationPlan
 from lab.experiments.migration.plan import READER
 from lab.experiments.verification.objects import (
     CONTROL_PORT,
@@ -289,7 +290,7 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
     say(f"{system.name}: coming up on {system.target.name}")
     with system.target.up(system.variant) as up:
         send = _make_sender(up, verification.services)
-        settle(verification.requests, send)
+        wait_for_routes(verification.requests, send)
         say(f"{system.name}: {len(verification.requests)} requests")
         places = {up.net[network.CLIENT].address: "{client}", up.pod_address("proxy"): "{proxy}"}
         exchanges = [send(request) for request in verification.requests]
@@ -320,7 +321,7 @@ def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawR
     return send
 
 
-def settle(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
+def wait_for_routes(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
     """Wait until the plain request to each route is answered in the same way for a while: then all routes are taken.
 
     Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.

@@ -103,10 +103,12 @@ YAML
   limit_s=300 lab "${verify[@]}" --requests "$BATS_TEST_TMPDIR/requests" --blocks 1 --json
   assert_failure 1 # the request of the user's own reaches another Service, which no table can know
   [[ $stderr == *"Ingress shop/web: limit-rps: removed"*"coming up"* ]] || fail "$stderr"
-  run python - "$output" <<'PYTHON'
-import json, sys
+  printf '%s' "$output" >"$BATS_TEST_TMPDIR/verification.json"
+  run python - "$BATS_TEST_TMPDIR/verification.json" <<'PYTHON'
+import json, pathlib, sys
 
-systems = {item["system"]: item["differences"] for item in json.loads(sys.argv[1])["systems"]}
+data = json.loads(pathlib.Path(sys.argv[1]).read_text())
+systems = {item["system"]: item["differences"] for item in data["systems"]}
 for name in ("ingress-nginx", "traefik-ingress-nginx"):
     assert systems[f"{name} against itself 1"] == [], systems[f"{name} against itself 1"]
 found = {item["key"]: item for item in systems["traefik-ingress-nginx"]}

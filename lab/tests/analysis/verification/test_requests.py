@@ -25,7 +25,7 @@ from lab.systems.ingress_nginx.configmap import KEYS
 LIMIT = 1 << 20
 
 
-def routed(path: str, kind: str = "Prefix", tls: bool = False, **annotations: str) -> RoutedPath:
+def routed(path: str, kind: str = "Prefix", tls: bool = False, **annotations: Any) -> RoutedPath:
     named = {name.replace("_", "-"): value for name, value in annotations.items()}
     return RoutedPath("shop/web", "shop.example", path, kind, tls, named)
 
@@ -101,7 +101,7 @@ def test_a_host_with_a_certificate_is_tried_without_tls_and_without_its_name() -
     ],
 )
 def test_an_annotation_with_a_meaning_for_requests_gives_requests_of_its_own(
-    annotations: dict[str, str], cases: set[str]
+    annotations: dict[str, Any], cases: set[str]
 ) -> None:
     given: dict[str, Any] = {**annotations}
     assert set(targets(routed("/a", **given))) - set(targets(routed("/a"))) == cases

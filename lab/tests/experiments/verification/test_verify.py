@@ -106,6 +106,6 @@ def test_routes_are_waited_for_until_the_answers_stay_equal(monkeypatch: pytest.
         seen.append(next(statuses, 200))
         return Exchange(request, Answer(seen[-1]))
 
-    verifying.settle([REQUEST], send)
+    verifying.wait_for_routes([REQUEST], send)
     assert seen[:3] == [404, 404, 200]
     assert len(seen) >= 5
