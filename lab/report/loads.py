@@ -49,7 +49,9 @@ def describe_traffic(traffic: Traffic) -> list[str]:
     if log is None:
         return lines
     read = f"{log.requests:,} requests in the format {log.format}, {log.rate_rps:,g} a second for {format_duration(log.span_s)}"
-    unread = f"{log.unread:,} line{'' if log.unread == 1 else 's'} could not be read, the first is line {log.first_unread}"
+    unread = (
+        f"{log.unread:,} line{'' if log.unread == 1 else 's'} could not be read, the first is line {log.first_unread}"
+    )
     cut = f"{log.cut:,} answers were longer than {format_bytes(MAX_BYTES)} and are cut to that"
     return [
         f"{read}: {log.hosts:,} {log.hosts_are}, {log.paths:,} paths",
