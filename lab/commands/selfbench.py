@@ -94,7 +94,9 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     names = [get_generator(name).name for name in options.generator or ()]
     if own := next((name for name in names if GENERATORS[name].own), None):
         remedy = "`just bench direct --sweep streams-known` has known delays and numbers of streams"
-        raise UsageError("--generator", f"{own} speaks to its own backend, not to the server with known answers", remedy)
+        raise UsageError(
+            "--generator", f"{own} speaks to its own backend, not to the server with known answers", remedy
+        )
     for name in options.scenario or ():
         refuse_unknown(name, SCENARIOS, "--scenario", f"unknown scenario '{name}'")
     if options.show:
