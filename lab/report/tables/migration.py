@@ -16,16 +16,12 @@ from typing import Any
 import yaml
 from rich.text import Text
 
-from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, shorten
+from lab.analysis.migration.mapping import Migration, MigrationPlan, Standing, Trap, shorten
 from lab.analysis.migration.table import Weight, set_path, split_path
 from lab.report.grid import (
-    Fold,
     Grid,
-    Notes,
     Part,
     Sentences,
-    TableCell,
-    TableRow,
     make_columns,
     make_row,
     make_title,
@@ -55,14 +51,6 @@ STANDING_TEXTS: dict[Standing, str] = {
     "lost": "impossible",
     "same": "nothing to do",
     "off": "without effect today",
-}
-WEIGHT_TEXTS: dict[Weight, str] = {
-    "fails": "breaks requests",
-    "guards": "weaker protection",
-    "answers": "clients notice",
-    "costs": "CPU, memory, connections",
-    "seen": "logs and traces",
-    "nothing": "nothing",
 }
 EMPTY = "–"
 TODAY = "ingress-nginx 1.15.1"
@@ -95,7 +83,7 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
     room = bisect_right(
         counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
     )
-    return [*make(counts[-1] if whole else max(room - 1, 0)), *(_list_settings(migration) if whole else [])]
+    return [*make(counts[-1] if whole else max(room - 1, 0))]
 
 
 def _sort_traps(migration: Migration) -> dict[str, list[Trap]]:
@@ -132,9 +120,9 @@ def _yield_parts(
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
     yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
     yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
-    for title in (BREAKS, WEAKER, NOTICE):
+    for title in (BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
         if traps := sections[title]:
-            numbered = enumerate(traps, 1 + main.index(traps[0]))
+            numbered = enumerate(traps, 1 + [*main, *sections[MINOR]].index(traps[0]))
             entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
             yield _format_section(title, entries, count)
     if snippet := _write_snippet(migration, [*main[:count], *(trap for trap in migration.traps if trap.in_file)]):
@@ -143,14 +131,19 @@ def _yield_parts(
         yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
     lines_read = [*migration.settings, *migration.annotations]
     busy = {line.key for line in lines_read if line.is_trap or (line.ingress and line.standing == "off")}
+    idle = (
+        f"{_short(line.key)}{f' ({line.note})' * bool(whole and line.note)}"
+        for line in lines_read
+        if line.key not in busy
+    )
     sources = dict.fromkeys(part.split(",")[0].strip() for trap in main for part in trap.line.source.split(";"))
     named = ", ".join(name for name in sources if name and not name.startswith(("docs", "source", "read back")))
     minor, unverified = ", ".join(map(_name, sections[MINOR])), sum(trap.line.unverified for trap in main)
     labels = {
         "IGNORED TODAY": _list_ignored(plan),
         "ALSO": "; ".join(plan.notes),
-        "NOTHING TO DO": ", ".join(dict.fromkeys(_short(line.key) for line in lines_read if line.key not in busy)),
-        MINOR: f"{len(sections[MINOR])} more (CPU, memory, connections): {minor}" if minor else "",
+        "NOTHING TO DO": ", ".join(dict.fromkeys(idle)),
+        MINOR: f"{len(sections[MINOR])} more (CPU, memory, connections): {minor}" if minor and not whole else "",
         "SOURCES": f"checked {migration.about.default}, {unverified} not verified: {named}",
         "NEXT": "--out FOLDER: manifests; --measure: runs both, says first how long; --all: everything",
     }
@@ -190,7 +183,12 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
         f"Reported: {reports}; the ledger says {ledger} (just ledger).": ledger,
         **{f"Careful: {line.warning}.": line.warning for line in trap.lines},
         f"Not verified: {line.source}.": line.unverified,
-        line.note: whole and line.note,
+        **{
+            f"{_short(each.key) or 'its own'}: {shorten(each.value) or 'none'} → {each.setting or 'no setting'}"
+            f" {' '.join(each.to.split())} (default: {each.default or 'none'})": whole
+            for each in trap.lines
+        },
+        f"{line.note}{'; ' * bool(line.note)}source: {line.source}": whole,
     }
     return text, fix, [detail for detail, applies in details.items() if applies]
 
@@ -267,37 +265,6 @@ def _list_ignored(plan: MigrationPlan) -> str:
         f"{name} ({hint})" for name, hint in {**{each.name: each.hint for each in plan.unknown}, **ignored}.items()
     ]
     return f"delete or correct {'; '.join(texts)}" if texts else ""
-
-
-def _list_settings(migration: Migration) -> list[Part]:
-    """Return the table of all settings of the files, and of all defaults that differ, with their notes and sources."""
-    lines = [(line, "") for line in (*migration.settings, *migration.annotations)]
-    lines += [(trap.line, f"{', '.join(trap.keys)} (default)") for trap in migration.traps if not trap.in_file]
-    heads = ("setting", "value", "a difference", f"in {migration.system}", "its setting", "its value", "its default")
-    rows = tuple(_make_setting_row(line, name) for line, name in lines)
-    table = Grid(make_columns(heads, left=range(7)), rows, narrow=Fold((0, 1, 2, 3), (4, 5, 6)), blank=True)
-    return [make_title("EVERY SETTING", "with its notes and sources", blank=True), table, Notes()]
-
-
-def _make_setting_row(line: Line, name: str) -> TableRow:
-    """Return the row of a setting in the table of everything: its counterpart on the successor, with notes and source.
-
-    Args:
-        line: The line of the migration about the setting.
-        name: The names of the keys whose default makes the difference; empty for a setting that the user's files have.
-
-    """
-    notes = (line.warning, line.note, f"source: {line.source}" if line.source else "")
-    of_files = f"{line.ingress}: {_short(line.key)}" if line.ingress else line.key
-    return make_row(
-        TableCell((name if line.key else "(only on the successor)") or of_files, notes=tuple(filter(None, notes))),
-        shorten(line.value) or EMPTY,
-        WEIGHT_TEXTS[line.weight] if line.is_trap else EMPTY,
-        STANDING_TEXTS[line.standing],
-        line.setting or EMPTY,
-        " ".join(line.to.split()) or EMPTY,
-        line.default or EMPTY,
-    )
 
 
 # -- all successors --------------------------------------------------------------------------------------------
