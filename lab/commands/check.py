@@ -38,6 +38,6 @@ CHECK = Verb(
     ("--json",),
     examples=(
         "just check data/examples/configmap.yaml",
-        "just check - < values.yaml",
+        "just check values.yaml --json",
     ),
 )

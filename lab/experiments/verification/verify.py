@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.analysis.migration.mapping import Migration
+from lab.analysis.migration.mapping import Migration, MigrationPlan
 from lab.analysis.verification.compare import Difference, find_differences, list_aspects
 from lab.analysis.verification.requests import generate, make_catalogue, parse_size, unique
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
@@ -21,7 +21,6 @@ from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import BASELINE
 from lab.experiments.migration.folder import has_manifests, write_accepted
-from lab.analysis.migration.mapping import MigrationPlan
 from lab.experiments.migration.plan import READER
 from lab.experiments.verification.objects import (
     CONTROL_PORT,
