@@ -446,6 +446,7 @@ def print_and_write_result(
         tables: Tables to add to the page.
 
     """
+    from lab.analysis import rerun
     from lab.report.html.run import write_page
     from lab.report.result import RunResult
     from lab.report.terminal import print_parts
@@ -462,7 +463,9 @@ def print_and_write_result(
             print_parts(out, extra)
     if result.complete:
         return 0
-    missing = f"exit 1: {result.missing}; `just bench --resume {run.folder.name}` tries again"
+    names = " ".join(arm.variant for arm in run.record.arms if arm.role == "variant") or run.record.arms[0].variant
+    again = next((summary.resume for summary in result.told if summary.resume), "")
+    missing = f"exit 1: {result.missing}; measure again: {again or rerun.measure_command(run.record, names)}"
     Console(stderr=True).print(missing, style="red", markup=False, highlight=False, soft_wrap=True)
     return 1
 

@@ -137,7 +137,7 @@ class RunTerminal(LineObserver):
         detail = sample.detail.splitlines()[0] if sample.detail else ""
         why = detail or (sample.reason.meaning.removesuffix(".") if sample.reason else "")
         place = f"block {slot.block} of {self._blocks}  {_name_arms(slot)} at {slot.point.name}"
-        reason = f"{sample.reason}: {why}" if why else str(sample.reason)
+        reason = why if why.startswith(f"{sample.reason}:") else f"{sample.reason}: {why}"
         if not last:
             self._print_line(f"{place}: [yellow]repeated[/], {escape(reason)}")
             return

@@ -83,7 +83,7 @@ class RunResult:
         parts: list[str] = []
         for row, cell in cells:
             reason = next(iter(Counter(cell.invalid).most_common(1)), None)
-            why = f"{reason[0]}: {reason[0].meaning.removesuffix('.')}" if reason else "not measured"
+            why = reason[0] if reason else "not measured"
             parts.append(f"{row.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})")
         more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
         return "; ".join(parts[:MOST_NAMED]) + more
