@@ -252,7 +252,7 @@ def test_reasons_for_lost_blocks_are_named(shelf: Shelf) -> None:
     assert replace(run, counted=control).lost(VARIANT, "delete") == "1 of 2 blocks: no valid control run"
     bad = {"reason": Reason.STEAL, "verdict": "invalid"}
     invalid = [each.model_copy(update=bad if each.block == 2 else {}) for each in run.all_samples]
-    left = replace(run, samples=tuple(invalid), counted=select_counted_solo_samples(invalid))
+    left = replace(run, all_samples=tuple(invalid), counted=select_counted_solo_samples(invalid))
     assert (left.lost(VARIANT, "delete"), run.lost(VARIANT, "delete")) == ("1 of 2 blocks: steal", "")
 
 
