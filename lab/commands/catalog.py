@@ -6,7 +6,7 @@ Everything comes from the folders; there is no separate list.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,13 +81,15 @@ def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
 
     """
     kinds, terms = _split_words(words)
-    catalog = {
-        "variants": [overlay.model_dump(mode="json", exclude={"resources", "below"}) for overlay in _overlays()],
-        "knobs": [knob.model_dump(mode="json") for knob in _knobs()],
-        "sweeps": [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
-        "studies": [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
+    catalog: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
+        "variants": lambda: [
+            overlay.model_dump(mode="json", exclude={"resources", "below"}) for overlay in _overlays()
+        ],
+        "knobs": lambda: [knob.model_dump(mode="json") for knob in _knobs()],
+        "sweeps": lambda: [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
+        "studies": lambda: [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
     }
-    return {kind: [entry for entry in catalog[kind] if _has_all(str(entry), terms)] for kind in kinds}
+    return {kind: [entry for entry in catalog[kind]() if _has_all(str(entry), terms)] for kind in kinds}
 
 
 def show_json(name: str) -> dict[str, Any]:
@@ -128,42 +130,50 @@ def print_list(console: Console, words: Sequence[str] = (), everything: bool = F
         print_lines(console, [head, "", *map(_shorten, lines), "", *OVERVIEW], LINES_MOST, "just list")
         return
     kinds, terms = _split_words(words)
-    overlays = _overlays()
-    titles = (
-        f"{overlay.title} (the reference of every run)" if overlay.reference else overlay.title for overlay in overlays
-    )
-    tables = {
-        ("VARIANT", "BASELINE", "KNOBS", "STUDY", "WHAT"): [
-            (overlay.name, overlay.baseline or "", "\n".join(overlay.own_knobs), overlay.study or "", title)
-            for overlay, title in zip(overlays, titles, strict=True)
-        ],
-        ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"): [
-            (knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in _knobs()
-        ],
-        ("SWEEP", "POINTS", "BLOCKS", "QUESTION"): [
-            (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()
-        ],
-        ("STUDY", "VARIANTS", "SWEEP", "QUESTION"): [
-            (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question) for study in _studies()
-        ],
+    tables: Mapping[str, tuple[Sequence[str], Callable[[], list[tuple[str, ...]]]]] = {
+        "variants": (
+            ("VARIANT", "BASELINE", "KNOBS", "STUDY", "WHAT"),
+            lambda: [
+                (
+                    overlay.name,
+                    overlay.baseline or "",
+                    "\n".join(overlay.own_knobs),
+                    overlay.study or "",
+                    overlay.title + (" (the reference of every run)" if overlay.reference else ""),
+                )
+                for overlay in _overlays()
+            ],
+        ),
+        "knobs": (
+            ("KNOB", "SWEEP", "METRIC", "STUDY", "WHAT"),
+            lambda: [(knob.name, knob.sweep, knob.primary_metric, knob.study or "", knob.title) for knob in _knobs()],
+        ),
+        "sweeps": (
+            ("SWEEP", "POINTS", "BLOCKS", "QUESTION"),
+            lambda: [
+                (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()
+            ],
+        ),
+        "studies": (
+            ("STUDY", "VARIANTS", "SWEEP", "QUESTION"),
+            lambda: [
+                (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question)
+                for study in _studies()
+            ],
+        ),
     }
-    matches = {
-        heads: [row for row in rows if kind in kinds and _has_all(" ".join(row), terms)]
-        for kind, (heads, rows) in zip(KINDS, tables.items(), strict=True)
-    }
+    matches = {kind: [row for row in tables[kind][1]() if _has_all(" ".join(row), terms)] for kind in kinds}
     if not any(matches.values()):
         raise UsageError("list", f"nothing has '{' '.join(terms)}' in it", "`just list` alone shows all")
-    lines = [", ".join(f"{len(rows)} {kind}" for kind, rows in zip(KINDS, matches.values(), strict=True) if rows)]
-    for heads, rows in matches.items():
+    lines = [", ".join(f"{len(rows)} {kind}" for kind, rows in matches.items() if rows)]
+    for kind, rows in matches.items():
         if everything and rows:
-            _print_table(console, heads, rows)
-        is_variant = heads[0] == "VARIANT"  # systems before what builds on them
+            _print_table(console, tables[kind][0], rows)
         width = min(40, max((len(row[0]) for row in rows), default=0))
-        lines += ["", heads[0]] * bool(rows)
-        lines += [
-            _shorten(f"  {row[0]:<{width}}  {row[-1]}")
-            for row in sorted(rows, key=lambda row: is_variant and row[1] > "")
-        ]
+        lines += ["", tables[kind][0][0]] * bool(rows)
+        if kind == "variants":
+            rows.sort(key=lambda row: row[1] > "")  # systems before what builds on them
+        lines += [_shorten(f"  {row[0]:<{width}}  {row[-1]}") for row in rows]
     if not everything:
         print_lines(console, lines, LINES_MOST, " ".join(["just list", *words]))
 

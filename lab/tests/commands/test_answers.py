@@ -47,11 +47,13 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "columns", "said"),
     [
         (
-            "list variants backlog --all",
+            "list variants --all",
             250,
-            [r"^backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised"],
+            [
+                r"^backlog +backlog-128 +somaxconn-32768 +digitalocean +accept queue raised",
+                "^direct .*reference of every run",
+            ],
         ),
-        ("list variants direct --all", 250, ["^direct .*reference of every run"]),
         pytest.param("list --all", 60, ["^.*upstream-keepalive-requests-1000.*$"], marks=pytest.mark.slow),
         (
             "list",
