@@ -394,7 +394,7 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
     yours = f"{shorten(key.value)}{seconds * key.value.isdigit()}"
     words = {**values, "there": shown, "yours": yours}
     sentence = _NAME.sub(lambda name: words.get(name[1], name[0]), row.differs.removeprefix(COMPANION) or text)
-    for_ingress = there if row.how == "none" else f"{subject.what}: set anew"
+    for_ingress = f"{there} (you: {yours})" if row.how == "none" else f"{subject.what}: set anew"
     trusting = key.name.removeprefix(PREFIX) in _TRUSTING and TRUTH.get(key.value, True)
     everybody = _EVERYBODY.search(f"{to} {values['proxy-real-ip-cidr']}") or "insecure" in row.setting
     warned = standing in ("set", "hand") and trusting and everybody

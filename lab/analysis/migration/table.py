@@ -15,7 +15,8 @@ A row of a successor is for all `keys` of its first column; a name with @ is an 
 about a setting for which ingress-nginx has no key. It is reported unless the file sets one of the keys after the `-`. A row
 `*  like  SYSTEM` takes over the rows of that system (those with `-` only if the table has none itself). The row `about` has
 the program in the column `setting`, its version in `value`, the day on which the table was checked in `default`, in
-`note` where arguments, keys and fields are written, and in `source` the key that holds arguments there. The first word of `setting` is how the setting is made:
+`note` where arguments, keys and fields are written, and in `source` the key that holds arguments there
+(`sections` if keys are written as SECTION.KEY). The first word of `setting` is how the setting is made:
 
     arg NAME        an argument of the container            hand TEXT   manually: what to look at
     key NAME        a key of the system's ConfigMap         none        unsupported: `default` is what happens instead

@@ -52,7 +52,7 @@ STANDING_TEXTS: dict[Standing, str] = {
     "same": "nothing to do",
     "off": "without effect today",
 }
-EMPTY = "–"
+EMPTY, SECTIONED = "–", "sections"
 TODAY = "ingress-nginx 1.15.1"
 Evidence = Mapping[tuple[str, str], tuple[str, str]]
 """(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.table.read_seen`)."""
@@ -240,7 +240,8 @@ def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
             words = [f"{path}{line.to}"] if path.endswith("=") else [path, line.to]
             document[migration.about.source] = [*document.get(migration.about.source, []), *words]
         elif kind or "." in path:
-            set_path(document, split_path(path), yaml.safe_load(line.to))
+            steps = path.split(".", 1) if migration.about.source == SECTIONED else split_path(path)
+            set_path(document, steps, yaml.safe_load(line.to))
         else:
             set_path(document, ["data", path], line.to)
     return "\n---\n".join("\n".join(_dump(document)) for document in documents.values()).splitlines()

@@ -26,8 +26,8 @@ setup() {
   lab migrate "$BATS_TEST_TMPDIR/shop.yaml" "$mine" --to caddy
   assert_success
   assert_line --partial "mine.yaml: 2 settings; 1 Ingress with 1 annotation"
-  run bash -c "timeout 60 '${python:-python}' -m lab migrate --to caddy - <'$BATS_TEST_TMPDIR/shop.yaml'"
-  assert_line --partial "No ConfigMap: the defaults of ingress-nginx count; 1 Ingress"
+  run bash -c "timeout 60 '${python:-python}' -m lab migrate - --to caddy <'$BATS_TEST_TMPDIR/shop.yaml'"
+  assert_line --partial "no ConfigMap, so the defaults count; 1 Ingress with 1 annotation"
   lab migrate
   assert_success
   assert_line --partial "ingress-nginx 1.15.1 → 11 successors"
