@@ -192,9 +192,9 @@ def place_measured(part: MeasuredTest, published: float | None) -> Strip | None:
 
 # -- README's picture: an SVG that needs nothing from the network and is legible on white and on black ----------
 
-WIDTH, LABEL, AXIS = 1000, 500, 330
+WIDTH, LABEL, AXIS = 1120, 620, 330
 """The widths in pixels: of the picture, of the labels on the left, and of the axis between."""
-LINE, TOP = 22, 70
+LINE, TOP = 22, 88
 """The heights in pixels: of a line, and of the legend with the axis."""
 MOST_DRAWN = 12
 """The number of steps in the picture; the report has all."""
@@ -228,11 +228,15 @@ def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
     height = TOP + LINE * len(rows) + 6
     label = f"{len(rows)} tuning steps as measured, times better or worse, with 95 % intervals"
     svg = HEAD.format(width=WIDTH, height=height, label=label)
-    svg += '<text class="faint" x="0" y="16">bar: 95 % interval of one boot; green better, red worse, grey no difference or inconclusive;'
-    svg += " diamond: as published; a bar that ends at 12× goes on. All steps: just report</text>\n"
+    legend = (
+        "bar: 95 % interval of one boot; green better, red worse, grey no difference or inconclusive",
+        "diamond: as published; a bar that ends at 12× goes on. All steps: just report",
+    )
+    for number, line in enumerate(legend):
+        svg += f'<text class="faint" x="0" y="{16 + 18 * number}">{line}</text>\n'
     for place, mark in step_ticks():
-        svg += f'<text class="faint" x="{_place_x(place)}" y="46" text-anchor="middle">{mark}</text>\n'
-        svg += f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_place_x(place)} 54V{height - 6}"/>\n'
+        svg += f'<text class="faint" x="{_place_x(place)}" y="64" text-anchor="middle">{mark}</text>\n'
+        svg += f'<path class="axis" opacity="{1 if place == 50 else 0.25}" d="M{_place_x(place)} 72V{height - 6}"/>\n'
     for number, (row, strip) in enumerate(rows):
         step, y = row.step, TOP + LINE * number
         effect = f"{step.text.partition(' [')[0]} {find_metric(step.metric).short}"
