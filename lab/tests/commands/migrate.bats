@@ -14,7 +14,7 @@ setup() {
   out=$BATS_TEST_TMPDIR/out
   lab migrate "$mine" --to envoy --out "$out"
   assert_success
-  assert_line --regexp "^IGNORED TODAY +delete or correct client-max-body-size \(nginx's client_max_body_size is proxy-body-size here"
+  assert_line --regexp "^IGNORED TODAY +delete or correct client-max-body-size \(you mean proxy-body-size\)"
   run bash -c "cp -r '$out' '$BATS_TEST_TMPDIR/moved' && kubectl kustomize '$BATS_TEST_TMPDIR/moved/overlays/envoy-yours'"
   assert_success
   assert_line --partial "cluster.circuit_breakers.thresholds.0.max_connections"
@@ -37,7 +37,7 @@ setup() {
   tiny_sweep "$BATS_TEST_TMPDIR/tiny.toml"
   lab migrate "$mine" --to envoy --sweep "$BATS_TEST_TMPDIR/tiny.toml" --blocks 1 --measure --plan
   assert_success
-  assert_regex "$stderr" 'duration +about '
+  assert_regex "$stderr" 'takes +about '
   nothing_recorded
 }
 
