@@ -169,7 +169,7 @@ def test_its_log_is_told_in_its_words_each_once_and_a_part_that_it_has_not_is_un
 def test_what_has_no_routes_is_refused_with_the_target_that_has(variant: str, target: LocalTarget, needed: str) -> None:
     with pytest.raises(NotMeasurableError) as caught:
         target.check_variant(load_variant(variant), [make_point()])
-    assert caught.value.remedy == f"--target {needed}"
+    assert caught.value.remedy == f"add --target {needed}"
 
 
 def controller(edit: Callable[[list[str]], list[str]]) -> objects.Objects:
