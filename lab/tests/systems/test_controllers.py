@@ -77,7 +77,7 @@ def test_elsewhere_it_is_refused_with_the_target_that_can_before_anything_is_bui
         with pytest.raises(NotMeasurableError) as caught:
             load_variant("contour-log-off").refuse_on(target)
         assert caught.value.remedy == "add --target apiserver"
-    with pytest.raises(NotMeasurableError, match="needs a controller"):
+    with pytest.raises(NotMeasurableError, match="contour: needs a controller: not measurable"):
         LocalTarget().check_variant(load_variant("contour"), [make_point()])
 
 
