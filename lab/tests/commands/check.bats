@@ -58,7 +58,7 @@ setup() {
   nothing_recorded
   git init -q "$BATS_TEST_TMPDIR"
   git -C "$BATS_TEST_TMPDIR" add old.yaml
-  git -C "$BATS_TEST_TMPDIR" -c user.name=t -c user.email=t@t commit -qm then
+  git -C "$BATS_TEST_TMPDIR" -c user.name=t -c user.email=t@t commit -qm "then"
   cp "$mine" "$old"
   lab gate --config "$old" --against HEAD --plan
   assert_success
