@@ -95,7 +95,7 @@ class Line:
         note: What else a user must know.
         source: Where the facts of the line are from.
         there: The successor's default in ingress-nginx's words (`true` where `disableX` is false), as far as that is possible.
-        differs: The difference in a sentence.
+        differs: The difference in a sentence; empty if there is none.
         warning: Why the value should be another one, although it is what ingress-nginx does; empty for no reason.
         row: The row of the successor's table; None for an annotation that ingress-nginx does not have.
         ingress: The Ingress that has the annotation, as `namespace/name`; empty for a key.
@@ -386,8 +386,8 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
     weight, text = subject.sides.get(direction, subject.sides[0])
     # that ingress-nginx's default may be left out on the successor says nothing of another value
     if row.weight and not (row.weight == "nothing" and changed and standing != "lost" and row.differs != COMPANION):
-        lighter = WEIGHTS[max(map(WEIGHTS.index, (row.weight, weight)))]
-        weight = lighter if direction and direction in subject.sides else row.weight
+        one_sided = direction and direction in subject.sides  # then the lighter of the two
+        weight = WEIGHTS[max(map(WEIGHTS.index, (row.weight, weight if one_sided else row.weight)))]
     seconds = "s" * key.name.endswith(("timeout", "keep-alive"))
     unit = next((unit for name, unit in _UNITS.items() if name in list_names(row.value)), seconds) * there.isdigit()
     shown = "no limit" if direction > 0 and there in ("0", "0s", "-1") else f"{there}{unit}" or "not set"
@@ -395,13 +395,14 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
     words = {**values, "there": shown, "yours": yours}
     sentence = _NAME.sub(lambda name: words.get(name[1], name[0]), row.differs.removeprefix(COMPANION) or text)
     for_ingress = f"{there} (you: {yours})" if row.how == "none" else f"{subject.what}: set anew"
+    sentence = sentence or (for_ingress if ingress else f"{key.name}: {shown} (you: {yours})")
     trusting = key.name.removeprefix(PREFIX) in _TRUSTING and TRUTH.get(key.value, True)
     everybody = _EVERYBODY.search(f"{to} {values['proxy-real-ip-cidr']}") or "insecure" in row.setting
     warned = standing in ("set", "hand") and trusting and everybody
     return Line(
         key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
         "; ".join(filter(None, (key.told, reason, row.note))), row.source, there,
-        sentence or (for_ingress if ingress else f"{key.name}: {shown} (you: {yours})"),
+        sentence if standing in ("set", "hand", "lost") else "",
         "trusts everybody, as you do today; better: the addresses of your load balancer" if warned else "",
         row, ingress, row.readback.replace("{to}", to),
     )  # fmt: skip
@@ -432,9 +433,9 @@ def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int
     truths = [TRUTH[text.lower()] for text in (there, value) if text.lower() in TRUTH]
     if len(truths) == 2:
         return truths[0] - truths[1]
-    names = list_names(row.value)
-    texts = (value, there) if names & {"retries", "reuses"} else (to or value, row.default)
-    texts = (re.sub(r"\D", "", text) for text in texts) if "tls_min" in names else texts  # TLSv1_2
+    texts = (value, there) if list_names(row.value) & {"retries", "reuses"} else (to or value, row.default)
+    if "tls_min" in list_names(row.value):  # TLSv1_2
+        return compare_amounts(*(re.sub(r"\D", "", text) for text in texts)) or 0
     return compare_amounts(*texts) or 0
 
 

@@ -239,10 +239,13 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
     for cells in read_rows(LEAVING):
         keys = tuple(cells["keys"].split())
-        sides: dict[int, tuple[Weight, str]] = {0: (cast("Weight", cells["weight"]), cells["differs"])}
-        for direction, column in ((-1, "less"), (1, "more")):
-            weight, _, text = cells[column].partition(" ")
-            sides |= {direction: (cast("Weight", weight), text)} if weight else {}
+        columns = {0: f"{cells['weight']} {cells['differs']}", -1: cells["less"], 1: cells["more"]}
+        sides: dict[int, tuple[Weight, str]] = {
+            direction: (cast("Weight", weight), text)
+            for direction, cell in columns.items()
+            for weight, _, text in [cell.partition(" ")]
+            if weight
+        }
         subject = Subject(cells["what"], _read_pairs(cells["when"]), sides)
         note = cells["elsewhere"]
         row = CounterpartRow(keys, "none", "", "", cells["default"], None, note, "") if note else None

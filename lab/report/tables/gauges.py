@@ -283,9 +283,6 @@ def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
     A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
     """
     lines = tuple(describe_misleading(summaries))
-    if not lines:
-        return []
-    return [
-        make_title("what happened", "in words, where a number would mislead", blank=True),
-        Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines)),
-    ]
+    sentences = Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines))
+    title = make_title("what happened", "in words, where a number would mislead", blank=True)
+    return [title, sentences] if lines else []

@@ -27,7 +27,7 @@ from lab.report.grid import (
     make_title,
 )
 
-WIDTH, PAGE_LINES = 110, 45
+WIDTH, PAGE_LINES = 108, 45
 """The columns and lines of a page about one successor."""
 LABEL, FEW_LINES = 16, 10
 """The columns of a label, and the lines of a snippet from which on it is written in as few lines as possible."""
@@ -240,8 +240,8 @@ def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
             words = [f"{path}{line.to}"] if path.endswith("=") else [path, line.to]
             document[migration.about.source] = [*document.get(migration.about.source, []), *words]
         elif kind or "." in path:
-            steps = path.split(".", 1) if migration.about.source == SECTIONED else split_path(path)
-            set_path(document, steps, yaml.safe_load(line.to))
+            in_section = migration.about.source == SECTIONED
+            set_path(document, path.split(".", 1) if in_section else split_path(path), yaml.safe_load(line.to))
         else:
             set_path(document, ["data", path], line.to)
     return "\n---\n".join("\n".join(_dump(document)) for document in documents.values()).splitlines()
@@ -316,12 +316,13 @@ def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = Tru
 
     Args:
         labels: The labels and their texts.
-        most: The maximum number of lines of a paragraph; the rest is left out. None: any number.
+        most: The maximum number of lines of a paragraph, one more of what is ignored or noted; the rest is left out. None: any.
         blank: Whether an empty line comes before the first.
 
     """
     for place, (label, text) in enumerate((label, " ".join(text.split())) for label, text in labels.items() if text):
-        lines = [Text(line) for line in _wrap(f"{label:<{LABEL}}{text}", LABEL, most=most)]
+        limit = most and most + (label in ("IGNORED TODAY", "ALSO"))
+        lines = [Text(line) for line in _wrap(f"{label:<{LABEL}}{text}", LABEL, most=limit)]
         lines[0].stylize("bold", 0, len(label))
         yield Sentences(tuple(lines), (f"**{label}**: {text}",), blank and place == 0)
 

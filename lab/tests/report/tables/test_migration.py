@@ -16,7 +16,7 @@ from lab.base.errors import UsageError
 from lab.experiments.migration import plan as planning
 from lab.experiments.migration.folder import writable_lines
 from lab.report.markdown import render_markdown
-from lab.report.tables.migration import PAGE_LINES, WIDTH, overview, page
+from lab.report.tables.migration import overview, page
 from lab.report.terminal import render_terminal
 from lab.systems.manifests.routes import PREFIX
 
@@ -41,6 +41,7 @@ INGRESSES = "---\n".join(
         [[f"{PREFIX}{name}" for name in sorted(ANNOTATIONS)], [f"{PREFIX}rewrite-target", f"{PREFIX}proxy-buffers"]]
     )
 ).encode()
+PAGE_LINES, WIDTH = 45, 110
 HEADS = (
     "IN SHORT", "BREAKS OR COSTS A LOT", "WEAKER PROTECTION", "LOOKS DIFFERENT", "COPY", "NOTHING TO DO", "MINOR", "SOURCES", "NEXT",
 )  # fmt: skip
