@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import polars as pl
 from pydantic import BaseModel, ValidationError
 
 from lab.base.errors import LabError, MeasuringError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Model = TypeVar("Model", bound=BaseModel)
 

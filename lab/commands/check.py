@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from rich.console import Console
 
@@ -12,18 +13,28 @@ from lab.commands import Verb, print_page
 
 
 def _run_check(options: argparse.Namespace, talk: Console) -> int:
-    from lab.experiments.configmap import checking, reading
-    from lab.experiments.configmap.split import REFUSED
+    from concurrent.futures import ProcessPoolExecutor
+
+    from lab.experiments.configmap import reading, split
 
     place = "standard input" if options.file == STDIN else options.file
     reader = piped_command("check", "")
     given = reading.read_settings(place, read_once(options.file, reader), reader)
-    report = checking.check_file(place, given)
+    with ProcessPoolExecutor(1) as other:
+        other.submit(_describe_parts)  # its imports take half a second, in which this process sorts the keys
+        report = other.submit(_describe_parts, place, given, split.sort_keys(place, given)).result()
     if options.json:
         print(json.dumps(report, indent=1))
     else:
-        print_page("check.txt", report=report, refused=f"{REFUSED}: ", file=options.file)
+        print_page("check.txt", report=report, refused=f"{split.REFUSED}: ", file=options.file)
     return 0
+
+
+def _describe_parts(*parts: Any) -> dict[str, Any]:
+    """Return the check of a file's parts (`checking.describe_parts`); without them only import what it needs."""
+    from lab.experiments.configmap import checking
+
+    return checking.describe_parts(*parts) if parts else {}
 
 
 CHECK = Verb(

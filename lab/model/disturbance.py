@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, Protocol
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, ValidationInfo
 
 from lab.base.errors import did_you_mean
 from lab.base.validation import Record, format_faults
 from lab.model.endpoint import ClockOffset, Endpoint, HowToEnd, Response, Role
-from lab.model.events import Event, EventLog
+
+if TYPE_CHECKING:
+    from lab.model.events import Event, EventLog
 
 Manifests = Sequence[Mapping[str, Any]]
 _KINDS = "kinds of disturbances"

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from lab.model.disturbance import Disturbable
 from lab.model.endpoint import Endpoint, GeneratorsOutput, Role
@@ -17,7 +17,9 @@ from lab.model.leftovers import Leftovers
 from lab.model.load import GeneratorLoad
 from lab.model.pairs import Renewed
 from lab.model.sweeps import LoadPoint
-from lab.model.usage import Observation
+
+if TYPE_CHECKING:
+    from lab.model.usage import Observation
 
 
 class Watch(AbstractContextManager["Watch"], Protocol):

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil
 
 from lab.analysis import levels, rerun
+from lab.analysis.generations import Place, choose_generations
 from lab.analysis.judge.decision import ALPHA
 from lab.analysis.noise import BASELINE, Noise
 from lab.analysis.past import (
@@ -31,16 +32,15 @@ from lab.analysis.past import (
 from lab.base.errors import UsageError
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.measurable import MeasurableRun, choose_generator, generator_record, refuse_loads
-from lab.experiments.bench.request import RESOLVE, BenchRequest, LoadedRequest, Resolve
+from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.measure.measurement import ChosenGenerator
-from lab.model.design import NOISE_FLOOR_BLOCKS, PlannedFor, Promise, choose_scheme, choose_shape
+from lab.model.design import PlannedFor, Promise, choose_scheme
 from lab.model.metrics import RATIOS, find_metric
-from lab.model.names import BRING_UP_S, DEFAULT_TARGET
-from lab.model.pairs import SIDES, Side
-from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, Arm, plan_samples
+from lab.model.names import DEFAULT_TARGET
+from lab.model.pairs import SIDES
+from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.sweeps import LoadPoint
-from lab.records.levels import SystemComponents
 from lab.stats import power
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks
@@ -49,15 +49,6 @@ from lab.targets.base import Target
 METRIC = "cpu_per_request"
 """The metric that both closed loops (interleaved) and offered rates (concurrent) show."""
 POWER = 0.9
-MIN_PAIRS_S = 280.0
-"""The seconds that a variant's pairs and their A/A pairs may always take where worker generations vary.
-
-They may take them however short the sweep is: with the arms of `quick` alone this makes six minutes.
-"""
-MAX_PLANNED = 50
-"""The maximum number of blocks, and of generations per block, in a plan with several generations."""
-LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
-"""The minimum seconds of load and warm-up on a generation, when the time of a point is divided among several."""
 SAMPLE_BYTES = 2_000_000
 """An upper limit of the bytes that a sample's folder takes."""
 UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
@@ -82,16 +73,15 @@ def design_run(
         names = [name for name, variant in loaded.asked.items() if variant.shared_cost and name in record.variants]
         shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in names}
         solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
-    points, blocks, fixed = _choose_generations(
-        request,
-        loaded.sweep.blocks,
-        record,
-        len(run.asked),
-        bool(solo),
-        target.sides,
-        target.bring_up_s,
-        lambda name: target.makes_new_workers(run.variants[name]),
-    )
+    resolve = request.resolve
+    points, blocks, fixed = record.points, request.blocks or loaded.sweep.blocks, ()
+    if request.nulls is None and (resolve is None or resolve.metric in (None, METRIC)):
+        place = Place(target.sides, target.bring_up_s, lambda name: target.makes_new_workers(run.variants[name]))
+        judged = len(run.asked) * sum(not point.why_alone for point in points)
+        detect = None if resolve is None else (resolve.effect, ALPHA / max(1, judged))
+        points, blocks, fixed = choose_generations(
+            record, loaded.sweep.blocks, bool(solo), place, request.blocks, detect
+        )
     chosen = {point.name: choose_generator(point, target, request.k6_out) for point in points}
     if request.k6_out and target.name != DEFAULT_TARGET:
         fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
@@ -121,22 +111,6 @@ def design_run(
         raise UsageError(f"point {several[0].name}", fault, "--target local or apiserver, or leave `generations` out")
     check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
     return with_design(record, target.bring_up_s, choice, fixed), chosen
-
-
-def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
-    """Return about how many seconds a run takes, without a target, rendered variants or earlier runs.
-
-    Args:
-        record: The record of the run, without slots; all its variants must make new workers at a reload.
-        sweep_blocks: The number of blocks of its sweep.
-
-    """
-    solo, bring_up_s, asked = record.solo, BRING_UP_S[record.target], BenchRequest(())
-    points, blocks, _ = _choose_generations(
-        asked, sweep_blocks, record, 1, bool(solo), SIDES, bring_up_s, lambda _: True
-    )
-    shape = choose_shape(record.arms, points, blocks, SIDES, solo, (), sweep_blocks)
-    return plan_samples(record.arms, points, blocks, 0, shape).lasts_s(bring_up_s)
 
 
 def with_design(
@@ -351,228 +325,3 @@ def _choose_for(resolve: Resolve, noise: Noise, past: Past, level: float, point:
     values_per_block = point.counting(1) if noise.scheme else 1
     blocks = max(MIN_BLOCKS, ceil(values / values_per_block))
     return BlockChoice(blocks, planned, past, blocks if point.generations == 1 else MIN_BLOCKS)
-
-
-# -- the number of worker generations that a pair is measured on --------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCosts:
-    """The time that the parts of a run's block take, for the choice of worker generations and blocks.
-
-    A worker generation consists of the worker processes between two reloads of the proxy.
-
-    Attributes:
-        bring_up_s: The seconds of a start (bring-up) of both sides of a pair, and of the overhead of the first measurements on it.
-        others_s: The seconds of all points in a bring-up that are measured on a single generation.
-        reload_s: The seconds of a reload, and of the overhead of the measurements after it.
-        blocks: The planned number of blocks.
-        loads: The points that can be measured on several generations.
-        most: The maximum number of blocks.
-
-    """
-
-    bring_up_s: float
-    others_s: float
-    reload_s: float
-    blocks: int
-    loads: tuple[LoadPoint, ...]
-    most: int = MAX_PLANNED
-
-    def load_s(self, generations: int) -> float:
-        """Return the shortest time, in seconds, for which any of the load points loads one worker generation.
-
-        The duration of each point in `loads` is divided among the worker generations of a bring-up (see `divide_point`).
-
-        Args:
-            generations: The number of worker generations (worker processes between two reloads) in each bring-up.
-
-        """
-        return min(divide_point(point, generations).duration_s for point in self.loads)
-
-    def takes_s(self, blocks: int, generations: int) -> float:
-        """Return the seconds of a variant's pairs in so many blocks and generations per block, with the A/A pairs.
-
-        The A/A pairs are measured on one generation (`lab.model.design`).
-        """
-        loads_s = sum(
-            point.duration_s + point.warmup_s for point in (divide_point(load, generations) for load in self.loads)
-        )
-        block_s = self.bring_up_s + generations * loads_s + (generations - 1) * self.reload_s
-        aa_blocks, other_blocks = (
-            min(blocks, NOISE_FLOOR_BLOCKS),
-            blocks if generations == 1 else min(blocks, self.blocks),
-        )
-        pairs_s = blocks * block_s + aa_blocks * (self.bring_up_s + loads_s)
-        return pairs_s + (other_blocks + aa_blocks) * self.others_s
-
-
-def _choose_generations(
-    request: BenchRequest,
-    sweep_blocks: int,
-    record: RunRecord,
-    asked: int,
-    solo: bool,
-    sides: Sequence[Side],
-    bring_up_s: float,
-    makes_new_workers: Callable[[str], bool],
-) -> tuple[tuple[LoadPoint, ...], int, tuple[str, ...]]:
-    """Choose the number of worker generations for the closed loops, and the number of blocks that goes with it.
-
-    The generations follow from the known variance components of the systems. The blocks go with them, unless the user
-    named a number or an effect. A named number stays, with the generations that the sweep's own number would have; for
-    an effect, `_choose_blocks` decides. Everything stays as in the sweep if the effect is one of another metric, or if
-    a variant is compared with itself.
-    All pairs of a run have the same generations at a point. So if a reload makes no new workers on one side of one
-    pair, no pair has several generations.
-
-    Args:
-        request: The request.
-        sweep_blocks: The number of blocks of the sweep.
-        record: The record of its measurable part.
-        asked: The number of requested variants that are measurable.
-        solo: Whether solo samples decide anywhere. They are in every block, so that more blocks mean more solo samples.
-        sides: The sides of the target.
-        bring_up_s: The seconds of a bring-up on the target.
-        makes_new_workers: Returns whether a reload starts new worker processes of a variant's proxy.
-
-    Returns:
-        The points, the number of blocks, and the variants that prevent several generations.
-
-    """
-    blocks, resolve = request.blocks or sweep_blocks, request.resolve
-    excluded = request.nulls is not None or (resolve and resolve.metric not in (None, METRIC))
-    steady = not any(point.has_outcome for point in record.points)
-    pairable = [point for point in record.points if not point.why_alone]
-    slices = [point for point in pairable if point.scheme == "slices" and point.generations == 1]
-    two_sides = len(sides) == len(SIDES)
-    if excluded or not (steady and slices and two_sides) or blocks < MIN_BLOCKS:
-        return record.points, blocks, ()
-    arms = {arm.name: arm for arm in record.arms}
-    bases = {arms[arm.baseline].variant for arm in record.arms if arm.baseline is not None}
-    components = levels.find_components(record.target, bases, "slices")
-    if components is None:
-        return record.points, blocks, ()
-    single = [point for point in pairable if point not in slices]
-    single_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in single)
-    overhead_s = SAMPLE_OVERHEAD_S * len(slices)
-    reload_s = len(slices) * len(SIDES) * RELOAD_S + overhead_s  # every point has reloads for its generations alone
-    unpaired = {name for name, variant in record.variants.items() if variant.unpaired}
-    max_blocks = sweep_blocks if solo or unpaired or len(pairable) < len(record.points) else MAX_PLANNED
-    costs = BlockCosts(bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
-    planned, generations = choose_blocks_and_generations(components, costs)
-    if resolve is not None:
-        judged = asked * len(pairable)
-        generations = choose_cheapest_generations(components, costs, resolve.effect, ALPHA / max(1, judged))
-    if generations > 1:
-        pairs = [(arm.variant, arms[arm.baseline].variant) for arm in record.arms if arm.baseline is not None]
-        paired = dict.fromkeys(name for pair in pairs if {*pair}.isdisjoint(unpaired) for name in pair)
-        fixed = tuple(name for name in paired if not makes_new_workers(name))
-        if fixed:
-            return record.points, blocks, fixed
-    return set_generations(record.points, generations, components), request.blocks or planned, ()
-
-
-def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
-    """Return the number of blocks, and of worker generations per block, that detects the smallest effect in a time.
-
-    The time is that of the planned blocks, at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9: repeat
-    the level that varies (here: new workers by a reload), as far as its cost allows. There are never fewer than
-    MIN_BLOCKS bring-ups. There are more bring-ups than planned only with several generations. Points on one generation
-    then stay in as many blocks as planned. The plan stays unchanged where generations vary little more than repeats.
-
-    Args:
-        components: The variance components of the system.
-        costs: The time that the parts of a block take.
-
-    """
-    if (components.generation or 0.0) <= levels.WORTHWHILE * levels.repeat_sd(components, costs.load_s(1)):
-        return costs.blocks, 1
-    block_s = costs.bring_up_s + sum(load.duration_s + load.warmup_s for load in costs.loads) + costs.others_s
-    allowed_s = max(MIN_PAIRS_S, (costs.blocks + min(NOISE_FLOOR_BLOCKS, costs.blocks)) * block_s)
-    choices = [
-        (blocks, generations)
-        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)
-        for generations in range(1, MAX_PLANNED + 1)
-        if (
-            blocks <= max(MIN_BLOCKS, costs.blocks)
-            if generations == 1
-            else costs.takes_s(blocks, generations) <= allowed_s
-        )
-    ]
-    return min(
-        choices, key=lambda choice: (detectable_effect(components, *choice, costs.load_s(choice[1])), -choice[0])
-    )
-
-
-def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
-    """Return the minimum detectable effect of so many blocks with so many generations, as far as it is known.
-
-    Args:
-        components: The variance components of the system.
-        blocks: The number of bring-ups.
-        generations: The number of generations in each of them.
-        load_s: The seconds of load on each generation.
-
-    Returns:
-        The effect as a fraction; infinite where the number of values gives no interval.
-
-    """
-    singly = levels.counts_singly(components, generations, load_s)
-    sd, pilot = levels.compute_sd(components, generations, load_s, singly)
-    return power.compute_mde_from_pilot(sd, pilot, blocks * (generations if singly else 1)) or inf
-
-
-def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts, effect: float, level: float) -> int:
-    """Return the number of generations per bring-up that detects the effect in the shortest time.
-
-    Args:
-        components: The variance components of the system.
-        costs: The time that the parts of a block take.
-        effect: The effect as a fraction.
-        level: The significance level (see `power.count_blocks_for_effect`).
-
-    """
-
-    def takes_s(count: int) -> float:
-        load_s = costs.load_s(count)
-        singly = levels.counts_singly(components, count, load_s)
-        values = power.count_blocks_for_effect(*levels.compute_sd(components, count, load_s, singly), effect, level)
-        blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
-        return inf if blocks is None else costs.takes_s(blocks, count)
-
-    return min(range(1, MAX_PLANNED + 1), key=takes_s)
-
-
-def set_generations(
-    points: Sequence[LoadPoint], generations: int, components: SystemComponents
-) -> tuple[LoadPoint, ...]:
-    """Return the points with so many worker generations, where pairs have the scheme of the known components.
-
-    Points that support no pairing, that are paired in another way, or that set generations themselves stay unchanged.
-    """
-    result: list[LoadPoint] = []
-    for point in points:
-        if point.scheme != components.scheme or point.why_alone or point.generations > 1:
-            result.append(point)
-            continue
-        short = divide_point(point, generations)
-        singly = generations > 1 and levels.counts_singly(components, generations, short.duration_s)
-        result.append(short.model_copy(update={"singly": singly}))
-    return tuple(result)
-
-
-def divide_point(point: LoadPoint, generations: int) -> LoadPoint:
-    """Return the point as it is measured on each of so many generations: its time is divided among them.
-
-    Divided durations are whole seconds, because some generators accept no others.
-    """
-    if generations == 1:
-        return point.model_copy(update={"generations": 1})
-    return point.model_copy(
-        update={
-            "generations": generations,
-            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), float(round(point.duration_s / generations))),
-            "warmup_s": max(min(point.warmup_s, LEAST_WARM_UP_S), round(point.warmup_s / generations, 1)),
-        }
-    )

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from lab.experiments.bench.design import estimate_duration_s
-from lab.experiments.configmap import knobs, reading, split
+from lab.analysis.generations import estimate_duration_s
+from lab.experiments.configmap import loads, split
+from lab.experiments.configmap.reading import FileSettings
 from lab.model import names, plan, run
-from lab.records import store, sweep_files
+from lab.records import sweep_files
 
 REFERENCE = "direct"
 """The name of the direct reference, which is measured beside variants on plain HTTP."""
@@ -21,25 +22,22 @@ Compared = tuple[str, str, bool]
 """The baseline of a variant, its primary metric, and whether it can have a shared-resource cost."""
 
 
-def check_file(place: str, given: reading.FileSettings) -> dict[str, Any]:
-    """Check the settings of a file.
+def describe_parts(place: str, given: FileSettings, parts: split.Split) -> dict[str, Any]:
+    """Return the check of a file.
 
     Args:
         place: The name of the file.
         given: The settings.
+        parts: The same settings as `split.sort_keys` returns them.
 
     Returns:
         The check as JSON data: `settings`, their number; `keys`, those with a remark (`kind` as in `split.KeyNote`); `needs_controller`, keys
         that only the controller realises; `notes` about the file; `can_be_measured`, keys; `measurable`, settings with load and time, the
         whole file first; `duration_s`, of the whole file, of each key by itself, and of both.
 
-    Raises:
-        UsageError: It is the ConfigMap of F5's controller.
-
     """
-    parts = split.sort_keys(place, given)
     testable = list(dict.fromkeys(key for item in parts.singles for key in item.values))
-    plans = [(item, *knobs.choose_load(item)) for item in [*parts.together(), *parts.singles]]
+    plans = [(item, *loads.choose_load(item)) for item in [*parts.together(), *parts.singles]]
     singles = [entry for entry in plans if entry[0] in parts.singles]
     return {
         "schema_version": 1,
@@ -94,11 +92,17 @@ def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
     by_variant = {f"{entry[0]}+{number}": entry for number, entry in enumerate(compared)}
     plain = all(point.disturbance is None and point.tls in ("none", "routed") for point in points)
     arms = plan.list_arms([(variant, entry[0]) for variant, entry in by_variant.items()], REFERENCE if plain else None)
-    bare: dict[str, Any] = {"title": "", "knobs": (), "own_knobs": (), "hypothesis_sweep": name, "manifests_sha256": ""}
     variants: dict[str, run.VariantRecord] = {}
     for arm in arms:
         base, metric, shared = by_variant.get(arm.variant, (None, None, False))
-        facts: dict[str, Any] = {"baseline": base, "primary_metric": metric, "shared_cost": shared, "base": name}
-        variants[arm.variant] = run.VariantRecord(name=arm.variant, **bare, **facts)
-    record = store.new_record("check", name, names.DEFAULT_TARGET, (), arms, points, variants, {})
+        facts: dict[str, Any] = {
+            "name": arm.variant,
+            "baseline": base,
+            "primary_metric": metric,
+            "shared_cost": shared,
+            "base": name,
+        }
+        variants[arm.variant] = run.VariantRecord.model_construct(**facts, knobs=(), unpaired="")
+    # Only what a plan needs: a stored record has an id, a commit and facts, too.
+    record = run.RunRecord.model_construct(target=names.DEFAULT_TARGET, arms=arms, points=points, variants=variants)
     return estimate_duration_s(record, sweep.blocks)

@@ -6,8 +6,7 @@ Each setting is read back by the directives that it changes.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Collection
 from pathlib import Path
 
 import yaml
@@ -15,15 +14,14 @@ import yaml
 from lab.base.files import writing
 from lab.experiments.ablation.folder import write_overlay
 from lab.experiments.ablation.plan import OwnedKnob, Refusal
+from lab.experiments.configmap.loads import CONFIGMAP, choose_load
 from lab.experiments.configmap.split import TLS, WHOLE, KeySetting, Split, pair_files
 from lab.model.metrics import find_metric
-from lab.model.variants import kustomize
-from lab.model.variants.knobs import MANIFESTS, CostPlace, knob_names, load_knob
+from lab.model.variants.knobs import knob_names, load_knob
 from lab.model.variants.variants import load_overlay
 from lab.systems.ingress_nginx import keys
 from lab.systems.ingress_nginx.configmap import KEYS
 
-CONFIGMAP = "ingress-nginx-controller"
 PROXY_PROTOCOL, BALANCER = "use-proxy-protocol", ("balancer", ["servers.cfg"])
 """A key, and what it changes in the load balancer: the ConfigMap's name, and the files of the key's component."""
 
@@ -163,48 +161,6 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
             (folder / file).write_text(text, newline="")
         (folder / "kustomization.yaml").write_text(_dump_yaml(content))
     return name
-
-
-def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str, CostPlace, str]:
-    """Return the load that a setting is measured with, as in a shipped component that sets its first key.
-
-    Returns:
-        The sweep, and the metric that decides; where the cost can lie, which is shared if a shipped component that sets one of the keys has
-        a shared-resource cost, while any other directive's is within the process; and the name of a shipped component that sets exactly these
-        keys, unless they are the whole file: empty without one.
-
-    """
-    key, value = next(iter(item.values.items()))
-    shipped = {name: _read_literals(manifests, name) for name in knob_names(manifests)}
-    similar = [load_knob(name, manifests) for name in shipped if not item.values.keys().isdisjoint(shipped[name])]
-    cost: CostPlace = "shared" if any(knob.cost == "shared" for knob in similar) else "process"
-    same = next((knob for knob in similar if not item.whole and shipped[knob.name] == dict(item.values)), None)
-    if same is not None:
-        return same.sweep, same.primary_metric, same.cost, same.name
-    stated = "" if item.whole else KEYS[key].sweep or ("tls" if KEYS[key].tls else "")
-    alike = [knob for knob in similar if not item.whole and not stated and key in shipped[knob.name]]
-    nearest = min(alike, key=lambda knob: shipped[knob.name][key] != value, default=None)
-    if nearest is not None:
-        return nearest.sweep, nearest.primary_metric, cost, ""
-    return stated or ("tls" if item.root in TLS else "quick"), "cpu_per_request", cost, ""
-
-
-@cache
-def _read_literals(manifests: Path, component: str) -> Mapping[str, str]:
-    """Return the ConfigMap keys that a component sets; empty if it changes anything else. A component never changes."""
-    folder = manifests / "components" / component
-    path = folder / "kustomization.yaml"
-    if CONFIGMAP not in path.read_text("utf-8"):  # most components: reading YAML takes longer
-        return {}
-    content = kustomize.read_yaml(path, str(folder))
-    generators = content.get("configMapGenerator", [])
-    changes_more = any(content.get(key) for key in ("patches", "resources", "replacements"))
-    if changes_more or len(generators) != 1 or generators[0].get("name") != CONFIGMAP:
-        return {}
-    if "files" in generators[0]:
-        pairs = (str(entry).split("=", 1) for entry in generators[0]["files"])
-        return {key: (folder / file).read_text() for key, file in pairs}
-    return dict(str(entry).split("=", 1) for entry in generators[0].get("literals", []))
 
 
 def _dump_yaml(content: object) -> str:

@@ -405,7 +405,7 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
         The fewest such keys; None where nothing changes even with all of them.
 
     """
-    others = sorted(settings, key=lambda name: -len(commonprefix([name, key])))  # related keys have similar names
+    others = sorted(settings, key=lambda name: -len(commonprefix([name, key])))
     needs = {name: settings[name] for name in others if name != key}
 
     def fits(without: Mapping[str, str]) -> bool:
@@ -416,12 +416,13 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
 
     if fits({}):
         return {}
-    if single := next((name for name, value in needs.items() if fits({name: value})), None):
-        return {single: needs[single]}
     if not fits(needs):
         return None
-    leading = (dict(list(needs.items())[:count]) for count in range(2, len(needs) + 1))
-    needs = next(some for some in leading if fits(some))
+    # A key that nginx refuses alone mostly needs keys of similar names; one that changes nothing is often turned on by a single other key.
+    singly = [] if keys.refusal({key: settings[key]}, root) else [[name] for name in needs]
+    leading = (list(needs)[:count] for count in range(1, len(needs) + 1))
+    groups = ({name: needs[name] for name in names} for names in (*singly, *leading))
+    needs = next(group for group in groups if fits(group))
     for candidate in list(needs):
         fewer = {name: value for name, value in needs.items() if name != candidate}
         needs = fewer if fits(fewer) else needs

@@ -102,7 +102,7 @@ def explain_name(name: str, text: str = "") -> str:
     plain = _normalize(name)
     if plain in KEYS:
         return f"you mean {plain}"
-    rows = [row for row in counterparts() if fnmatchcase(plain, row.name)]
+    rows = [row for row in counterparts() if row.name == plain or ("*" in row.name and fnmatchcase(plain, row.name))]
     if name.startswith(PREFIX):  # it is an annotation, even if a name of another dialect is the same
         rows = [row for row in rows if row.dialect == "annotation"] or [row for row in rows if row.keys]
     if rows:

@@ -54,7 +54,7 @@ setup() {
 @test "gate --config plans the new file against the old one, as two files and as one in another repository" {
   lab gate --config "$old" "$mine" --plan
   assert_success
-  [[ $stderr =~ arms\ +ingress-nginx\+new-configuration,\ ingress-nginx\+old-configuration, ]] || fail "$stderr"
+  [[ $stderr == *"compares   ingress-nginx+new-configuration with ingress-nginx+old-configuration; "* ]] || fail "$stderr"
   nothing_recorded
   git init -q "$BATS_TEST_TMPDIR"
   git -C "$BATS_TEST_TMPDIR" add old.yaml
@@ -62,7 +62,7 @@ setup() {
   cp "$mine" "$old"
   lab gate --config "$old" --against HEAD --plan
   assert_success
-  [[ $stderr == *"ingress-nginx+new-configuration, ingress-nginx+old-configuration, "* ]] || fail "$stderr"
+  [[ $stderr == *"compares   ingress-nginx+new-configuration with ingress-nginx+old-configuration; "* ]] || fail "$stderr"
   nothing_recorded
 }
 

@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 
 from lab.analysis import levels
-from lab.analysis.levels import compute_sd
-from lab.base.errors import NotMeasurableError
-from lab.experiments.bench import BenchRequest, design, prepare
-from lab.experiments.bench import request as bench_request
-from lab.experiments.bench.design import (
+from lab.analysis.generations import (
+    MIN_PAIRS_S,
     BlockCosts,
     choose_blocks_and_generations,
     detectable_effect,
     divide_point,
     set_generations,
 )
+from lab.analysis.levels import compute_sd
+from lab.base.errors import NotMeasurableError
+from lab.experiments.bench import BenchRequest, prepare
+from lab.experiments.bench import request as bench_request
 from lab.model import facts
 from lab.model.pairs import SIDES
 from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
@@ -187,7 +188,7 @@ def test_the_level_that_scatters_is_repeated_where_that_tells_more_in_the_same_t
     assert effect(*found) <= effect(blocks, generations)
     if generations == 1:
         assert found == (blocks, generations)
-    allowed_s = max(design.MIN_PAIRS_S, costs.takes_s(costs.blocks, 1))
+    allowed_s = max(MIN_PAIRS_S, costs.takes_s(costs.blocks, 1))
     assert found[1] == 1 or costs.takes_s(*found) <= allowed_s + 1e-9
     assert choose_blocks_and_generations(one, replace(costs, most=costs.blocks))[0] <= costs.blocks, (
         "where arms alone are in all of them"

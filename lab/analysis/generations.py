@@ -1,0 +1,275 @@
+"""The number of worker generations that a pair is measured on, with the number of blocks that goes with it, and the time of a run.
+
+A worker generation consists of the worker processes between two reloads of the proxy. The choice follows from the committed variance
+components (`lab.analysis.levels`) and from the time that bring-ups, reloads and loads take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+
+from lab.analysis import levels
+from lab.model.design import NOISE_FLOOR_BLOCKS, choose_shape
+from lab.model.names import BRING_UP_S
+from lab.model.pairs import SIDES, Side
+from lab.model.plan import RELOAD_S, SAMPLE_OVERHEAD_S, plan_samples
+from lab.model.run import RunRecord
+from lab.model.sweeps import LoadPoint
+from lab.records.levels import SystemComponents
+from lab.stats import power
+from lab.stats.paired import MIN_BLOCKS
+
+MIN_PAIRS_S = 280.0
+"""The seconds that a variant's pairs and their A/A pairs may always take where worker generations vary.
+
+They may take them however short the sweep is: with the arms of `quick` alone this makes six minutes.
+"""
+MAX_PLANNED = 50
+"""The maximum number of blocks, and of generations per block, in a plan with several generations."""
+LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
+"""The minimum seconds of load and warm-up on a generation, when the time of a point is divided among several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run is measured.
+
+    Attributes:
+        sides: The places for the two sides of a pair.
+        bring_up_s: The seconds of a bring-up.
+        makes_new_workers: Returns whether a reload starts new worker processes of a variant's proxy.
+
+    """
+
+    sides: Sequence[Side]
+    bring_up_s: float
+    makes_new_workers: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCosts:
+    """The time that the parts of a run's block take, for the choice of worker generations and blocks.
+
+    A worker generation consists of the worker processes between two reloads of the proxy.
+
+    Attributes:
+        bring_up_s: The seconds of a start (bring-up) of both sides of a pair, and of the overhead of the first measurements on it.
+        others_s: The seconds of all points in a bring-up that are measured on a single generation.
+        reload_s: The seconds of a reload, and of the overhead of the measurements after it.
+        blocks: The planned number of blocks.
+        loads: The points that can be measured on several generations.
+        most: The maximum number of blocks.
+
+    """
+
+    bring_up_s: float
+    others_s: float
+    reload_s: float
+    blocks: int
+    loads: tuple[LoadPoint, ...]
+    most: int = MAX_PLANNED
+
+    def load_s(self, generations: int) -> float:
+        """Return the shortest time, in seconds, for which any of the load points loads one worker generation.
+
+        The duration of each point in `loads` is divided among the worker generations of a bring-up (see `divide_point`).
+
+        Args:
+            generations: The number of worker generations (worker processes between two reloads) in each bring-up.
+
+        """
+        return min(divide_point(point, generations).duration_s for point in self.loads)
+
+    def takes_s(self, blocks: int, generations: int) -> float:
+        """Return the seconds of a variant's pairs in so many blocks and generations per block, with the A/A pairs.
+
+        The A/A pairs are measured on one generation (`lab.model.design`).
+        """
+        loads_s = sum(
+            point.duration_s + point.warmup_s for point in (divide_point(load, generations) for load in self.loads)
+        )
+        block_s = self.bring_up_s + generations * loads_s + (generations - 1) * self.reload_s
+        aa_blocks, other_blocks = (
+            min(blocks, NOISE_FLOOR_BLOCKS),
+            blocks if generations == 1 else min(blocks, self.blocks),
+        )
+        pairs_s = blocks * block_s + aa_blocks * (self.bring_up_s + loads_s)
+        return pairs_s + (other_blocks + aa_blocks) * self.others_s
+
+
+def choose_generations(
+    record: RunRecord,
+    sweep_blocks: int,
+    solo: bool,
+    place: Place,
+    blocks: int | None = None,
+    detect: tuple[float, float] | None = None,
+) -> tuple[tuple[LoadPoint, ...], int, tuple[str, ...]]:
+    """Choose the number of worker generations for the closed loops, and the number of blocks that goes with it.
+
+    The generations follow from the known variance components of the systems. The blocks go with them, unless the user
+    named a number or an effect. A named number stays, with the generations that the sweep's own number would have; for
+    an effect, the caller decides.
+    All pairs of a run have the same generations at a point. So if a reload makes no new workers on one side of one
+    pair, no pair has several generations.
+
+    Args:
+        record: The record of what is measured, without slots.
+        sweep_blocks: The number of blocks of the sweep.
+        solo: Whether solo samples decide anywhere. They are in every block, so that more blocks mean more solo samples.
+        place: Where it is measured.
+        blocks: The number of blocks that the user named.
+        detect: The effect that the user named, as a fraction, and the significance level at which it is judged.
+
+    Returns:
+        The points, the number of blocks, and the variants that prevent several generations.
+
+    """
+    fewest = blocks or sweep_blocks
+    steady = not any(point.has_outcome for point in record.points)
+    pairable = [point for point in record.points if not point.why_alone]
+    slices = [point for point in pairable if point.scheme == "slices" and point.generations == 1]
+    if not (steady and slices and len(place.sides) == len(SIDES)) or fewest < MIN_BLOCKS:
+        return record.points, fewest, ()
+    arms = {arm.name: arm for arm in record.arms}
+    pairs = [(arm.variant, arms[arm.baseline].variant) for arm in record.arms if arm.baseline is not None]
+    components = levels.find_components(record.target, {base for _, base in pairs}, "slices")
+    if components is None:
+        return record.points, fewest, ()
+    single = [point for point in pairable if point not in slices]
+    single_s = sum(point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S for point in single)
+    overhead_s = SAMPLE_OVERHEAD_S * len(slices)
+    reload_s = len(slices) * len(SIDES) * RELOAD_S + overhead_s  # every point has reloads for its generations alone
+    unpaired = {name for name, variant in record.variants.items() if variant.unpaired}
+    max_blocks = sweep_blocks if solo or unpaired or len(pairable) < len(record.points) else MAX_PLANNED
+    costs = BlockCosts(place.bring_up_s + overhead_s, single_s, reload_s, sweep_blocks, tuple(slices), max_blocks)
+    planned, generations = choose_blocks_and_generations(components, costs)
+    if detect is not None:
+        generations = choose_cheapest_generations(components, costs, *detect)
+    if generations > 1:
+        paired = dict.fromkeys(name for pair in pairs if {*pair}.isdisjoint(unpaired) for name in pair)
+        fixed = tuple(name for name in paired if not place.makes_new_workers(name))
+        if fixed:
+            return record.points, fewest, fixed
+    return set_generations(record.points, generations, components), blocks or planned, ()
+
+
+def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
+    """Return about how many seconds a run takes, without a target, rendered variants or earlier runs.
+
+    Args:
+        record: The record of the run, without slots; all its variants must make new workers at a reload.
+        sweep_blocks: The number of blocks of its sweep.
+
+    """
+    solo, place = record.solo, Place(SIDES, BRING_UP_S[record.target], lambda _: True)
+    points, blocks, _ = choose_generations(record, sweep_blocks, bool(solo), place)
+    shape = choose_shape(record.arms, points, blocks, SIDES, solo, (), sweep_blocks)
+    return plan_samples(record.arms, points, blocks, 0, shape).lasts_s(place.bring_up_s)
+
+
+def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
+    """Return the number of blocks, and of worker generations per block, that detects the smallest effect in a time.
+
+    The time is that of the planned blocks, at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9: repeat
+    the level that varies (here: new workers by a reload), as far as its cost allows. There are never fewer than
+    MIN_BLOCKS bring-ups. There are more bring-ups than planned only with several generations. Points on one generation
+    then stay in as many blocks as planned. The plan stays unchanged where generations vary little more than repeats.
+
+    Args:
+        components: The variance components of the system.
+        costs: The time that the parts of a block take.
+
+    """
+    if (components.generation or 0.0) <= levels.WORTHWHILE * levels.repeat_sd(components, costs.load_s(1)):
+        return costs.blocks, 1
+    block_s = costs.bring_up_s + sum(load.duration_s + load.warmup_s for load in costs.loads) + costs.others_s
+    allowed_s = max(MIN_PAIRS_S, (costs.blocks + min(NOISE_FLOOR_BLOCKS, costs.blocks)) * block_s)
+    choices = [
+        (blocks, generations)
+        for blocks in range(MIN_BLOCKS, max(MIN_BLOCKS, costs.most) + 1)
+        for generations in range(1, MAX_PLANNED + 1)
+        if (
+            blocks <= max(MIN_BLOCKS, costs.blocks)
+            if generations == 1
+            else costs.takes_s(blocks, generations) <= allowed_s
+        )
+    ]
+    return min(
+        choices, key=lambda choice: (detectable_effect(components, *choice, costs.load_s(choice[1])), -choice[0])
+    )
+
+
+def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
+    """Return the minimum detectable effect of so many blocks with so many generations, as far as it is known.
+
+    Args:
+        components: The variance components of the system.
+        blocks: The number of bring-ups.
+        generations: The number of generations in each of them.
+        load_s: The seconds of load on each generation.
+
+    Returns:
+        The effect as a fraction; infinite where the number of values gives no interval.
+
+    """
+    singly = levels.counts_singly(components, generations, load_s)
+    sd, pilot = levels.compute_sd(components, generations, load_s, singly)
+    return power.compute_mde_from_pilot(sd, pilot, blocks * (generations if singly else 1)) or inf
+
+
+def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts, effect: float, level: float) -> int:
+    """Return the number of generations per bring-up that detects the effect in the shortest time.
+
+    Args:
+        components: The variance components of the system.
+        costs: The time that the parts of a block take.
+        effect: The effect as a fraction.
+        level: The significance level (see `power.count_blocks_for_effect`).
+
+    """
+
+    def takes_s(count: int) -> float:
+        load_s = costs.load_s(count)
+        singly = levels.counts_singly(components, count, load_s)
+        values = power.count_blocks_for_effect(*levels.compute_sd(components, count, load_s, singly), effect, level)
+        blocks = None if values is None else max(MIN_BLOCKS, ceil(values / (count if singly else 1)))
+        return inf if blocks is None else costs.takes_s(blocks, count)
+
+    return min(range(1, MAX_PLANNED + 1), key=takes_s)
+
+
+def set_generations(
+    points: Sequence[LoadPoint], generations: int, components: SystemComponents
+) -> tuple[LoadPoint, ...]:
+    """Return the points with so many worker generations, where pairs have the scheme of the known components.
+
+    Points that support no pairing, that are paired in another way, or that set generations themselves stay unchanged.
+    """
+    result: list[LoadPoint] = []
+    for point in points:
+        if point.scheme != components.scheme or point.why_alone or point.generations > 1:
+            result.append(point)
+            continue
+        short = divide_point(point, generations)
+        singly = generations > 1 and levels.counts_singly(components, generations, short.duration_s)
+        result.append(short.model_copy(update={"singly": singly}))
+    return tuple(result)
+
+
+def divide_point(point: LoadPoint, generations: int) -> LoadPoint:
+    """Return the point as it is measured on each of so many generations: its time is divided among them.
+
+    Divided durations are whole seconds, because some generators accept no others.
+    """
+    if generations == 1:
+        return point.model_copy(update={"generations": 1})
+    return point.model_copy(
+        update={
+            "generations": generations,
+            "duration_s": max(min(point.duration_s, LEAST_LOAD_S), float(round(point.duration_s / generations))),
+            "warmup_s": max(min(point.warmup_s, LEAST_WARM_UP_S), round(point.warmup_s / generations, 1)),
+        }
+    )
