@@ -112,7 +112,7 @@ def describe_knee(report: KneeReport, knee: Knee) -> str:
     if knee.rate_rps is None:
         return f"{knee.variant}: no knee: {knee.why}{_suggest_remedy(report, knee)}"
     rate, where = format_rate(knee.rate_rps), describe_interval(knee.rate_rps, knee.fails_rps)
-    advice = f"run it at 50-80 % of it: {command_at_knee(report, knee)}"
+    advice = f"run it at 50-80 % of it:\n    {command_at_knee(report, knee)}"
     if knee.limited_by in ("generator", "backend"):
         limit = f"the generator ({knee.generator})" if knee.limited_by == "generator" else "the backend"
         full = f"; the proxy's CPU was {100 * knee.proxy_core:.0f} % busy at it" if knee.proxy_core is not None else ""

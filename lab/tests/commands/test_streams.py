@@ -14,7 +14,7 @@ from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 
 ROOT = Path(__file__).parents[3]
-pytestmark = [pytest.mark.measures, pytest.mark.ends_within(900)]
+pytestmark = pytest.mark.ends_within(900)
 EXACT_S = 0.001
 Outcomes = Mapping[tuple[str, str], Mapping[str, float | None]]
 
@@ -33,6 +33,7 @@ def outcomes(folder: Path, *words: str) -> Outcomes:
     return counted
 
 
+@pytest.mark.long
 def test_known_delays_are_seen_without_a_proxy_and_the_sweeps_streams_are_held(tmp_path: Path) -> None:
     """200 streams, as many as the sweep `events` has, add less than 1 ms at p99."""
     found = outcomes(tmp_path, "direct", "--sweep", "streams-known")
@@ -44,15 +45,17 @@ def test_known_delays_are_seen_without_a_proxy_and_the_sweeps_streams_are_held(t
     assert high_s is not None and high_s < EXACT_S
 
 
+@pytest.mark.measures
 def test_nginx_that_buffers_an_answer_of_http_1_0_holds_events_back_until_it_ends(tmp_path: Path) -> None:
     held, free = "proxy-buffering-on+proxy-http-version-1.0", "ingress-nginx+proxy-buffering-on"
     found = outcomes(tmp_path, held, "--sweep", "events-quick")
-    assert (found[held, "streams"]["first_event_s"] or 0) > 1.9  # of 2 s
+    assert (found[held, "streams"]["first_event_s"] or 0) > 1.5  # of streams of 2 s
     assert (found[held, "streams"]["coalesced_share"] or 0) > 0.9
     assert (found[free, "streams"]["first_event_s"] or 9) < 0.05
     assert found[free, "streams"]["coalesced_share"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variant", "baseline", "after_s"),
     [
@@ -71,6 +74,7 @@ def test_a_silent_stream_is_cut_after_the_timeout(variant: str, baseline: str, a
     assert found[baseline, "streams"]["cut"] == 0
 
 
+@pytest.mark.long
 def test_envoys_own_route_timeout_of_15_s_ends_streams_and_without_it_none_is_cut(tmp_path: Path) -> None:
     found = outcomes(tmp_path, "envoy-route-timeout-off", "--sweep", "events-long")
     own = found["envoy", "streams"]

@@ -27,6 +27,11 @@ refused() {
   assert_equal "$(recordings)" "$before"
 }
 
+# unwrapped TEXT: it with every line break and indentation as one space, as the lab breaks lines at 110 columns.
+unwrapped() {
+  tr -s ' \n' ' ' <<<"$1"
+}
+
 nothing_recorded() {
   assert_equal "$(recordings)" ""
 }

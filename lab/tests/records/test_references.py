@@ -98,6 +98,7 @@ def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fa
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 
+@pytest.mark.slow
 def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
     top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

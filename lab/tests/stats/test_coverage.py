@@ -16,7 +16,7 @@ from lab.stats import paired as stats
 from lab.stats import power, unpaired
 
 BLOCKS = (6, 7, 8, 10, 12, 15, 20, 30, 40)
-EVERYDAY = (6, 7, 12, 40)
+EVERYDAY = (6, 12, 40)
 RUNS = 2000
 Floats = npt.NDArray[np.float64]
 Bounds = tuple[float | None, float | None]
