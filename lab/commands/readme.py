@@ -35,6 +35,8 @@ from lab.records.levels import SystemComponents, read_components
 from lab.records.store import RunStore
 from lab.report.markdown import render_markdown
 from lab.report.tables import calibration, selfbench
+from lab.stats.paired import MIN_BLOCKS
+from lab.stats.units import format_blocks
 from lab.studies import boots, carrying, ledger, matrix, settings
 from lab.studies.claims import ClaimTest, Other
 from lab.studies.claims.judging import ClaimVerdict
@@ -182,6 +184,8 @@ def _describe_seen(system: str, name: str, at_point: str, metric: str, other: st
     (part,) = measure_test(test, system, run)
     load = f"{point.connections:,} connections, {f'{point.rate_rps:,g} req/s' if point.rate_rps else 'full load'}"
     shown = (part.why if part.value is None else part.text).replace(f" at {at_point}", "")
+    if part.value is not None and part.blocks < MIN_BLOCKS:
+        shown += f" in {format_blocks(part.blocks)}, so without an interval"
     programs = "".join(
         f"; {program}" for program, arms in list_programs(run.run).items() if {system, other} & set(arms)
     )

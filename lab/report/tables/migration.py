@@ -46,13 +46,14 @@ SECTIONS: Mapping[Weight, str] = {
     "nothing": MINOR,
 }
 STANDING_TEXTS: dict[Standing, str] = {
-    "set": "one line each (COPY)",
-    "hand": "other objects",
+    "set": "by COPY",
+    "hand": "in other objects",
     "lost": "impossible",
     "same": "nothing to do",
     "off": "without effect today",
 }
 EMPTY, SECTIONED = "–", "sections"
+CONTRADICTED, REPRODUCED = "contradicted", "reproduced"
 TODAY = "ingress-nginx 1.15.1"
 Evidence = Mapping[tuple[str, str], tuple[str, str]]
 """(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.table.read_seen`)."""
@@ -78,7 +79,7 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
 def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
     """Return the page about one successor, with as many differences as have room: the first ones are the last to go."""
-    make = partial(_yield_parts, plan, migration, _sort_traps(migration), evidence, whole)
+    make = partial(_yield_parts, plan, migration, _sort_traps(migration, evidence), evidence, whole)
     counts = range(len(migration.traps) + 1)
     room = bisect_right(
         counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
@@ -86,16 +87,26 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
     return [*make(counts[-1] if whole else max(room - 1, 0))]
 
 
-def _sort_traps(migration: Migration) -> dict[str, list[Trap]]:
-    """Return the title of each section of a page → its traps, first those that were seen.
+def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap]]:
+    """Return the title of each section of a page → its traps: first those that were seen, last those that runs contradict.
 
     What costs something is minor unless a run or a claim of the ledger shows how much.
     """
+
+    def rank(trap: Trap) -> int:
+        return 2 * _is_contradicted(migration.system, trap, evidence) or int(not (trap.line.row and trap.line.row.seen))
+
     sections: dict[str, list[Trap]] = {title: [] for title in (BREAKS, WEAKER, NOTICE, MINOR)}
-    for trap in sorted(migration.traps, key=lambda trap: not (trap.line.row and trap.line.row.seen)):
+    for trap in sorted(migration.traps, key=rank):
         known = trap.line.row and (trap.line.row.seen or trap.line.row.claims)
         sections[SECTIONS[trap.weight] if trap.weight != "costs" or known else MINOR].append(trap)
     return sections
+
+
+def _is_contradicted(system: str, trap: Trap, evidence: Evidence) -> bool:
+    """Return whether the ledger contradicts a claim about a difference, and reproduces none."""
+    ledger = evidence.get((system, trap.line.key or trap.line.setting), ("", ""))[1]
+    return CONTRADICTED in ledger and REPRODUCED not in ledger
 
 
 def _yield_parts(
@@ -126,7 +137,7 @@ def _yield_parts(
             entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
             yield _format_section(title, entries, count)
     if snippet := _write_snippet(migration, [*main[:count], *(trap for trap in migration.traps if trap.in_file)]):
-        hint = f"COPY ({migration.about.note})"
+        hint = f"COPY ({migration.about.note}; whole: --out FOLDER)"
         lines = (Text(hint, style="bold"), *(Text(f"  {line}") for line in snippet))
         yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
     lines_read = [*migration.settings, *migration.annotations]
@@ -155,14 +166,14 @@ def _describe_files(plan: MigrationPlan) -> str:
     annotations = _count(len({(line.ingress, line.key) for line in plan.migrations[0].annotations}), "annotation")
     ingresses = f"{_count(len(plan.ingresses), 'Ingress', 'es')} with {annotations}"
     settings = f"{name}: {_count(len(plan.given), 'setting')}" if name else "no ConfigMap, so the defaults count"
-    return f"{settings}; {ingresses if plan.ingresses else 'no Ingresses (kubectl get ingress -A -o yaml)'}"
+    return f"{settings}; {ingresses if plan.ingresses else 'no Ingresses given (kubectl get ingress -A -o yaml)'}"
 
 
 def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
     """Return how many differences there are and what can be done about them, then what becomes of the user's settings."""
-    lost = [str(number) for number, trap in enumerate(main, 1) if trap.line.standing == "lost"]
+    lost = [_name(trap) for trap in main if trap.line.standing == "lost"]
     copied = sum(trap.line.standing == "set" for trap in main)
-    unfixed = f", {len(lost)} without a setting ({_join(lost, 12)})" if lost else ""
+    unfixed = f", {len(lost)} without a setting ({_join(lost, 3)})" if lost else ""
     own = {text: count for standing, text in STANDING_TEXTS.items() if (count := migration.standings.get(standing))}
     settings = f" Your {_count(sum(own.values()), 'setting')}: {', '.join(f'{own[text]} {text}' for text in own)}."
     fixed = f"{len(main) - len(lost)} you can fix before you switch ({copied} by COPY){unfixed}."
@@ -179,7 +190,7 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
     runs, ledger = evidence.get((system, line.key or line.setting), ("", ""))
     reports = ", ".join(part.strip() for part in line.source.split(";") if "#" in part) or line.source
     details = {
-        f"Seen here: {runs}.": runs,
+        f"{'Reported, but not seen here' if _is_contradicted(system, trap, evidence) else 'Seen here'}: {runs}.": runs,
         f"Reported: {reports}; the ledger says {ledger} (just ledger).": ledger,
         **{f"Careful: {line.warning}.": line.warning for line in trap.lines},
         f"Not verified: {line.source}.": line.unverified,
@@ -208,7 +219,7 @@ def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Seq
         f"{number}. {text} → {fix}{''.join(f'<br>{each}' for each in details)}" for number, text, fix, details in shown
     ]
     if hidden := dict.fromkeys(_name(entry[1]) for entry in entries[len(shown) :]):
-        text = f"… {len(entries) - len(shown)} more (--all): {', '.join(hidden)}"
+        text = f"… {len(entries) - len(shown)}{' more' * bool(shown)} (--all): {', '.join(hidden)}"
         lines, markdown = [*lines, *_wrap(f"   {text}", most=2)], [*markdown, "", text]
     return Sentences((Text(title, style="bold"), *map(Text, lines)), (f"**{title}**", "", *markdown), blank=True)
 
@@ -279,7 +290,7 @@ def overview(plan: MigrationPlan) -> list[Part]:
     )
     rows: list[tuple[str, ...]] = []
     for migration in plan.migrations:
-        sections = _sort_traps(migration)
+        sections = _sort_traps(migration, {})
         counts = [migration.standings.get(standing, 0) for standing in standings.values()]
         counts += [len(sections[BREAKS]), len(sections[WEAKER])]
         worst = next((trap.line.differs for traps in sections.values() for trap in traps), EMPTY)
@@ -294,7 +305,7 @@ def overview(plan: MigrationPlan) -> list[Part]:
     )
     versions = ", ".join(f"{migration.system} {migration.about.value}" for migration in plan.migrations)
     labels = {
-        "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection",
+        "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection. Fewest breaks first: no recommendation",
         "IGNORED TODAY": _list_ignored(plan),
         "ALSO": "; ".join(plan.notes),
         "SOURCES": f"checked {max(migration.about.default for migration in plan.migrations)}: {versions}",
