@@ -291,6 +291,10 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
     boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
+    if defaults and by_arm[question.arm].kind == "differs":
+        advice = "no advice: its baseline costs more than the release that it is named for"
+    elif run.run.record.target == "local" and by_arm[question.arm].kind == "apply":
+        advice += " once a run on apiserver agrees"
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[question.arm].title, run.run.record.target

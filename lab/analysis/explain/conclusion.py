@@ -28,10 +28,12 @@ from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.model.metrics import find_metric
+from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
 from lab.stats.power import compute_mde, count_blocks_to_detect
 from lab.stats.units import format_blocks, format_duration
+from lab.systems.table import SYSTEMS
 
 MOST_VERDICTS, MOST_LOADS = 3, 3
 """The most variants that have a line each, and the most loads that are put into words; the table has the others."""
@@ -67,8 +69,21 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         yield f"{resolution}; next: {FIRST_STEP}", ()
     if limits := _describe_limits(summary):
         yield f"limited {limits}", ()
+    if record.target == "local" and (
+        arms := [verdict.arm for verdict in run_verdicts if _has_controller(verdict, record)]
+    ):
+        yield (
+            f"local runs no controller; to confirm it: {rerun.measure_command(record, ' '.join(arms))} --target apiserver",
+            (),
+        )
     if more := _suggest_blocks(summary, record):
         yield more, ()
+
+
+def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
+    """Return whether a verdict advises to apply a variant of a system whose controller runs on the target apiserver."""
+    base = record.variants[verdict.arm].base if verdict.kind == "apply" else ""
+    return any(system.name == base and system.controllers for system in SYSTEMS)
 
 
 def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
@@ -204,5 +219,6 @@ def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
     if not blocks or len(counts) < len(blocks):
         return f"more blocks would not find {place}" if blocks else ""
     command = f"{rerun.measure_command(record, ' '.join(blocks))} --blocks {max(counts)}"
-    duration = format_duration(record.designed.duration_s * max(counts) / max(1, record.blocks))
+    total_s = record.designed.duration_s or record.plan().lasts_s(BRING_UP_S[record.target])
+    duration = format_duration(total_s * max(counts) / max(1, record.blocks))
     return f"to find {place}: {command} (about {duration})" if max(counts) > summary.blocks else ""

@@ -27,6 +27,7 @@ BY_SOLO = "by solo samples, as these are different systems"
 TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
 PAIRS_MISS = "pairs may miss part of such a cost"
+NOISY = "the baseline against itself shows as much"
 
 VerdictKind = Literal[
     "apply",
@@ -358,16 +359,23 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
     metric, largest, further = find_metric(effect.metric), find_bound(effect.estimate), len(judged) - 1
     points = f" nor at {further} more point{'s' if further > 1 else ''}" if further else ""
     reason = explain_inconclusive(effect)
-    matters = metric.size(largest) if metric.ratio else f"a difference of {metric.size(largest)}"
     blocks = suggest_blocks(effect, family)
     found = f"inconclusive in {_describe_place(row, effect)} ({format_difference(effect)}{f'; {reason}' if reason else ''}){points}{held}"
-    return found, f"no change needed unless {matters} matters to you", f"; {blocks}" if blocks else ""
+    reasons = {explain_inconclusive(effect) for _, effect in judged}
+    if NOISY in reasons:
+        do = "measure it again on a quieter machine (just doctor)"
+    elif reasons == {PAIRS_MISS}:
+        do = "no change needed unless a cost that pairs may miss matters to you"
+    else:
+        matters = metric.size(largest) if metric.ratio else f"a difference of {metric.size(largest)}"
+        do = f"no change needed unless {matters} matters to you"
+    return found, do, f"; {blocks}" if blocks else ""
 
 
 def explain_inconclusive(effect: Effect) -> str:
     """Return why an effect is inconclusive although its interval is narrow; empty if the interval is simply too wide."""
     if effect.size.guard > effect.size.worth:
-        return "the baseline against itself shows as much"
+        return NOISY
     within = find_bound(effect.estimate) <= effect.size.worth and not effect.size.same
     return PAIRS_MISS if within else ""
 

@@ -25,13 +25,13 @@ SWEEP = "quick"
 
 
 def estimate_s(sweep: str) -> float:
-    """Estimate the seconds of the run: every load twice in each block (the baseline and its A/A arm), and once more.
+    """Estimate the seconds of the run: every load three times in each block (the baseline, its A/A arm and the direct reference).
 
     Raises:
         UsageError: The sweep is unknown.
 
     """
-    return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].expanded()) * (2 * BLOCKS + 1)
+    return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].expanded()) * 3 * BLOCKS
 
 
 def measure_overhead(sweep: str) -> list[str]:
