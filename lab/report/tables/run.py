@@ -59,8 +59,11 @@ MOST_NAMED = 3
 """The most variants that a sentence names; it counts the others."""
 LONG_NAME = 40
 """The length of a variant's name from which a row of differences takes two lines."""
-MOST_LINES = 30
-"""The most lines of a table in default output, its head and legend left out; `--all` shows every row."""
+MOST_LINES, LEAST_LINES = 22, 10
+"""The most lines of both tables together in default output, and those kept for absolute values; `--all` shows every row.
+
+With heads, sentences and legend these make 40 lines.
+"""
 ALWAYS = ("requests", "failed", "gap_s")
 """The outcomes of a disruption that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
@@ -74,18 +77,16 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, ev
         summary: The summary of the run.
         elsewhere: The command that shows all rows and notes, printed where they are many.
         absolute: Whether to show all absolute values, also of variants whose difference is inconclusive.
-        every: Whether to show every row; else at most `MOST_LINES` lines a table, and the most important outcomes of disruptions.
+        every: Whether to show every row; else at most `MOST_LINES` lines, and the most important outcomes of disruptions.
 
     """
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
-    most = None if every else MOST_LINES
     if not summary.disturbed:
-        return [
-            *_make_differences(summary, most),
-            *_make_absolutes(summary, absolute or every, most),
-            *_make_legend(summary),
-            notes,
-        ]
+        differences = _make_differences(summary, None if every else MOST_LINES - LEAST_LINES)
+        used = sum(_count_lines(part.rows) for part in differences if isinstance(part, Grid))
+        most = None if every or absolute else max(LEAST_LINES, MOST_LINES - used)
+        absolutes = _make_absolutes(summary, absolute or every, most)
+        return [*differences, *absolutes, *_make_legend(summary), notes]
     parts: list[Part] = []
     for point in summary.points:
         rows = summary.at(point)
@@ -152,14 +153,8 @@ def _make_short_grid(
         blank: Whether an empty line precedes the table.
 
     """
-
-    def count_lines(rows: Sequence[tuple[int, grid.TableRow]]) -> int:
-        double = any(len(row.cells[0].text) > LONG_NAME and not row.free for _, row in rows)
-        groups = len({row.under for _, row in rows})
-        return 2 * groups + sum(2 if double and not row.free else 1 for _, row in rows)
-
     shown = list(ranked)
-    while most is not None and count_lines(shown) > most and len(shown) > 1:
+    while most is not None and len(shown) > 1 and _count_lines([row for _, row in shown]) > most:
         worst = max(rank for rank, _ in shown)
         shown.pop(max(place for place, (rank, _) in enumerate(shown) if rank == worst))
     if not shown:
@@ -168,6 +163,12 @@ def _make_short_grid(
     if left := len(ranked) - len(shown):
         parts.append(make_sentence(f"{left} more row{'s' if left > 1 else ''}: --all", "dim"))
     return parts
+
+
+def _count_lines(rows: Sequence[grid.TableRow]) -> int:
+    """Return how many lines rows and the headings of their groups take; with a long name every row takes two."""
+    double = any(len(row.cells[0].text) > LONG_NAME and not row.free for row in rows)
+    return 2 * len({row.under for row in rows}) + sum(2 if double and not row.free else 1 for row in rows)
 
 
 def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCell]:
