@@ -189,7 +189,7 @@ def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically: another process that reads it sees either the old content or the new content."""
+    """Replace a file atomically: a reader sees the old content or the new one."""
     partial = path.with_name(f".{path.name}.partial")
     write_synced(partial, content)
     partial.rename(path)
@@ -248,9 +248,9 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def read_text_if_readable(path: Path | str) -> str:
-    """Return the text of a file, or an empty string if the file does not exist or cannot be read.
+    """Return the text of a file, or an empty text where it does not exist or may not be read.
 
-    For example, the files of a process in `/proc` vanish when the process ends.
+    The files of a process in `/proc` vanish, for example, when the process ends.
     """
     try:
         return Path(path).read_text(errors="replace")

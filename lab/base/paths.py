@@ -6,13 +6,13 @@ from typing import Any
 
 
 def get_path(tree: Any, path: str) -> Any:
-    """Return the value at a dotted path in decoded JSON, or None where the path does not exist.
+    """Return the value at a dotted path of decoded JSON, or None where the path does not exist.
 
     >>> get_path({"a": [{"b": 1}]}, "a.0.b")
     1
 
     Args:
-        tree: The decoded JSON: nested dicts and lists.
+        tree: Lists, dicts and scalars.
         path: Keys joined by dots; a number is an index into a list.
 
     """

@@ -42,7 +42,7 @@ def parse_duration_s(text: str) -> float | None:
     """Parse a Go duration into seconds.
 
     Return None for a text that is no Go duration, and for a duration with a sign. OpenShift's router and its operator
-    write durations in this form.
+    read durations in this form.
 
     >>> parse_duration_s("1m30s")
     90.0

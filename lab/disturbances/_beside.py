@@ -67,7 +67,7 @@ class K6Process:
         return text[: text.rfind("\n") + 1].splitlines()
 
     def at_s(self, milliseconds: str) -> float:
-        """Convert a time that the k6 process logged (ms since the epoch) to seconds since the epoch by the lab's clock."""
+        """Convert a time that k6 logged (ms since the epoch) to seconds since the epoch by the lab's clock."""
         return int(milliseconds) * 1e-3 - self.ahead_s
 
     def complain(self, fault: str) -> MeasuringError:

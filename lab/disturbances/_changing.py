@@ -119,7 +119,7 @@ def build_route(manifests: Manifests, number: int) -> Object:
 def copy_routes(manifests: Manifests, count: int) -> list[Object]:
     """Return `count` copies of the variant's first Route, Ingress or HTTPRoute.
 
-    Each copy has a name and a host of its own, and leads to the same backend.
+    Each copy has its own name and host, and leads to the same backend.
     """
     original = find_template(manifests)
     names = (f"more-{number:04}" for number in range(1, count + 1))

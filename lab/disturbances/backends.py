@@ -64,7 +64,7 @@ class Backends(Disturbance):
         return self.for_s or self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant that has no backend Deployment."""
+        """Refuse a variant without a backend Deployment."""
         deployment(manifests, "backend")
 
     @property
@@ -77,7 +77,7 @@ class Backends(Disturbance):
         return *super().prepared, self.what == "remove"
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """For the action `remove`, add the backend pod that is removed later, and wait until every pod has answered a request.
+        """Add the backend pod that the action `remove` will take away, and wait until every pod has answered a request.
 
         For any other action do nothing.
         """

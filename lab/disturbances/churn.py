@@ -28,7 +28,7 @@ LATE_S = 1.0
 
 
 class Churn(HoldingDisturbance):
-    """The disruption by changes of routes or endpoints at a constant rate."""
+    """The disruption by a constant rate of changes of routes or endpoints."""
 
     host = _changing.HOST
 

@@ -12,7 +12,7 @@ from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 
 class Outage(Disturbance):
-    """The disruption that stops the processes of the only proxy pod for a given time."""
+    """The disruption by stopping the processes of the only proxy pod for a given time."""
 
     kind: Literal["outage"] = "outage"
     for_s: float = Field(default=2.0, ge=0.1, le=600, description="how long the proxy's processes are stopped")

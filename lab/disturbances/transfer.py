@@ -72,7 +72,7 @@ class Transfer(Disturbance):
         return (FIXTURE,)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Make the transfers with k6, and log an event for each of them.
+        """Run the transfers, and log an event for each of them.
 
         Raises:
             MeasuringError: k6 failed, or no transfer began.

@@ -255,7 +255,7 @@ def make_output_error(expected: str, stdout: str, stderr: str, exit_status: int 
 
 
 def clean_output(stdout: str) -> str:
-    """Return an output without what copying a file may add to it: a byte order mark, and carriage returns before line feeds."""
+    """Return the output without what copying a file may add: a byte order mark, and carriage returns at line ends."""
     return stdout.removeprefix("\ufeff").replace("\r\n", "\n")
 
 

@@ -65,7 +65,7 @@ MAX_DIFFERENCE_S = 0.25
 
 
 class H2load(Generator):
-    """The load generator h2load, which makes loads over TLS by HTTP/2 or HTTP/1.1, with or without an offered rate."""
+    """The load generator h2load, for HTTP/2 or HTTP/1.1 over TLS, with or without an offered rate."""
 
     name = "h2load"
     binary = "h2load"

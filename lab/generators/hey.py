@@ -57,7 +57,7 @@ MAX_RESULTS = 1_000_000
 
 
 class Hey(Generator):
-    """The load generator hey, which is used for closed loops only (loads without an offered rate)."""
+    """The load generator hey, which makes closed loops only (loads without an offered rate)."""
 
     name = "hey"
     binary = "hey"

@@ -45,7 +45,7 @@ EARLY_S = 0.1
 
 
 class Oha(Generator):
-    """The load generator oha, which is used for open loops only (loads at an offered rate)."""
+    """The load generator oha, which makes open loops only (loads at an offered rate)."""
 
     name = "oha"
     binary = "oha"

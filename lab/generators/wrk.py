@@ -286,7 +286,7 @@ class WrkBlock:
 
     @property
     def answered(self) -> int:
-        """The number of responses that one wrk process received within the timeout."""
+        """The number of responses that one process received within the timeout."""
         return self.complete - self.errors.get("timeout", 0)
 
     def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:

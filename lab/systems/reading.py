@@ -20,10 +20,7 @@ CLOCK_S = 1.0
 
 
 class ReadingRecord(Check):
-    """The record of a read-back check (a test whether a setting took effect) with its result, in a file in `readback/`.
-
-    It has the keys of the check that are set, and those of the result.
-    """
+    """A read-back check as a file in `readback/` records it: the check's keys without empty ones, and the result."""
 
     observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
     ok: bool
@@ -203,7 +200,7 @@ def compare_value(check: Check, observed: str, value: str | None = None) -> Read
 
 
 def fail_reading(check: Check, observed: str, detail: str) -> Reading:
-    """Return the result of a read-back check that has failed.
+    """Return the result of a check that failed.
 
     Args:
         check: the check.

@@ -75,7 +75,7 @@ class Root:
 class Realisation:
     """The process that the lab starts in place of a container's image: its command, environment, files and programs.
 
-    Every field that is not listed here has a docstring of its own.
+    Every field that is not listed here has its own docstring.
 
     Attributes:
         command: the command line.
@@ -211,7 +211,7 @@ class ContainerProcess(Protocol):
         ...
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
-        """Kill (SIGKILL) a command that `run_pinned` started in the container, and wait until it has ended."""
+        """Kill (SIGKILL) a command that `run_pinned` started, and wait until it has ended."""
 
 
 Renew = Callable[[ContainerProcess], None]
@@ -291,7 +291,7 @@ class Controller:
     """The description of a controller whose own program runs on the target `apiserver`.
 
     On this target, the real controller runs against an API server. The fields state how the lab starts the controller from the
-    files of its image, and how it reads the controller's log. Each field has a docstring of its own.
+    files of its image, and how it reads the controller's log. Each field has its own docstring.
     """
 
     image: str
@@ -344,7 +344,7 @@ class Controller:
 class ReadbackKind:
     """A kind of read-back check, which reads from the running system whether a setting took effect.
 
-    Every field that is not listed here has a docstring of its own.
+    Every field that is not listed here has its own docstring.
 
     Attributes:
         read: the function that performs a check of this kind.
@@ -378,7 +378,7 @@ class Workers:
     """The way in which a proxy system decides on its number of worker processes or threads.
 
     The fields name the settings that configure the number, and the proxy's own rule where nothing configures it. They also state
-    how to count the running workers. Each field has a docstring of its own.
+    how to count the running workers. Each field has its own docstring.
     """
 
     rules: Mapping[str, WorkerRule] = field(default_factory=dict[str, WorkerRule])
@@ -463,7 +463,7 @@ class ProxySystem:
     """The description of a proxy system, such as ingress-nginx or Envoy, by which the lab's targets run and observe it.
 
     A target is a place where systems run, such as local processes or a cluster. If a field keeps its default, targets treat the
-    system like any other container. Each field has a docstring of its own.
+    system like any other container. Each field has its own docstring.
     """
 
     name: str
@@ -753,7 +753,7 @@ def require_pid(process: ContainerProcess, missed: str) -> int:
 
 
 def sum_sizes(process: ContainerProcess, paths: Iterable[str]) -> int:
-    """Return the total size in bytes of some files of a container; a file that does not exist counts 0."""
+    """Return the total size in bytes of some files of a container; a missing file counts 0."""
     files = (process.inside(path) for path in paths)
     return sum(file.stat().st_size for file in files if file is not None and file.exists())
 

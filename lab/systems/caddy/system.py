@@ -173,9 +173,9 @@ def _render_handlers(entry: Entry, members: Members, settings: Settings) -> list
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes a running Caddy load a changed configuration.
+    """Return the handle by which the lab makes Caddy load a changed configuration.
 
-    Caddy replaces its servers within the same process, and open connections stay open.
+    Caddy replaces its servers in the same process, and connections stay open.
     """
 
     def served(files: Mapping[str, str]) -> bool:

@@ -98,10 +98,10 @@ def realise_envoy(context: Context) -> Realisation:
 
 
 def _provide_program(container: Container) -> programs.Program:
-    """Return the program Contour in the version that the tag of the container's image names.
+    """Return the program Contour in the version that the container's image names.
 
     Raises:
-        UsageError: when this version cannot be built.
+        UsageError: when that version cannot be built.
 
     """
     return programs.provide_go_program(container.place, "contour", MODULE, programs.read_tag_version(container))

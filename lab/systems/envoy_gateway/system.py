@@ -271,10 +271,10 @@ def _refuse(context: Context) -> None:
 
 
 def _provide_envoy(context: Context) -> programs.Program:
-    """Return the program Envoy in the version that an EnvoyProxy object among the manifests names.
+    """Return the program Envoy in the version that an EnvoyProxy object names.
 
     Raises:
-        UsageError: when no EnvoyProxy names a version, or the version is not pinned in pyproject.toml.
+        UsageError: when no EnvoyProxy names a version, or the version is not pinned.
         NotMeasurableError: for more workers of Envoy than the container has CPUs.
 
     """

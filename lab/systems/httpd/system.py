@@ -176,7 +176,7 @@ def _locate_file(secret: str, end: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes a running httpd load a changed configuration, by a graceful restart."""
+    """Return the handle by which the lab makes httpd load a changed configuration: a graceful restart."""
 
     def served(files: Mapping[str, str]) -> bool:
         marks = re.findall(rf"{MARK} (\w+)", files[CONFIG])

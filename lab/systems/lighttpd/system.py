@@ -167,9 +167,9 @@ def _quote(text: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes a running lighttpd load a changed configuration, by a graceful restart.
+    """Return the handle by which the lab makes lighttpd load a changed configuration: a graceful restart.
 
-    lighttpd restarts within the same process, after the requests in flight have ended.
+    The restart happens in the same process, after the requests in flight have ended.
     """
 
     def served(files: Mapping[str, str]) -> bool:
