@@ -32,7 +32,7 @@ Object = dict[str, Any]
 
 
 def find_template(manifests: Manifests) -> Mapping[str, Any]:
-    """Return the first Route, Ingress or HTTPRoute of a variant, from which the changing route is made.
+    """Return the first Route, Ingress or HTTPRoute of a variant, as the model for the route that the disruption changes.
 
     Raises:
         NotMeasurableError: The variant has no such object, or its Route uses TLS to the backend.
@@ -50,7 +50,7 @@ def find_template(manifests: Manifests) -> Mapping[str, Any]:
 
 
 def build_service(manifests: Manifests) -> Object:
-    """Return the manifest of the Service to which the changing route leads.
+    """Return the manifest of the Service to which the disruption's own, changing route leads.
 
     The Service has no selector. So it has exactly the endpoints that `build_endpoints` gives it.
     """
@@ -87,7 +87,7 @@ def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
 
 
 def build_route(manifests: Manifests, number: int) -> Object:
-    """Return the manifest of the changing route (a Route, Ingress or HTTPRoute) after change `number`.
+    """Return the manifest of the route that the disruption changes (a Route, Ingress or HTTPRoute), after change `number`.
 
     The route makes the proxy add the header `X-Forwarded-Prefix: /number` to requests for `HOST`. The backend's answers
     repeat the number, so that an answer shows which change the proxy has loaded. Number 0 is the state before the first
@@ -150,7 +150,7 @@ def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
 
 
 def _build_metadata(manifests: Manifests) -> Object:
-    """Return the metadata (name, namespace, labels) that the changing route, its Service and its EndpointSlice share.
+    """Return the metadata (name, namespace, labels) of the route that the disruption changes, its Service and its EndpointSlice.
 
     The labels are copied from the variant's own route. OKD's router selects its Routes by these labels, and the lab finds
     its own objects by them.

@@ -83,9 +83,9 @@ class Churn(HoldingDisturbance):
         refuse_short_wait(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Create the changing route with its Service and endpoints, wait until the proxy serves it, and open the connections.
+        """Create the route that will be changed, with its Service and endpoints, and wait until the proxy serves it.
 
-        The connections are the long-lived ones that are held during the load, if any are requested.
+        Then open the long-lived connections that are held during the load, if any are requested.
         """
 
         def check(answer: Response) -> str:

@@ -18,7 +18,7 @@ CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
 
 
 class Starve(Disturbance):
-    """The disruption by a temporary CPU limit on all pods of a role (`proxy` or `backend`)."""
+    """The disruption by a temporary CPU limit on the first container of all pods of a role (`proxy` or `backend`)."""
 
     kind: Literal["starve"] = "starve"
     role: Literal["proxy", "backend"] = "proxy"

@@ -235,7 +235,8 @@ def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, pat
 def check_metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
     """Check the value of a metric that the proxy shows on a page in Prometheus' format.
 
-    If the metric has several labels, its values are added. A whole number is compared without a decimal point.
+    If the page shows the metric several times, with different labels, the values are added. A whole number is compared without a
+    decimal point.
 
     Args:
         system: the running system.
