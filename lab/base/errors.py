@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterable
 
 
 class LabError(Exception):
-    """An error a user can act on, printed as `place: fault` and then the remedy on a separate line.
+    """The base of all errors that a user can act on.
+
+    Such an error is printed as `place: fault`, followed by the remedy on a separate line.
 
     Attributes:
-        exit_status: The status that the command ends with.
+        exit_status: The exit status of the command that fails with this error.
         place: The file, option, object or program that the error is about.
         fault: The fault, in words.
         remedy: The advice for the user; empty if there is none.
@@ -27,17 +29,20 @@ class LabError(Exception):
 
 
 class UsageError(LabError):
-    """The error for wrong usage, bad input or a missing prerequisite: nothing was started (exit 2)."""
+    """The error for wrong usage, bad input or a missing prerequisite.
+
+    The command ends with exit status 2 before it has started anything.
+    """
 
 
 class NotMeasurableError(UsageError):
     """The error for a variant or load that this machine or target cannot measure.
 
-    The error becomes a row "not measurable: <what>" of the table, without a number (README, "How to read a table",
-    6). Where the user requested nothing else, the command fails as for any other wrong usage.
+    In a table of results, the error becomes a row "not measurable: <what>" without a number. Where the user requested
+    nothing else, the command fails as for any other wrong usage.
 
     Attributes:
-        what: A short name of what cannot be measured or is missing: `cores`, `open files`, `host-wide`.
+        what: A short name of what cannot be measured or is missing, such as `cores` or `open files`.
         why: The fault as a sentence.
 
     """
@@ -48,32 +53,45 @@ class NotMeasurableError(UsageError):
 
 
 class MeasuringError(LabError):
-    """The error for a failure after measuring had begun: recorded samples are kept (exit 1)."""
+    """The error for a failure after measuring had begun.
+
+    The command ends with exit status 1. The samples (single measurements) recorded until then are kept.
+    """
 
     exit_status = 1
 
 
 class StartError(MeasuringError):
-    """The error for a program that rejects its configuration.
+    """The error for a program that does not start with its configuration.
 
-    The program's container ends at every start, or a controller does not apply the variant's objects.
+    Its container ends at every start, or its controller does not apply the Kubernetes objects that configure it.
     """
 
 
 class NodeRefusesError(StartError):
-    """The error for a setting that a node refuses: the setting cannot be measured there, whatever program runs."""
+    """The error for a setting that a Kubernetes node refuses, such as a kernel setting.
+
+    The setting cannot be measured on that node, whatever program runs in the pod.
+    """
 
 
 class LostError(MeasuringError):
-    """The error for a lost prerequisite of the run: the cluster, the generator's pod or the right to measure there.
+    """The error for a run that loses what it needs: the cluster, the load generator's pod, or the right to measure there.
 
-    The run stops. In contrast to other faults the loss shows nothing about the variant. So nothing is recorded, and
-    `--resume` measures the sample again.
+    The run stops. In contrast to other errors, the loss shows nothing about the measured system. So nothing is recorded
+    for the current sample (a single measurement), and a run with `--resume` measures it again.
     """
 
 
 class ImageError(LostError):
-    """The error for a container's `image` that cannot be fetched: the next variant would fail the same way."""
+    """The error for a container image that cannot be fetched.
+
+    The run stops, because everything else that needs the image would fail the same way.
+
+    Attributes:
+        image: The reference of the image.
+
+    """
 
     def __init__(self, image: str, place: str, fault: str, remedy: str = "") -> None:
         self.image = image
@@ -81,10 +99,14 @@ class ImageError(LostError):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a remedy that suggests the nearest valid name, or lists all of them when none is near.
+    """Return an error's remedy that suggests the valid name nearest to `name`.
+
+    When no valid name is near, the remedy lists all of them.
 
     >>> did_you_mean("keepalvie", ["keepalive", "direct"])
     "did you mean 'keepalive'?"
+    >>> did_you_mean("x", ["keepalive", "direct"])
+    'known: direct, keepalive'
     """
     choices = sorted(names)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
@@ -94,10 +116,18 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def refuse_unknown(name: object, names: Collection[object], place: str, fault: str) -> None:
-    """Refuse a name that is not among the valid ones; the error suggests the nearest.
+    """Raise UsageError if a name is not among the valid names.
+
+    The error's remedy suggests the nearest valid name.
+
+    Args:
+        name: The name to check.
+        names: The valid names.
+        place: The file, option or object that the error is about.
+        fault: The fault in words.
 
     Raises:
-        UsageError: `name` is not in `names`; the error carries `place` and `fault`.
+        UsageError: `name` is not in `names`.
 
     """
     if name not in names:
@@ -105,14 +135,14 @@ def refuse_unknown(name: object, names: Collection[object], place: str, fault: s
 
 
 def refuse_if(condition: object, place: str, fault: str, remedy: str = "", what: str = "") -> None:
-    """Refuse the request when the condition is true.
+    """Raise an error about the user's request if the condition is true.
 
     Args:
         condition: Any value; only its truth counts.
-        place: The place of the error.
-        fault: The fault of the error.
-        remedy: The remedy of the error.
-        what: What is not measurable then, in short (see `NotMeasurableError`); empty for plain wrong usage.
+        place: The file, option or object that the error is about.
+        fault: The fault in words.
+        remedy: The advice for the user; empty for none.
+        what: A short name of what cannot be measured (see `NotMeasurableError`); empty for plain wrong usage.
 
     Raises:
         NotMeasurableError: The condition is true and `what` is given.

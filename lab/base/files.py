@@ -32,18 +32,21 @@ Such an error shows nothing about the measured system.
 
 
 class StoreError(MeasuringError):
-    """The error for a failed write: the run stops, since what cannot be recorded must not be measured."""
+    """The error for a failed write.
+
+    It stops the run, because nothing may be measured that cannot be recorded.
+    """
 
 
 @contextmanager
 def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
-    """Turn an OSError of the block, which writes files, into a StoreError that names the place and a remedy.
+    """Replace an OSError raised in the `with` block, which writes files, by a StoreError with a remedy.
 
-    What was recorded before stays as it is.
+    Files that were written before the error stay as they are.
 
     Args:
-        place: The place of the error where the OSError names no file.
-        setting: The environment variable that points to the place; some remedies name the variable.
+        place: The file or folder that the error is about, unless the OSError itself names a file.
+        setting: The environment variable that the user can point to another folder; some remedies name it.
 
     """
     try:
@@ -69,12 +72,12 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 @contextmanager
 def as_option_error(option: str, path: Path) -> Iterator[None]:
-    """Turn a failed write in the block into a UsageError about the option that named the written path.
+    """Replace a failed write in the `with` block by a UsageError about the option that named the path.
 
     A BrokenPipeError passes unchanged.
 
     Args:
-        option: The option of the command, as the place of the error.
+        option: The command-line option that the error is about, such as `--output`.
         path: The path that the block writes.
 
     """
@@ -89,12 +92,13 @@ def as_option_error(option: str, path: Path) -> Iterator[None]:
 
 @contextmanager
 def as_store_error(place: str) -> Iterator[None]:
-    """Turn an OSError of the block into a StoreError if this machine lacks something (disk space, memory, …).
+    """Replace an OSError raised in the `with` block by a StoreError if this machine lacks disk space, memory or the like.
 
-    `SHORTAGE_ERRNOS` lists these errors; any other error passes unchanged.
+    The error numbers that mean such a lack are listed in `SHORTAGE_ERRNOS`. An OSError with another number passes
+    unchanged.
 
     Args:
-        place: The place of the error where the OSError names no file.
+        place: The file or program that the error is about, unless the OSError itself names a file.
 
     """
     try:
@@ -107,15 +111,15 @@ def as_store_error(place: str) -> Iterator[None]:
 
 
 def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> None:
-    """Create the folder where it does not exist, and refuse it unless it has room for so many bytes.
+    """Create a folder if it does not exist, and check that it can be written and has enough free space.
 
     Args:
         folder: The folder.
-        need_bytes: The bytes that must be free.
-        setting: The environment variable that points to the folder.
+        need_bytes: The free space that is needed, in bytes.
+        setting: The environment variable that points to the folder; the error's remedy names it.
 
     Raises:
-        UsageError: The folder cannot be written, or too little space is free.
+        UsageError: The folder cannot be written, or has too little free space.
 
     """
     try:
@@ -140,13 +144,13 @@ def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> 
 
 
 def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[str, Any] | None = None) -> Model:
-    """Read a JSON file and return its content as an instance of a model.
+    """Read a JSON file and return its content as an instance of a pydantic model.
 
     Args:
         path: The file.
-        model: The model of the record in the file.
-        remedy: The remedy of the error.
-        context: The validation context of pydantic.
+        model: The model's class.
+        remedy: The remedy of the error if the file cannot be used.
+        context: The validation context that is passed to pydantic.
 
     Raises:
         UsageError: The file cannot be read, or does not fit the model.
@@ -163,12 +167,18 @@ def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[st
 
 
 def json_bytes(record: BaseModel) -> bytes:
-    """Return a record as indented JSON with a final newline."""
+    """Return a pydantic model as indented JSON with a final newline, encoded as UTF-8."""
     return record.model_dump_json(indent=1).encode() + b"\n"
 
 
 def write_synced(path: Path, content: bytes | pl.DataFrame) -> None:
-    """Write bytes, or a table as Parquet, and flush them to the disk."""
+    """Write a file and flush it to the disk (fsync).
+
+    Args:
+        path: The file, which is overwritten if it exists.
+        content: Bytes, which are written as they are, or a table, which is written as Parquet.
+
+    """
     with open(path, "wb") as handle:
         if isinstance(content, bytes):
             handle.write(content)
@@ -188,13 +198,13 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def create_folder_atomically(final: Path, kind: str) -> Iterator[Path]:
-    """Yield a scratch folder, which gets its final name when the block ends without an error.
+    """Yield a scratch folder, and rename it to its final name when the `with` block ends without an error.
 
     So a folder with the final name is always complete.
 
     Args:
-        final: The folder's name once everything is written.
-        kind: The kind of folder (`sample`), for the error.
+        final: The path of the folder once everything is written.
+        kind: The kind of folder for the error message, such as `sample`.
 
     Raises:
         StoreError: The folder cannot be written, or `final` exists already.
@@ -213,7 +223,7 @@ def create_folder_atomically(final: Path, kind: str) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the folder's entries (new names, renames) to the disk."""
+    """Flush a folder's list of names (new files, renames) to the disk with fsync."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -222,7 +232,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write a generator's files into its scratch folder.
+    """Write the files that a load generator needs into its scratch folder.
 
     Args:
         folder: The scratch folder.
@@ -249,10 +259,16 @@ def read_text_if_readable(path: Path | str) -> str:
 
 
 def runs_folder() -> Path:
-    """Return the folder of the user's runs: LAB_RUNS, or `data/runs` of this checkout."""
+    """Return the absolute path of the folder in which the user's runs are stored.
+
+    It is the value of the environment variable LAB_RUNS, or `data/runs` in this checkout.
+    """
     return Path(os.environ.get("LAB_RUNS") or Path(__file__).parents[2] / "data" / "runs").absolute()
 
 
 def reference_folder() -> Path:
-    """Return the folder of the reference runs: LAB_REFERENCE, or `data/reference` of this checkout."""
+    """Return the absolute path of the folder with the reference runs.
+
+    It is the value of the environment variable LAB_REFERENCE, or `data/reference` in this checkout.
+    """
     return Path(os.environ.get("LAB_REFERENCE") or Path(__file__).parents[2] / "data" / "reference").absolute()

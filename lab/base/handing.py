@@ -24,23 +24,29 @@ STDIN = "-"
 
 
 def piped_command(verb: str, option: str = "--config") -> str:
-    """Return a command that reads its file from standard input, as the end of a pipe that an error's remedy shows.
+    """Return a `just` command that reads its file from standard input, for the remedy of an error.
+
+    >>> piped_command("bench")
+    'scripts/shell just bench --config -'
 
     Args:
         verb: The verb of `just` with its other arguments, as the user wrote them.
-        option: The option that takes the file; empty for an argument.
+        option: The option that takes the file; empty if the file is a plain argument.
 
     """
     return " ".join(filter(None, ["scripts/shell just", verb, option, "-"]))
 
 
 def read_once(path: str, reader: str, variable: str = DESCRIPTOR_VARIABLE) -> bytes:
-    """Return the content that the parent process handed over next, or else that of the file or standard input.
+    """Return the content of an input file that may be readable only once, such as a pipe.
+
+    If the parent process handed over contents with `hand_over`, return the next of them, and do not open the file.
+    Otherwise read the file or standard input.
 
     Args:
         path: A file, or `-` for standard input.
-        reader: The command that reads the file, as the end of a pipe in a remedy (see `piped_command`).
-        variable: The environment variable of the handover.
+        reader: The command that the error's remedy shows at the end of a pipe (see `piped_command`).
+        variable: The environment variable with the numbers of the descriptors that were handed over.
 
     Raises:
         UsageError: The file or standard input cannot be read.
@@ -66,9 +72,15 @@ def read_once(path: str, reader: str, variable: str = DESCRIPTOR_VARIABLE) -> by
 
 @contextmanager
 def hand_over(*contents: bytes, variable: str = DESCRIPTOR_VARIABLE) -> Iterator[None]:
-    """Hand the contents of input files to the child processes started in the block; there, `read_once` returns them.
+    """Hand the contents of input files over to the child processes that are started in the `with` block.
 
-    The child must read the files in the same order, and inherit the open descriptors that `inherited_descriptors` lists.
+    In such a child process, each call of `read_once` returns the next content, in the order given here. The child must
+    inherit the file descriptors that `inherited_descriptors` returns.
+
+    Args:
+        contents: The contents of the files.
+        variable: The environment variable that gets the numbers of the file descriptors.
+
     """
     with ExitStack() as stack:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in contents]
@@ -81,7 +93,10 @@ def hand_over(*contents: bytes, variable: str = DESCRIPTOR_VARIABLE) -> Iterator
 
 
 def inherited_descriptors() -> list[int]:
-    """Return the descriptors that a child must inherit to receive what `hand_over` hands over; empty if nothing."""
+    """Return the file descriptors that a child process must inherit to read what `hand_over` hands over.
+
+    The list is empty where nothing is handed over.
+    """
     return [number for variable in (DESCRIPTOR_VARIABLE, TRAFFIC_VARIABLE) for number in _list_descriptors(variable)]
 
 

@@ -39,9 +39,10 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def parse_duration_s(text: str) -> float | None:
-    """Parse a Go duration into seconds; return None for other text and for a duration with a sign.
+    """Parse a Go duration into seconds.
 
-    OpenShift's router and its operator read durations in this form.
+    Return None for a text that is no Go duration, and for a duration with a sign. OpenShift's router and its operator
+    read durations in this form.
 
     >>> parse_duration_s("1m30s")
     90.0
@@ -52,18 +53,18 @@ def parse_duration_s(text: str) -> float | None:
 
 
 def parse_share(text: str) -> float | None:
-    """Parse a share, written as `5%` or `0.05`, into 0.05; return None for anything but a number of 0 or more."""
+    """Parse a share of 0 or more, written as a percentage or as a number (`5%` or `0.05` → 0.05); None for other text."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
     return float(match[1]) / (100 if match[2] else 1) if match else None
 
 
 def whole_number_in(place: str, minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return a converter from an option's text to a whole number within the range, both ends included.
+    """Return a function that converts the text of a command-line option to a whole number in a range.
 
-    The converter raises a UsageError for any other text.
+    The returned function raises UsageError for a text that is no whole number in the range.
 
     Args:
-        place: The option, as the place of that error.
+        place: The name of the option, for the error message.
         minimum: The lowest valid number.
         maximum: The highest valid number.
 

@@ -18,12 +18,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_toml(path: Path, place: str, example: str) -> dict[str, Any]:
-    """Read a TOML file.
+    """Read a TOML file and return its content.
 
     Args:
         path: The file.
-        place: The place of the errors.
-        example: A file or folder that shows the form; the remedy names it.
+        place: The name of the file in error messages.
+        example: A file or folder that shows the form; the remedy of an error names it.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -48,18 +48,18 @@ def validate_table(
     *parts: type[BaseModel],
     context: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Validate a decoded table and return it as an instance of the model.
+    """Validate the decoded content of a settings file, and return it as an instance of a pydantic model.
 
     Args:
-        model: The model of the whole table.
+        model: The model of the whole file.
         table: The decoded content of the file.
-        place: The place of the error.
-        schema: The file that lists every key; the remedy names it.
-        parts: Models nested in `model`, whose keys count when the nearest valid key is searched.
-        context: The validation context of pydantic.
+        place: The name of the file in the error message.
+        schema: The file that lists every key; the error's remedy names it.
+        parts: The models nested in `model`. For an unknown key, the error suggests the nearest key of all these models.
+        context: The validation context that is passed to pydantic.
 
     Raises:
-        UsageError: The table is not valid; the error lists every fault.
+        UsageError: The content does not fit the model; the error lists every fault.
 
     """
     try:
@@ -69,13 +69,13 @@ def validate_table(
 
 
 def refuse_broken_rules(*rules: tuple[bool, str]) -> None:
-    """Refuse a value that breaks a rule, from within a model's validator.
+    """Raise ValueError for the first broken rule; meant for the validators of pydantic models.
 
     Args:
-        rules: Pairs of whether the rule is broken, and the message for that case.
+        rules: Pairs (whether the rule is broken, message for that case).
 
     Raises:
-        ValueError: A rule is broken; the message is that of the first one.
+        ValueError: A rule is broken; the message is that of the first broken rule.
 
     """
     for broken, message in rules:
@@ -84,18 +84,21 @@ def refuse_broken_rules(*rules: tuple[bool, str]) -> None:
 
 
 class Record(BaseModel):
-    """The base of everything read from or written to a file: unknown keys are refused, instances are frozen."""
+    """The base class of the pydantic models for everything that is read from or written to a file.
+
+    Unknown keys are refused, and instances are immutable.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def format_faults(error: ValidationError, *models: type[BaseModel], tags: Collection[str] = ()) -> list[str]:
-    """Return one text per distinct fault of a validation error.
+    """Return the faults of a pydantic validation error as texts `key.path: message, got value`, each fault once.
 
     Args:
-        error: The error of pydantic.
-        models: The models whose keys are candidates for the nearest valid key.
-        tags: Names of a union's members. Pydantic puts these names into the path of a key; the texts leave them out.
+        error: The error.
+        models: The models whose keys are suggested for an unknown key.
+        tags: The names of a union's members. Pydantic puts such a name into the path of a key; the texts leave it out.
 
     """
     names = {field.alias or name for model in models for name, field in model.model_fields.items()}

@@ -21,19 +21,24 @@ FETCH_S = 5.0
 
 
 def deployments(manifests: Manifests, role: str) -> list[Mapping[str, Any]]:
-    """Return all Deployments of a role, such as `proxy` or `backend`.
+    """Return all Deployments of a role among a variant's manifests.
 
-    There are several where several proxies share the routes, and none where the variant has no such pods.
+    The list has several items where several proxies share the routes. It is empty where the variant has no pods of the role.
+
+    Args:
+        manifests: The rendered manifests of the variant (a configuration of the measured system).
+        role: The role of the Deployment's pods: `proxy`, `backend` or `balancer`.
+
     """
     candidates = (obj for obj in manifests if obj["kind"] == "Deployment")
     return [obj for obj in candidates if obj["metadata"].get("labels", {}).get("lab/role") == role]
 
 
 def deployment(manifests: Manifests, role: str) -> Mapping[str, Any]:
-    """Return the first Deployment of a role.
+    """Return the first Deployment of a role (`proxy`, `backend` or `balancer`) among a variant's manifests.
 
     Raises:
-        NotMeasurableError: The variant has none, so that there is nothing to disrupt.
+        NotMeasurableError: The variant has no Deployment of the role, so there is nothing to disrupt.
 
     """
     if matches := deployments(manifests, role):
@@ -42,22 +47,25 @@ def deployment(manifests: Manifests, role: str) -> Mapping[str, Any]:
 
 
 def replicas(manifests: Manifests, role: str) -> int:
-    """Return how many pods the role's Deployments request in total."""
+    """Return the total number of replicas of all Deployments of a role (`proxy`, `backend` or `balancer`)."""
     return sum(int(obj["spec"].get("replicas", 1)) for obj in deployments(manifests, role))
 
 
 def container(manifests: Manifests, role: str) -> Mapping[str, Any]:
-    """Return the first container of the role's first Deployment.
+    """Return the manifest of the first container in the first Deployment of a role (`proxy`, `backend` or `balancer`).
 
     Raises:
-        NotMeasurableError: The variant has no such Deployment.
+        NotMeasurableError: The variant has no Deployment of the role.
 
     """
     return deployment(manifests, role)["spec"]["template"]["spec"]["containers"][0]
 
 
 def configured_interval_s(manifests: Manifests) -> float | None:
-    """Return the RELOAD_INTERVAL, in seconds, of OKD's router in the manifests, or None without a valid one.
+    """Return the interval between two reloads, in seconds, that a variant's manifests configure for OKD's router.
+
+    It is the proxy container's environment variable RELOAD_INTERVAL. The result is None if the variable is missing or is no
+    duration.
 
     Raises:
         NotMeasurableError: The variant has no Deployment of a proxy.
@@ -69,27 +77,30 @@ def configured_interval_s(manifests: Manifests) -> float | None:
 
 
 def reload_interval_s(manifests: Manifests) -> float:
-    """Return the seconds that a change may wait for the next reload of OKD's router.
+    """Return for how many seconds a change of routes may wait until OKD's router reloads.
 
     Returns:
-        The configured interval; 0 where the manifests set none, or have no proxy.
+        The configured RELOAD_INTERVAL; 0 where the manifests do not set it, or have no proxy.
 
     """
     return (configured_interval_s(manifests) or 0.0) if deployments(manifests, "proxy") else 0.0
 
 
 def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str, remedy: str = "") -> None:
-    """Refuse a disruption whose last change the proxy might load only after the disruption's end.
+    """Refuse a disruption that would end before the proxy has surely loaded the disruption's last change.
+
+    OKD's router may wait for its reload interval before it loads a change. So a sweep must wait at least `SETTLE` such
+    intervals after the last change.
 
     Args:
         manifests: The manifests of the variant.
-        key: The key of the disruption's table that limits the wait.
+        key: The key in the sweep that says how long the disruption waits after the last change.
         given_s: The value of that key, in seconds.
-        fault: The fault as a format string, in which `{interval_s}` is the reload interval.
-        remedy: The end of the remedy, which follows the value that the key needs.
+        fault: The fault as a format string, in which `{interval_s}` becomes the reload interval.
+        remedy: A text that is appended to the error's remedy.
 
     Raises:
-        UsageError: `given_s` is shorter than `SETTLE` reload intervals.
+        UsageError: `given_s` is too short.
 
     """
     interval_s = reload_interval_s(manifests)
@@ -101,17 +112,17 @@ def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str
 def await_answers(
     context: DisturbanceContext, endpoint: Endpoint, check: Callable[[Response], str], within_s: float, fault: str
 ) -> None:
-    """Request a page again and again until an answer passes the check.
+    """Request a page again and again until an answer passes a check.
 
     Args:
         context: The context of the disruption.
-        endpoint: The endpoint that the page is requested from.
-        check: Returns what is wrong with an answer, or an empty text for a good one.
+        endpoint: The address that the page is requested from.
+        check: A function that returns what is wrong with an answer, in words; an empty text if nothing is.
         within_s: The seconds after which to give up.
-        fault: The beginning of the error's fault; what was wrong with the last answer follows.
+        fault: The beginning of the error message; what was wrong with the last answer is appended.
 
     Raises:
-        MeasuringError: No answer passed in time.
+        MeasuringError: No answer passed the check in time.
 
     """
     deadline = time.monotonic() + within_s
@@ -128,5 +139,5 @@ def await_answers(
 
 
 def status_fault(answer: Response) -> str:
-    """Return the status of an answer as a fault, or an empty text for status 200."""
+    """Return a fault such as `status 503` for an answer whose status is not 200, and an empty text for status 200."""
     return "" if answer.status == 200 else f"status {answer.status}"

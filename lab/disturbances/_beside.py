@@ -46,13 +46,13 @@ _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
 
 @dataclass(frozen=True, slots=True)
 class K6Process:
-    """A running process of k6 (a load generator) and its log.
+    """A running process of the load generator k6, and its log.
 
     Attributes:
-        script: The name of the k6 script, for messages.
+        script: The name of the k6 script, for error messages.
         process: The process.
         log: The file that the process logs to.
-        ahead_s: The seconds that the clock of the process is ahead of the lab's clock.
+        ahead_s: The seconds by which the clock of the process's machine is ahead of the lab's clock.
 
     """
 
@@ -71,7 +71,7 @@ class K6Process:
         return int(milliseconds) * 1e-3 - self.ahead_s
 
     def complain(self, fault: str) -> MeasuringError:
-        """Return an error, to be raised by the caller, with the fault and the last line of the k6 process's log."""
+        """Return an error with a fault and the last line of the k6 process's log; the caller raises it."""
         last = next((line for line in reversed(self.lines()) if line.strip()), "it said nothing")
         return MeasuringError(f"k6 {self.script}", f"{fault}: {last[:200]}", "the proxy's log may say why")
 
@@ -88,12 +88,15 @@ class K6Process:
 
 @contextmanager
 def run_k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) -> Iterator[K6Process]:
-    """Run a k6 script of this folder concurrently with the load until the block ends; yield the k6 process.
+    """Run a k6 script concurrently with the load, and kill the k6 process when the `with` block ends.
 
     Args:
         context: The context of the disruption.
-        script: The file name of the script.
-        load: The content of the file `load.json` that the script reads.
+        script: The file name of the script in this module's folder.
+        load: The content of the file `load.json`, from which the script reads its settings.
+
+    Yields:
+        The k6 process.
 
     Raises:
         MeasuringError: k6 cannot be started.
@@ -121,10 +124,15 @@ def run_k6(context: DisturbanceContext, script: str, load: Mapping[str, Any]) ->
 
 
 def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterator[None]:
-    """Yield every tenth of a second until the caller leaves the loop.
+    """Yield every tenth of a second, so that the caller can check a condition and leave its loop when it is met.
+
+    Args:
+        context: The context of the disruption.
+        place: What the caller waits for, in words, for the error message.
+        seconds: The seconds after which to give up.
 
     Raises:
-        MeasuringError: The caller is still in the loop after so many seconds; `place` is the error's place.
+        MeasuringError: The caller is still in the loop after `seconds`.
         LoadEndedError: The load has ended.
 
     """
@@ -148,19 +156,22 @@ class HoldingDisturbance(Disturbance):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture (a component of manifests/fixtures) for long-lived connections; empty if there are none."""
+        """The names of the fixtures (components of manifests/fixtures) that the disruption adds to the variant.
+
+        Long-lived connections need the fixture `answers`. Without such connections the tuple is empty.
+        """
         return (FIXTURE,) if self.websockets or self.downloads else ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state that the disruption sets up before the load, with the numbers of long-lived connections.
+        """The key of the state that the disruption sets up before the load; it includes the numbers of long-lived connections.
 
-        Load points with equal states share control runs (runs of the load without the disruption).
+        Load points (loads of a sweep) with equal keys share their control runs, which are runs without the disruption.
         """
         return *super().prepared, self.websockets, self.downloads
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse WebSockets for a variant with several backend pods, since their server runs in only one of them."""
+        """Refuse WebSockets for a variant with several backend pods, since the WebSocket server runs in only one of the pods."""
         if self.websockets and (count := replicas(manifests, "backend")) > 1:
             fault = f"the server of WebSockets is in one of {count} backend pods, and the proxy asks them all"
             remedy = "a sweep without them, or a variant with one backend pod"
@@ -169,18 +180,19 @@ class HoldingDisturbance(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """Open all long-lived connections before the load begins.
 
-        Control runs (the same load without the disruption) hold these connections too. So cuts and extra cost that
-        only the other runs have come from the disruption.
+        This is also done in control runs (runs of the same load without the disruption). So if connections are cut or cost
+        more in the runs with the disruption only, the disruption is the cause.
         """
         context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
 def hold_connections(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
-    """Hold WebSockets and slow downloads open through the proxy until the block ends, then log their events.
+    """Hold WebSockets and slow downloads open through the proxy until the `with` block ends, then log what happened to them.
 
     Args:
-        context: The context of the disruption; its event log receives the events.
+        context: The context of the disruption, whose event log gets an event for each connection that was opened, cut or
+            refused.
         websockets: The number of WebSockets.
         downloads: The number of downloads.
 
@@ -219,14 +231,14 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
 
 
 def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
-    """Return the events Held, Cut and Refused of the long-lived connections, from the k6 process's log.
+    """Read from the k6 process's log which long-lived connections were held, cut and refused, as events.
 
-    A connection with an event Refused has no event Held, even if the log has both lines.
+    The log may have both a line `held` and a line `refused` for one connection. Then only the event Refused is returned.
 
     Args:
         holder: The k6 process that holds the connections.
-        until_s: The time on the lab's clock, in seconds since the epoch, when the process began to end. Later lines
-            are consequences of that end and are left out.
+        until_s: The time on the lab's clock, in seconds since the epoch, when the k6 process began to end. Lines after that
+            time are left out, because its end cuts all connections.
 
     """
     matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line and holder.at_s(line[3]) < until_s]
@@ -241,10 +253,15 @@ def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
 
 @contextmanager
 def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
-    """Run the WebSocket server in the backend's pod until the block ends; do nothing if no WebSockets are requested.
+    """Run a WebSocket server in the backend's pod until the `with` block ends; do nothing if no WebSockets are requested.
 
-    The block begins when the server runs. The server answers an ordinary HTTP request with status 426; before that,
+    The block begins once the server runs. A running server answers an ordinary HTTP request with status 426. Before that,
     the backend's nginx answers 502.
+
+    Args:
+        context: The context of the disruption.
+        websockets: The number of WebSockets that are requested.
+
     """
     if not websockets:
         yield

@@ -32,10 +32,10 @@ Object = dict[str, Any]
 
 
 def find_template(manifests: Manifests) -> Mapping[str, Any]:
-    """Return the variant's first Route, Ingress or HTTPRoute, as the template of the route that changes.
+    """Return the first Route, Ingress or HTTPRoute of a variant, as the model for the route that the disruption changes.
 
     Raises:
-        NotMeasurableError: The variant has no such object, or a Route that uses TLS to the backend.
+        NotMeasurableError: The variant has no such object, or its Route uses TLS to the backend.
 
     """
     original = next((obj for obj in manifests if obj["kind"] in KINDS), None)
@@ -50,7 +50,10 @@ def find_template(manifests: Manifests) -> Mapping[str, Any]:
 
 
 def build_service(manifests: Manifests) -> Object:
-    """Return the Service of the changing route, without a selector: `build_endpoints` alone sets its endpoints."""
+    """Return the manifest of the Service to which the disruption's own, changing route leads.
+
+    The Service has no selector. So it has exactly the endpoints that `build_endpoints` gives it.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -60,10 +63,10 @@ def build_service(manifests: Manifests) -> Object:
 
 
 def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
-    """Return the EndpointSlice after a change: one endpoint, at the port of this change.
+    """Return the manifest of the EndpointSlice after change `number`: one endpoint, at a port that belongs to this change.
 
-    The endpoint's host name changes as well, because ingress-nginx ignores a change of a slice's ports alone
-    (internal/ingress/controller/store compares only the endpoints) [seen on kind].
+    The endpoint's host name changes as well. ingress-nginx compares only the endpoints of a slice, and would ignore a change
+    of the port alone (internal/ingress/controller/store).
 
     Args:
         manifests: The manifests of the variant.
@@ -84,10 +87,11 @@ def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
 
 
 def build_route(manifests: Manifests, number: int) -> Object:
-    """Return the Route, Ingress or HTTPRoute of the host HOST as change `number` makes it.
+    """Return the manifest of the route that the disruption changes (a Route, Ingress or HTTPRoute), after change `number`.
 
-    With it the proxy adds a request header with the prefix `/number`, which shows in the answers. Change 0, the state
-    before the first change, has no prefix.
+    The route makes the proxy add the header `X-Forwarded-Prefix: /number` to requests for `HOST`. The backend's answers
+    repeat the number, so that an answer shows which change the proxy has loaded. Number 0 is the state before the first
+    change, in which the route adds no header.
     """
     original = find_template(manifests)
     obj = {"apiVersion": original["apiVersion"], "kind": original["kind"], "metadata": _build_metadata(manifests)}
@@ -113,19 +117,26 @@ def build_route(manifests: Manifests, number: int) -> Object:
 
 
 def copy_routes(manifests: Manifests, count: int) -> list[Object]:
-    """Return copies of the variant's first Route, Ingress or HTTPRoute, with distinct hosts and the same backend."""
+    """Return `count` copies of the variant's first Route, Ingress or HTTPRoute.
+
+    Each copy has its own name and host, and leads to the same backend.
+    """
     original = find_template(manifests)
     names = (f"more-{number:04}" for number in range(1, count + 1))
     return [copy_route(original, name, host_of_copy(name)) for name in names]
 
 
 def host_of_copy(name: str) -> str:
-    """Return the host of the copied route with this name."""
+    """Return the host of the copied route with this name.
+
+    >>> host_of_copy("more-0001")
+    'more-0001.apps.lab.test'
+    """
     return f"{name}.{COPIES_DOMAIN}"
 
 
 def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
-    """Return a copy of a Route, HTTPRoute or Ingress (first rule only) with another name and host."""
+    """Return a copy of a Route, HTTPRoute or Ingress with another name and host; of an Ingress, the copy has the first rule only."""
     new = copy.deepcopy(dict(original))
     new["metadata"]["name"], spec = name, new["spec"]
     match new["kind"]:
@@ -139,9 +150,10 @@ def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
 
 
 def _build_metadata(manifests: Manifests) -> Object:
-    """Return the metadata of a changing object (the Service, its EndpointSlice or the route).
+    """Return the metadata (name, namespace, labels) of the route that the disruption changes, its Service and its EndpointSlice.
 
-    The labels are those of the template: the router finds its Routes by these labels, and the lab its objects.
+    The labels are copied from the variant's own route. OKD's router selects its Routes by these labels, and the lab finds
+    its own objects by them.
     """
     metadata = find_template(manifests)["metadata"]
     return {"name": _NAME, "namespace": metadata["namespace"], "labels": dict(metadata.get("labels", {}))}

@@ -26,7 +26,11 @@ READY_S = 60.0
 
 
 class Backends(Disturbance):
-    """The disruption of the backend pods behind the proxy; `what` is the action (the module explains each)."""
+    """The disruption of the backend pods behind the proxy.
+
+    The field `what` names the action: `add` or `remove` a pod, `fail` (kill a container), `freeze` a pod, `slow` (limit the
+    CPU), or `roll` (a rolling update).
+    """
 
     kind: Literal["backends"] = "backends"
     what: Action
@@ -47,12 +51,16 @@ class Backends(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds from the disruption's begin (`at_s`) until the system should have recovered, and one more."""
+        """The seconds from the beginning of the disruption until the system should have recovered, plus one second."""
         return (self.for_s or 0.0) + self.recovers_s + 1
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts; an action that happens once acts until everything has recovered."""
+        """The seconds for which the disruption of the backend pods acts.
+
+        A freeze or slowdown acts until it is undone. Any other action is momentary, and counts as acting until the system should
+        have recovered.
+        """
         return self.for_s or self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
@@ -61,14 +69,18 @@ class Backends(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state that the disruption sets up before the load, with the extra pod that the action `remove` needs.
+        """The key of the state that the disruption sets up before the load; it includes whether there is an extra backend pod.
 
-        Load points with equal states share control runs (runs of the load without the disruption).
+        Only the action `remove` needs the extra pod. Load points (loads of a sweep) with equal keys share their control runs,
+        which are runs without the disruption.
         """
         return *super().prepared, self.what == "remove"
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Add a pod that the action `remove` takes away later, and wait until every pod has answered a request."""
+        """Add the backend pod that the action `remove` will take away, and wait until every pod has answered a request.
+
+        For any other action do nothing.
+        """
         if self.what != "remove":
             return
         count = replicas(context.manifests, "backend") + 1
@@ -86,7 +98,10 @@ class Backends(Disturbance):
         )
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Do what `what` names to the backend pods, undo a freeze or slowdown later, and wait for the recovery."""
+        """Apply the action (the field `what`) to the backend pods, and wait until the system should have recovered.
+
+        A freeze or slowdown is undone after `for_s` seconds.
+        """
         system, count = context.system, replicas(context.manifests, "backend")
         acted_s = self.at_s + (self.for_s or 0.0)
         context.say("Begin", detail=self.what, role="backend")

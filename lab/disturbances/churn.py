@@ -53,24 +53,28 @@ class Churn(HoldingDisturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds from the disruption's begin (`at_s`) until the last change must be in effect."""
+        """The seconds from the beginning of the disruption until the proxy must have loaded the last change of routes or endpoints."""
         return self.for_s + self.settles_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts, in which it makes changes of routes or endpoints."""
+        """The seconds during which the disruption makes changes of routes or endpoints."""
         return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture (a component of manifests/fixtures) whose answers show the latest change that took effect.
+        """The names of the fixtures (components of manifests/fixtures) that the disruption adds to the variant.
 
-        The fixture is needed even if the disruption holds no long-lived connections.
+        It is always the fixture `answers`, which makes each answer show the latest change that the proxy has loaded.
         """
         return (FIXTURE,)
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a usable route, or whose reloads come too rarely for `settles_s`."""
+        """Refuse a variant that the disruption by changing routes cannot be applied to.
+
+        Such a variant has no usable route, or its proxy reloads so rarely that the last change would not be loaded within
+        `settles_s` seconds. If WebSockets are held, a variant with several backend pods is refused, too.
+        """
         super().vet(manifests)
         _changing.find_template(manifests)
         fault = (
@@ -79,7 +83,10 @@ class Churn(HoldingDisturbance):
         refuse_short_wait(manifests, "settles_s", self.settles_s, fault, ", as reload-long has")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Create the Service, its endpoints and the route, wait until they are served, and open the connections."""
+        """Create the route that will be changed, with its Service and endpoints, and wait until the proxy serves it.
+
+        Then open the long-lived connections that are held during the load, if any are requested.
+        """
 
         def check(answer: Response) -> str:
             unmarked = "" if "x-lab-answer" in answer.headers else "the answer does not say where it comes from"
@@ -98,10 +105,10 @@ class Churn(HoldingDisturbance):
         super().prepare(context)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Make every change on time, and wait until the period of the last one is over.
+        """Make each change of routes or endpoints when it is due, until `for_s` seconds are over.
 
         Raises:
-            MeasuringError: The system accepts changes too slowly for the requested rate.
+            MeasuringError: The system accepted a change more than `LATE_S` seconds after it was due.
 
         """
         context.say("Begin", detail=f"{self.count} changes of {self.what}, {self.per_s:g} per second")

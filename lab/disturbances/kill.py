@@ -22,7 +22,7 @@ RETRY_S = 5.0
 
 
 class Kill(HoldingDisturbance):
-    """The disruption by the end of one pod or of all pods of a role."""
+    """The disruption that ends one pod, or all pods, of a role (`proxy` or `backend`)."""
 
     kind: Literal["kill"] = "kill"
     role: Literal["proxy", "backend"] = "proxy"
@@ -34,9 +34,10 @@ class Kill(HoldingDisturbance):
 
     @model_validator(mode="after")
     def _refuse_repeated_crashes(self) -> Self:
-        """Refuse the keys of a disruption that would crash all pods.
+        """Refuse a disruption that would crash all pods of a role.
 
-        Each crash goes to the first pod. A pod whose container crashed stays the first, and would crash repeatedly.
+        A crash always kills the first pod's container. The pod then restarts its container and remains the first pod. So
+        repeated crashes would kill this one pod again and again, and never another one.
         """
         message = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
         refuse_broken_rules((self.how == "crash" and self.pods == "all", message))
@@ -44,21 +45,24 @@ class Kill(HoldingDisturbance):
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts: until everything has recovered from the end of the pods.
+        """The seconds for which the disruption acts: from the end of the pods until the system should have recovered.
 
-        The action itself, ending a pod, is momentary and never undone.
+        Ending a pod is momentary and is never undone.
         """
         return self.recovers_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a Deployment of the role."""
+        """Refuse a variant that has no Deployment of the role whose pods the disruption ends.
+
+        If WebSockets are held, a variant with several backend pods is refused, too.
+        """
         super().vet(manifests)
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """End the pods one after the other, and wait until `recovers_s` seconds are over.
+        """End the pods one after the other, and wait until `recovers_s` seconds have passed since the beginning.
 
-        A refused eviction is tried again within that time.
+        A PodDisruptionBudget may refuse an eviction. It is then tried again every `RETRY_S` seconds within that time.
         """
         count = replicas(context.manifests, self.role) if self.pods == "all" else 1
         until_s = context.now_s + self.recovers_s

@@ -23,7 +23,7 @@ NOT_THERE = frozenset({404, 503})
 
 
 class NewRoute(Disturbance):
-    """The disruption by one new route, for a host that the load requests before the proxy knows it."""
+    """The disruption by one new route, for a host that the load requests from the beginning, before the route exists."""
 
     host, awaited = HOST, NOT_THERE
 
@@ -32,28 +32,34 @@ class NewRoute(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds after the disruption's begin (`at_s`) in which the new route's host must be answered."""
+        """The seconds from the creation of the new route until the proxy must answer requests for the route's host."""
         return self.within_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts: as long as the new route's host may take to be answered.
+        """The seconds for which the disruption acts: as long as the proxy may take to answer requests for the new route's host.
 
-        The action itself, creating the route, is momentary and never undone.
+        Creating the route is momentary and is never undone.
         """
         return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a usable route, or whose reloads come too rarely for `within_s`."""
+        """Refuse a variant that the disruption by a new route cannot be applied to.
+
+        Such a variant has no route that can be copied, or its proxy reloads so rarely that the new route would not be loaded
+        within `within_s` seconds.
+        """
         new_route(manifests)
         fault = f"a new route may wait {{interval_s}} for its reload, and is given {self.within_s:g} s"
         refuse_short_wait(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Check that the proxy does not know the host yet; otherwise the first good answer would mean nothing.
+        """Check that the proxy does not serve the new route's host yet, that is, that it answers 404 or 503.
+
+        Otherwise a good answer during the load would not show that the new route works.
 
         Raises:
-            MeasuringError: The proxy does not answer, or answers with another status than 404 or 503.
+            MeasuringError: The proxy does not answer, or answers with another status.
 
         """
         entry = context.system.entry().at(HOST)
@@ -67,19 +73,19 @@ class NewRoute(Disturbance):
             raise MeasuringError(place, fault, "somebody else's route has this host")
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Create the route."""
+        """Create the new route, and log the time of its creation."""
         route = new_route(context.manifests)
         context.say("Begin", detail=f"a {route['kind']} for {HOST}", role="proxy")
         context.change(1, "status", [route], role="proxy")
 
 
 def new_route(manifests: Manifests) -> dict[str, Any]:
-    """Return a copy of the variant's first route, with another name and host.
+    """Return a copy of the variant's first route, with the name and host of the new route.
 
-    A Route comes before an Ingress, and an Ingress before an HTTPRoute.
+    If the variant has Routes, the first of them is copied; otherwise the first Ingress, or else the first HTTPRoute.
 
     Raises:
-        NotMeasurableError: The variant has no route, or the Route is a passthrough route. The proxy chooses such a
+        NotMeasurableError: The variant has no route, or its Route is a passthrough route. The proxy chooses a passthrough
             route by the host name in the TLS handshake, and the load sends another host's name there.
 
     """

@@ -19,18 +19,21 @@ class Outage(Disturbance):
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts, in which the proxy's processes are stopped."""
+        """The seconds during which the proxy's processes are stopped."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant with several proxy pods: only the first is stopped, so the others would keep answering."""
+        """Refuse a variant that does not have exactly one proxy pod.
+
+        Only the first pod is stopped. With several pods the others would answer, and there would be no outage.
+        """
         deployment(manifests, "proxy")
         if (count := replicas(manifests, "proxy")) != 1:
             fault = f"one proxy pod stands still, and the variant has {count}"
             raise NotMeasurableError("proxy pods", "disturbance.kind: outage", fault, "take a variant with one")
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Stop the proxy with SIGSTOP, and continue it after `for_s`."""
+        """Stop the processes of the proxy pod with SIGSTOP, and continue them after `for_s` seconds."""
         context.say("Begin", detail="SIGSTOP to the proxy", role="proxy")
         context.system.freeze("proxy", True)
         try:

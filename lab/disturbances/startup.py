@@ -25,7 +25,7 @@ SERVED_S, SERVED_PER_ROUTE_S = 60.0, 0.05
 
 
 class Startup(Disturbance):
-    """The disruption by a restart of the proxy's container."""
+    """The disruption by a restart of the proxy's container, with a limited CPU and additional routes if these are requested."""
 
     kind: Literal["startup"] = "startup"
     cpu: str | None = Field(
@@ -38,24 +38,24 @@ class Startup(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The state that the disruption sets up before the load, with the number of routes.
+        """The key of the state that the disruption sets up before the load; it includes the number of routes.
 
-        Load points with equal states share control runs (runs of the load without the disruption).
+        Load points (loads of a sweep) with equal keys share their control runs, which are runs without the disruption.
         """
         return (*super().prepared, self.routes)
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts: as long as the proxy's restart may take.
+        """The seconds for which the disruption acts: the longest time that the proxy's restart may take.
 
-        The event End comes earlier, when the proxy is ready.
+        If the proxy is ready earlier, the event End is logged at that earlier time.
         """
         return self.within_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a proxy.
+        """Refuse a variant that has no proxy.
 
-        If `routes` is set, also refuse a variant without a route that can be copied, or with more routes than that.
+        If the sweep requests a number of routes, also refuse a variant that has more routes already, or none to copy.
         """
         deployment(manifests, "proxy")
         if self.routes is not None:
@@ -65,7 +65,7 @@ class Startup(Disturbance):
                 raise UsageError("disturbance.routes", fault, f"{count} at least, or a variant with fewer")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Add routes up to the requested number, and wait until the last one is served."""
+        """Add copies of the variant's route until there are as many routes as requested, and wait until the last is served."""
         extra = (
             []
             if self.routes is None
@@ -79,7 +79,11 @@ class Startup(Disturbance):
         await_answers(context, last, status_fault, within_s, f"the last of {self.routes} routes is not served")
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Kill the proxy, with the CPU limit in force until all its pods are ready again or `within_s` is over."""
+        """Kill the proxy's container, so that it restarts, and wait until `within_s` seconds are over.
+
+        If a CPU limit is requested, it is set before the kill. It is lifted once all proxy pods are ready again, or after
+        `within_s` seconds.
+        """
         context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")
         if self.cpu is not None:
             context.system.squeeze("proxy", self.cpu)

@@ -18,7 +18,7 @@ CPU = r"^([1-9]\d*m|[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)$"
 
 
 class Starve(Disturbance):
-    """The disruption by a temporary CPU limit for a role."""
+    """The disruption by a temporary CPU limit on the first container of all pods of a role (`proxy` or `backend`)."""
 
     kind: Literal["starve"] = "starve"
     role: Literal["proxy", "backend"] = "proxy"
@@ -28,16 +28,16 @@ class Starve(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds from the disruption's begin (`at_s`) until the system should have recovered."""
+        """The seconds from the beginning of the CPU limit until the system should have recovered from it."""
         return self.for_s + self.recovers_s
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts, in which its CPU limit is in force."""
+        """The seconds during which the CPU limit of the disruption is in force."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant without a Deployment of the role."""
+        """Refuse a variant that has no Deployment of the role whose pods get the CPU limit."""
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:

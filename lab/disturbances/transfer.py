@@ -32,7 +32,7 @@ UNFINISHED = "broken off: it did not end in its time"
 
 
 class Transfer(Disturbance):
-    """The disruption by parallel uploads or downloads of large bodies."""
+    """The disruption by parallel uploads or downloads of large bodies, concurrent with the load's small requests."""
 
     loads_client = True
 
@@ -52,20 +52,23 @@ class Transfer(Disturbance):
 
     @property
     def lasts_s(self) -> float:
-        """The seconds from the disruption's begin (`at_s`) until k6, which makes the transfers, must have ended."""
+        """The seconds from the beginning of the disruption until the k6 process that makes the transfers must have ended."""
         return self.for_s + self.ends_s + START_S
 
     @property
     def acts_s(self) -> float:
-        """The seconds that the disruption acts, in which new transfers of large bodies begin.
+        """The seconds during which transfers of large bodies are started.
 
-        The event End follows when the last transfer is over.
+        Transfers that are under way at that time still end, and only then is the event End logged.
         """
         return self.for_s
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The fixture (a component of manifests/fixtures) that receives the uploads of large bodies."""
+        """The names of the fixtures (components of manifests/fixtures) that the disruption adds to the variant.
+
+        It is always the fixture `answers`, to which large bodies are uploaded.
+        """
         return (FIXTURE,)
 
     def disturb(self, context: DisturbanceContext) -> None:
@@ -88,14 +91,14 @@ class Transfer(Disturbance):
             raise client.complain("no transfer began")
 
     def events(self, client: K6Process, until_s: float) -> list[Event]:
-        """Return an event of the kind Transfer for each transfer that has begun.
+        """Return an event of the kind Transfer for each transfer that has begun, complete or not.
 
         Args:
             client: The k6 process that makes the transfers.
-            until_s: The time on the lab's clock, in seconds since the epoch, when unfinished transfers broke off.
+            until_s: The time at which unfinished transfers count as broken off, in seconds since the epoch by the lab's clock.
 
         Raises:
-            MeasuringError: A line of the log has an unknown form.
+            MeasuringError: A line of the k6 process's log has an unknown form.
 
         """
         begun = [_match_line(_BEGAN, line) for line in client.lines() if line.startswith("begun ")]

@@ -39,8 +39,8 @@ class Installed:
     """A load generator as it is installed on this machine.
 
     Attributes:
-        name: The name of the generator in sweeps and tables.
-        path: The path of its program, which replaces the program's name in commands (`build_command`).
+        name: The name of the generator in sweeps and tables, such as `k6`.
+        path: The path of the program.
         version: The version that the program reports.
 
     """
@@ -55,10 +55,10 @@ VERSION_TIMEOUT_S = 10.0
 
 
 def get_generator(name: str) -> Generator:
-    """Return a generator by name.
+    """Return the load generator with this name, such as `k6` or `wrk`.
 
     Raises:
-        UsageError: There is none; the error names the nearest one.
+        UsageError: No generator has the name; the error suggests the nearest name.
 
     """
     refuse_unknown(name, GENERATORS, "generator", f"unknown generator '{name}'")
@@ -66,9 +66,9 @@ def get_generator(name: str) -> Generator:
 
 
 def find(tool: Generator) -> Installed | None:
-    """Return where a generator is installed, or None.
+    """Find the program of a load generator on PATH, and return its path and version; None if it is not installed.
 
-    Each program of that name is started once per PATH to read its version.
+    To read the version, the program is started. The result is cached for each value of PATH.
     """
     return _find_on_path(tool.name, os.environ.get("PATH", os.defpath))
 
@@ -95,12 +95,12 @@ def _find_on_path(name: str, search_path: str) -> Installed | None:
 
 
 def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> GeneratorLoad:
-    """Return the load of a point for the generator.
+    """Convert a load point of a sweep (a load to measure at) to the load that is passed to a load generator.
 
     Args:
-        point: The load point.
-        endpoint: The address of the system.
-        timed: Whether latencies are needed.
+        point: The load point, with the rate, the connections, the duration and the page.
+        endpoint: The address of the system, with its URL and host names.
+        timed: Whether the generator has to report latencies.
 
     """
     page = EVENTS_PATH if point.every_s is not None else point.page if point.traffic is None else ""
@@ -135,28 +135,36 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
 
 
 def refuse_point(used: Generator, point: LoadPoint, endpoint: Endpoint) -> str | None:
-    """Return why a generator cannot make the load of a point on that system; None if it can."""
+    """Return the reason why a load generator cannot make the load of a load point; None if it can.
+
+    Args:
+        used: The load generator.
+        point: The load point of a sweep.
+        endpoint: The address of the system under load.
+
+    """
     return used.refusal(make_load(point, endpoint))
 
 
 def choose(
     name: str, load: GeneratorLoad, installed: Callable[[Generator], Installed | None] = find
 ) -> tuple[Generator, Installed, str | None]:
-    """Choose the generator that makes a load.
+    """Choose the load generator that makes a load: the requested one, or a stand-in for it.
 
-    Stand-ins make open loops only: closed loops of different tools are not the same load. A load that the requested generator cannot make
-    is refused whether it is installed or not, so that a sweep means the same everywhere.
+    A stand-in is used if the requested generator is not installed and the load has an offered rate (open loop). For a
+    load without a rate (closed loop) there is no stand-in, because two generators would make different loads. A load that
+    the requested generator cannot make is always refused. So a sweep is valid or invalid on every machine alike.
 
     Args:
-        name: The requested generator.
+        name: The name of the requested generator.
         load: The load.
-        installed: The function that finds a generator on this machine.
+        installed: A function that finds a generator's program on this machine, or returns None.
 
     Returns:
-        The generator, its program, and the reason why it stands in for the requested one (None if it is the requested one).
+        The generator, its program, and the reason why it replaces the requested generator (None if it is that one).
 
     Raises:
-        UsageError: The load is beyond the requested generator, or nothing on this machine fits.
+        UsageError: The requested generator cannot make the load, or neither it nor a suitable stand-in is installed.
 
     """
     requested = get_generator(name)
@@ -183,7 +191,14 @@ def _refuse_protocol(candidate: Generator, load: GeneratorLoad) -> str | None:
 
 
 def build_command(generator: Generator, path: str, load: GeneratorLoad) -> list[str]:
-    """Return the generator's command with the path of its program instead of its name."""
+    """Return the command line that makes a load, with the path of the generator's program in place of its name.
+
+    Args:
+        generator: The load generator.
+        path: The path of its program.
+        load: The load.
+
+    """
     argv = generator.argv(load)
     index = argv.index(generator.binary)
     return [*argv[:index], path, *argv[index + 1 :]]

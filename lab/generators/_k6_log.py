@@ -40,17 +40,20 @@ _SOUND = (
 
 
 def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
-    """Return all requests of a log, with the columns of REQUESTS_SCHEMA.
+    """Parse the log in which k6 records every request, into a table with one row per request.
+
+    The table has the columns of `lab.model.requests.REQUESTS_SCHEMA`. k6 writes such a log to stderr for a load that is
+    `logged`.
 
     Args:
         log: The content of stderr.
-        count: The number of requests that were made; None = as many as the log has.
-        rate_rps: The offered rate.
-        dropped: Whether some requests were not sent. k6 numbers only those that it sent, so that their due times are unknown; `due_s`
-            is then the time when they were sent.
+        count: The number of requests that k6 made; None = as many as the log has.
+        rate_rps: The offered rate in requests per second, from which the time is computed when each request was due.
+        dropped: Whether k6 left out some of the requests that were due. It numbers only the requests that it sent, so the
+            due times are unknown. The column `due_s` then has the times when the requests were sent.
 
     Raises:
-        OutputError: The log does not have each request from 0 on exactly once, or a line is faulty.
+        OutputError: The requests in the log are not numbered from 0 without gaps, or a line is faulty.
 
     """
     rows = _rows(log).sort("number", maintain_order=True)
@@ -76,10 +79,10 @@ def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool =
 
 
 def _rows(log: str) -> pl.DataFrame:
-    """Return the log's requests, without k6's other lines.
+    """Parse the lines of k6's log that describe a request; all other lines are ignored.
 
     Raises:
-        OutputError: A line is cut off, or its numbers contradict one another.
+        OutputError: The last line is cut off, or the numbers in a line contradict each other.
 
     """
     *complete, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")
@@ -102,7 +105,16 @@ def _rows(log: str) -> pl.DataFrame:
 
 
 def _refuse_gaps(numbers: pl.Series, count: int | None) -> None:
-    """Raise OutputError unless these sorted numbers are all from 0 on, each once."""
+    """Check that the sorted numbers of the requests in k6's log are 0, 1, 2, … without gaps and repetitions.
+
+    Args:
+        numbers: The numbers, in ascending order.
+        count: How many numbers there must be; None = any number.
+
+    Raises:
+        OutputError: A number is missing or there twice, or there are more or fewer numbers than `count`.
+
+    """
     expect(not numbers.is_duplicated().any(), "expected every request once in the log, one is there twice")
     values = numbers.to_numpy()
     missing = np.flatnonzero(values != np.arange(values.size))

@@ -33,16 +33,16 @@ OutputTime = Annotated[float, Field(ge=0)]
 
 
 class OutputModel(BaseModel):
-    """The base of models for a program's JSON, or the part of it that is read.
+    """The base class of the pydantic models for the JSON output of a load generator.
 
-    Text is no number, and neither are NaN and infinity.
+    Numbers written as text are refused, and so are NaN and infinity.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Generator(Protocol):
-    """A load generator; subclasses replace the defaults that do not fit."""
+    """The interface of a load generator (such as wrk or k6), with defaults that its subclasses may override."""
 
     name: str
     """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load."""
@@ -68,40 +68,54 @@ class Generator(Protocol):
     """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 
     def version(self, output: str) -> str | None:
-        """Return the version in the output (stdout and stderr) of `version_flag`, or None for another program."""
+        """Return the generator's version, as its program prints it; None if the output is from another program.
+
+        Args:
+            output: What the program printed to stdout and stderr when it was called with its version option.
+
+        """
         ...
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why this generator cannot make a load exactly as described, as a sentence; None if it can.
+        """Return the reason why this load generator cannot make a load exactly as described; None if it can.
 
-        The sentence does not say where the load is defined; the caller's error adds that.
+        The reason is a sentence. It does not name the file that defines the load; the caller adds that to its error.
         """
         ...
 
     def calibration_s(self, load: GeneratorLoad) -> float:
-        """Return the seconds at the start of a run that the generator's latencies leave out.
+        """Return for how many seconds at the start of a run the generator records no latencies.
 
-        For wrk2 they are 10 s + 5 ms per connection and thread.
+        For wrk2 that is 10 s, and 5 ms for each connection of a thread. For all other generators it is 0.
         """
         return 0.0
 
     def ends_on_interrupt(self, load: GeneratorLoad) -> bool:
-        """Return whether SIGINT ends this load at once, with a full report of everything up to then."""
+        """Return whether the generator ends at once on SIGINT, and still reports everything up to that moment."""
         return False
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the text of each script that the generator needs in its working directory, by file name."""
+        """Return the scripts that the generator needs in its working directory for a load: file name → text."""
         return {}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with file names relative to the working directory.
+        """Return the command line by which the generator makes a load.
 
-        `binary` is first in it, or follows a shell and its script.
+        File names in it are relative to the generator's working directory. The first word is the generator's program, or a
+        program that starts it (`env`, `sh`).
         """
         ...
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the verbatim output, never invented zeros.
+        """Parse the output of a finished run, and return the counts and latencies in it.
+
+        A number that the output does not have is never replaced by a zero.
+
+        Args:
+            stdout: The standard output, unchanged.
+            stderr: The error output, unchanged.
+            exit_status: The exit status of the command.
+            load: The load that the generator made.
 
         Raises:
             OutputError: The output is not that of a complete run.
@@ -110,19 +124,26 @@ class Generator(Protocol):
         ...
 
     def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
-        """Return every request of a `logged` load, with the columns of `lab.model.requests.REQUESTS_SCHEMA`.
+        """Parse the generator's log of every single request, and return a table with one row per request.
+
+        The table has the columns of `lab.model.requests.REQUESTS_SCHEMA`. Only k6 writes such a log.
+
+        Args:
+            stdout: The standard output, unchanged.
+            stderr: The error output, unchanged.
+            load: The load that the generator made; its `logged` is True.
 
         Raises:
-            OutputError: The log is not complete, or the generator has none.
+            OutputError: The log is not complete, or this generator writes none.
 
         """
         raise OutputError(f"{self.name} does not tell of every request: k6 does")
 
 
 def list_destinations(load: GeneratorLoad) -> list[tuple[str, str]]:
-    """Return the URL and the Host header of every host of the load.
+    """Return a pair (URL, Host header) for every host that the load requests pages from.
 
-    With TLS the URL names the host, as the handshake's SNI is taken from it.
+    With TLS and several hosts, each URL contains its host's name, because generators take the SNI from the URL.
     """
     hosts = load.hosts or (load.host,)
     if len(hosts) == 1 or not load.url.startswith("https://"):
@@ -134,21 +155,25 @@ def list_destinations(load: GeneratorLoad) -> list[tuple[str, str]]:
 
 
 def header_arguments(load: GeneratorLoad) -> list[str]:
-    """Return `-H` options for every header of the load's requests, in the form of most generators."""
+    """Return the command-line arguments for all headers of the load's requests, in the form `-H`, `NAME: VALUE`.
+
+    Most generators take headers in this form.
+    """
     return [argument for name, value in load.headers.items() for argument in ("-H", f"{name}: {value}")]
 
 
 def scheduled_s(load: GeneratorLoad) -> float | None:
-    """Return the seconds in which requests of an open loop fall due; None for a closed one, which has no schedule."""
+    """Return for how many seconds requests fall due in a load at an offered rate; None for a load without a rate."""
     if load.rate_rps is None:
         return None
     return load.duration_s if load.requests is None else load.requests / load.rate_rps
 
 
 def common_refusal(load: GeneratorLoad) -> str | None:
-    """Return why no generator can make this load, or None.
+    """Return the reason why a load is impossible for load generators in general; None if there is none.
 
-    Options that a single generator supports are refused here, too; that generator passes the load without them.
+    An option that only one generator supports counts as impossible here, too. That generator therefore calls this
+    function with a copy of the load without the option.
     """
     secure, rate_rps = load.url.startswith("https://"), 1.0 if load.rate_rps is None else load.rate_rps
     return first_broken(
@@ -195,14 +220,28 @@ def _is_positive(value: float) -> bool:
 
 
 def one_host_rule(name: str, load: GeneratorLoad) -> tuple[bool, str]:
-    """Return the rule for generators that know one host only: whether it is broken, and the message."""
+    """Return the rule for generators that can request only one host: (whether the load breaks the rule, message).
+
+    Args:
+        name: The name of the generator, for the message.
+        load: The load.
+
+    """
     return len(load.hosts) > 1, f"{name} knows one host only, got {len(load.hosts)}: wrk, wrk2 and k6 take many"
 
 
 def make_output_error(expected: str, stdout: str, stderr: str, exit_status: int = 0) -> OutputError:
-    """Return the OutputError for output without what was expected.
+    """Return an error about a generator's output that lacks what was expected.
 
-    The message quotes the end of the output, its beginning if it has several lines, and the first line of stderr.
+    The message quotes the end of the output and the first line of stderr. If the output has more than two lines, the
+    message also quotes its beginning.
+
+    Args:
+        expected: What was expected, in words, such as `exit status 0`.
+        stdout: The standard output.
+        stderr: The error output.
+        exit_status: The exit status of the generator.
+
     """
     end = " ".join(stdout[-1000:].strip().splitlines()[-2:])[-160:]
     message = next((line.strip() for line in stderr.splitlines() if line.strip()), "")[:160]
@@ -221,10 +260,10 @@ def clean_output(stdout: str) -> str:
 
 
 def sort_rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return quantiles (probability, latency) in ascending order.
+    """Sort pairs (probability, latency) by probability, and check that the latencies rise with it.
 
     Raises:
-        OutputError: A higher quantile has a shorter latency.
+        OutputError: A higher probability has a shorter latency.
 
     """
     ordered = sorted(points)
@@ -234,7 +273,15 @@ def sort_rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 
 
 def error_kind(text: str) -> ErrorKind:
-    """Return the kind of a failed request from a generator's message (hey and oha print those of Go and hyper)."""
+    """Classify a failed request by the error message that the load generator printed for it.
+
+    >>> error_kind("dial tcp 10.0.0.1:80: connect: connection refused")
+    'connect'
+
+    Returns:
+        `timeout`, `connect`, `write`, `read` or `other`.
+
+    """
     message = re.sub(r"https?:\S+", "", text).lower()  # a page may be called /timeout
     kinds: tuple[tuple[ErrorKind, tuple[str, ...]], ...] = (
         ("timeout", ("timeout", "deadline exceeded", "timed out")),

@@ -71,7 +71,10 @@ class _Output(OutputModel):
 
 
 class Events(Generator):
-    """The lab's own client for streams of events, over HTTP/1.1 or HTTP/2."""
+    """The load generator `events`: the lab's own client, which holds many streams of Server-Sent Events open.
+
+    It speaks HTTP/1.1 or HTTP/2.
+    """
 
     name = "events"
     binary = "events-client"
@@ -83,12 +86,12 @@ class Events(Generator):
     own = True
 
     def version(self, output: str) -> str | None:
-        """Return the version; None for another program."""
+        """Return the version of the lab's client `events-client` from its output; None if another program printed the output."""
         match = re.search(r"^events-client (\d+)$", output, re.MULTILINE)
         return match[1] if match else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why this client cannot make the load, or None."""
+        """Return the reason why the client for streams of events cannot make this load; None if it can."""
         return common_refusal(replace(load, every_s=None, streams=1)) or first_broken(
             (load.every_s is None, "needs every_s, the time between two events"),
             (load.rate_rps is not None, "its events come at their own rate"),
@@ -99,7 +102,7 @@ class Events(Generator):
         )
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command."""
+        """Return the command line by which the lab's client `events-client` makes this load."""
         times = {
             "every": load.every_s or 0.0,
             "duration": load.duration_s,
@@ -112,7 +115,15 @@ class Events(Generator):
         return [*argv, *(["-host", load.host] if load.host else []), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return events as requests, their delays as latencies, and the report on the streams."""
+        """Parse the JSON that the lab's client for streams of events printed.
+
+        In the result, `requests` is the number of events, and `latency` has the delay of each event (the time from its
+        sending to its arrival). The field `streams` reports on the streams themselves.
+
+        Raises:
+            OutputError: The client failed, or its numbers contradict each other.
+
+        """
         if exit_status != 0:
             raise make_output_error("exit status 0", stdout, stderr, exit_status)
         try:
@@ -150,15 +161,25 @@ class Events(Generator):
 
 
 def count_events(load: GeneratorLoad) -> int:
-    """Return how many events each stream has: one at once, and one after each further `every_s` up to the duration."""
+    """Return how many events each stream of the load has.
+
+    The first event comes at once, and one more after each further `every_s` seconds up to the load's duration.
+    """
     return round(load.duration_s * 1e6) // round((load.every_s or load.duration_s) * 1e6) + 1
 
 
 def _read_rows(output: _Output, load: GeneratorLoad) -> Rows:
-    """Return the streams, shape (streams, columns), after every number has been compared with the others.
+    """Check that all numbers in the client's output agree with each other, and return the streams as an integer array.
+
+    Args:
+        output: The output of the client for streams of events.
+        load: The load that was requested.
+
+    Returns:
+        One row per stream, with the columns of `COLUMNS`.
 
     Raises:
-        OutputError: Two numbers contradict each other, or the load that was asked for.
+        OutputError: Two numbers contradict each other or the requested load.
 
     """
     asked, count = load.connections * load.streams, count_events(load)
@@ -182,7 +203,18 @@ def _read_rows(output: _Output, load: GeneratorLoad) -> Rows:
 
 
 def _find_wrong_rows(rows: Rows, count: int, lasted_us: int, load: GeneratorLoad) -> npt.NDArray[np.bool_]:
-    """Return which streams have times or counts that cannot be, shape (streams,)."""
+    """Return for each stream whether its times or counts are impossible, such as an end before the beginning.
+
+    Args:
+        rows: One row per stream, with the columns of `COLUMNS`.
+        count: The number of events that a complete stream has.
+        lasted_us: The length of the run in µs.
+        load: The load that was requested.
+
+    Returns:
+        An array of booleans, one for each row; True = impossible.
+
+    """
     opened, answered, first, last, ended, events, coalesced, gap, size, end = rows.T
     every_us, heard = round((load.every_s or 0.0) * 1e6), events > 0
     span = last - first
@@ -205,7 +237,16 @@ def _find_wrong_rows(rows: Rows, count: int, lasted_us: int, load: GeneratorLoad
 
 
 def _compare_sums(output: _Output, rows: Rows) -> None:
-    """Compare the totals with the streams, the delays and the delays by number of the event."""
+    """Check that the totals in the client's output agree with the numbers of the single streams and delays.
+
+    Args:
+        output: The output of the client for streams of events.
+        rows: One row per stream, with the columns of `COLUMNS`.
+
+    Raises:
+        OutputError: Two numbers contradict each other.
+
+    """
     delays = np.array(output.delays, dtype=np.int64).reshape(-1, 2)
     by_event = np.array(output.by_event, dtype=np.int64).reshape(-1, 3)
     totals = {int(rows[:, 5].sum()), int(delays[:, 1].sum()), int(by_event[:, 2].sum()), output.events}

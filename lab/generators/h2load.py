@@ -76,12 +76,12 @@ class H2load(Generator):
     protocols = frozenset({"h1", "h2"})
 
     def version(self, output: str) -> str | None:
-        """Return the version of nghttp2; None for another program."""
+        """Return the version of nghttp2, to which h2load belongs, from h2load's output; None if another program printed it."""
         match = re.search(r"^h2load nghttp2/(\S+)", output, re.MULTILINE)
         return match[1] if match else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why h2load cannot make this load, or None."""
+        """Return the reason why h2load cannot make this load; None if it can."""
         return common_refusal(replace(load, streams=1)) or first_broken(
             (
                 not load.url.startswith("https://"),
@@ -104,7 +104,10 @@ class H2load(Generator):
         )
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command; an offered rate is divided equally among the connections."""
+        """Return the command line by which h2load makes this load.
+
+        An offered rate is divided equally among the connections, since h2load takes a rate per connection.
+        """
         length = (
             ["-n", str(load.requests)] if load.requests is not None else ["-D", f"{round(load.duration_s * 1000)}ms"]
         )
@@ -117,7 +120,12 @@ class H2load(Generator):
         return [*argv, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the summary (stdout) and the log (stderr), which must agree."""
+        """Parse h2load's output: its summary from stdout, and the log of its requests from stderr.
+
+        Raises:
+            OutputError: h2load failed, no request was answered in time, or summary and log contradict each other.
+
+        """
         summary = SUMMARY.search(clean_output(stdout))
         if exit_status != 0 or summary is None:
             raise make_output_error("h2load's summary", stdout, stderr, exit_status)
@@ -164,10 +172,13 @@ class H2load(Generator):
 
 
 def _rows(stderr: str) -> npt.NDArray[np.int64]:
-    """Return start in µs, status and duration in µs of each request in the log; shape (n, 3).
+    """Parse h2load's log, which has a line for each request, into an array with one row per request.
+
+    Returns:
+        An array of shape (n, 3): start in µs since the epoch, HTTP status (-1 = failed), duration in µs.
 
     Raises:
-        OutputError: A line is no row, or a number is impossible.
+        OutputError: A line does not have this form, or a number is impossibly large.
 
     """
     lines = clean_output(stderr).splitlines()

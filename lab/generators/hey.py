@@ -67,11 +67,14 @@ class Hey(Generator):
     remedy = "apt-get install hey, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
-        """Return `unknown`, as hey prints no version; it is recognized by an option in its usage."""
+        """Return `unknown` if the output is hey's list of options, and None if another program printed it.
+
+        hey prints no version. It is recognized by an option in its list.
+        """
         return "unknown" if "Usage: hey " in output and "-disable-redirects" in output else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why hey cannot make this load, or None."""
+        """Return the reason why hey cannot make this load; None if it can."""
         requests = load.requests
         return common_refusal(load) or first_broken(
             (load.rate_rps is not None, "hey is used as a closed loop: its rate is per worker and not kept"),
@@ -88,7 +91,7 @@ class Hey(Generator):
         )
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with the lab's template as the output format."""
+        """Return the command line by which hey makes this load, with a Go template that determines the form of its output."""
         length = ["-z", f"{load.duration_s:g}s"] if load.requests is None else ["-n", str(load.requests)]
         argv = [self.binary, *length, "-c", str(load.connections), "-cpus", str(load.threads)]
         argv += ["-t", str(math.ceil(load.timeout_s)), "-disable-redirects", "-disable-compression"]
@@ -97,7 +100,12 @@ class Hey(Generator):
         return [*argv, *header_arguments(load), "-o", TEMPLATE, load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers that the template printed."""
+        """Parse hey's output, which has the form that the lab's Go template gives it.
+
+        Raises:
+            OutputError: hey failed, no request was answered in time, or the numbers contradict each other.
+
+        """
         stdout = clean_output(stdout)
         block = BLOCK.search(stdout)
         if exit_status != 0 or block is None:

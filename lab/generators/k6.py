@@ -213,7 +213,7 @@ STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
 class _Summary(OutputModel):
-    """The summary line that the lab's script for k6 prints at the end of a run (`handleSummary`)."""
+    """The line with the counts and latencies of a run that the lab's script for k6 prints at the end (`handleSummary`)."""
 
     duration_ms: OutputTime
     made: Count
@@ -225,14 +225,14 @@ class _Summary(OutputModel):
 
     @property
     def answered(self) -> int:
-        """The number of requests that one k6 process had answered."""
+        """The number of requests that one k6 process made and that were answered."""
         return 0 if self.latency is None else int(self.latency["count"])
 
     @property
     def points_ms(self) -> list[tuple[float, float]]:
-        """The latency percentiles in k6's summary, as pairs of a probability (0 to 1) and a latency in ms.
+        """The latency percentiles in k6's summary, as pairs (probability from 0 to 1, latency in ms).
 
-        Reading it raises KeyError where the summary lacks one of the percentiles.
+        Reading this property raises KeyError if the summary lacks one of the percentiles.
         """
         if self.latency is None:
             return []
@@ -242,7 +242,10 @@ class _Summary(OutputModel):
 
 @dataclass(frozen=True)
 class K6(Generator):
-    """The load generator k6, and the choice which of k6's own outputs to keep."""
+    """The load generator k6.
+
+    The field `out` selects which of k6's own output files are kept, in addition to the numbers that the lab reads.
+    """
 
     name = "k6"
     binary = "k6"
@@ -260,20 +263,21 @@ class K6(Generator):
 
     @property
     def left(self) -> tuple[str, ...]:
-        """The names of the files with k6's own outputs in its working directory; empty where none are kept."""
+        """The names of the output files that k6 itself writes to its working directory; empty if none are kept."""
         rows = [OUTPUTS[self.out][0]] if self.out in OUTPUTS else []
         return (SUMMARY, *rows) if self.out else ()
 
     def version(self, output: str) -> str | None:
-        """Return the version with the collector's setting; None for another program.
+        """Return k6's version, with the setting of Go's garbage collector appended (`1.4.0, GOGC=off`); None for another program.
 
-        The setting changes the numbers of the same program, so a run without it counts as another generator's.
+        The setting changes k6's numbers. So results of runs with and without the setting are never compared as those of one
+        generator.
         """
         match = re.search(r"^k6(?:\.exe)? v(\d+\.\d+\S*)", output, re.MULTILINE)
         return f"{match[1]}, {COLLECTOR}=off" if match else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why k6 cannot make this load, or None."""
+        """Return the reason why k6 cannot make this load; None if it can."""
         common = common_refusal(replace(load, generators=1, logged=False, answers=(), traffic=None))
         if common is not None:
             return common
@@ -313,7 +317,10 @@ class K6(Generator):
         )
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the script with the load in it, and an empty configuration."""
+        """Return the files that k6 needs for a load, by file name: the script `k6.js`, and an empty configuration `k6.json`.
+
+        The script contains the settings of the load. The empty configuration keeps k6 from reading the user's own.
+        """
         duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
         scenario: dict[str, Any] = {"duration": duration, "gracefulStop": grace}
         if load.rate_rps is None:
@@ -341,7 +348,10 @@ class K6(Generator):
         return {"k6.js": SCRIPT.replace("@LOAD@", json.dumps(settings)), "k6.json": "{}\n"}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with the environment of Go's runtime before it."""
+        """Return the command line by which k6 makes this load.
+
+        It begins with `env` and the environment variables of the Go runtime (see `make_environment`).
+        """
         quiet = ["--quiet", "--no-color", "--no-usage-report", "--address", "", "--config", "k6.json"]
         bare = ["--log-format", "raw"] if load.logged else []  # lines without a time and a level before them
         out = ["--out", OUTPUTS[self.out][1]] if self.out in OUTPUTS else []
@@ -349,7 +359,12 @@ class K6(Generator):
         return ["env", *variables, self.binary, "run", *quiet, *bare, *out, "k6.js"]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the summary lines, merged where several processes made the load."""
+        """Parse the summary lines that k6 printed, one per k6 process, and merge them into one result.
+
+        Raises:
+            OutputError: k6 failed, or a summary line is missing or faulty.
+
+        """
         lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab":1,')]
         if exit_status != 0 or len(lines) < load.generators:
             expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
@@ -358,7 +373,19 @@ class K6(Generator):
         return merge_results(parts) if len(parts) > 1 else parts[0]
 
     def _parse_summary(self, line: str, stderr: str, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of one process, which made a part of the load where there are several."""
+        """Parse the summary line of a single k6 process.
+
+        If several processes make the load together, the result is that of the process's part.
+
+        Args:
+            line: The line, which is a JSON object.
+            stderr: The error output, which is quoted in an error message.
+            load: The whole load.
+
+        Raises:
+            OutputError: The line is faulty, or its counts do not add up. For a load that is not `logged`: no request was answered.
+
+        """
         try:
             summary = _Summary.model_validate_json(line)
             answered, points_ms = summary.answered, summary.points_ms
@@ -388,7 +415,12 @@ class K6(Generator):
         )
 
     def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
-        """Return every request of a `logged` load from the log in stderr."""
+        """Parse k6's log of every single request from stderr, and return a table with one row per request.
+
+        Raises:
+            OutputError: The load has no offered rate, or the log is not complete.
+
+        """
         if load.rate_rps is None:
             raise OutputError("a closed loop has no rate: when its requests were due nobody can know")
         result = self.parse(stdout, stderr, 0, load)
@@ -397,9 +429,16 @@ class K6(Generator):
 
 
 def make_mix(load: GeneratorLoad) -> Mapping[str, Any] | None:
-    """Return what the script must know of a mix of requests; None for a load of one page.
+    """Return the part of the k6 script's settings that describes a mix of different requests; None for a load of one page.
 
-    At an offered rate at most half of the virtual users wait at the same time, so that the others can send.
+    The keys are:
+
+    - `shapes`: the kinds of requests, each as a text `METHOD HOST_INDEX PATH BYTES`.
+    - `order`: the order of the requests, with one character for each. The character's code is `first` plus an index of
+      `shapes`.
+    - `first`: the code of the character for the first of the `shapes`.
+    - `waits_s`: the seconds that each request waits before it is sent; empty for evenly spaced requests. At most half of
+      k6's virtual users wait at once, so that the other half can send.
     """
     if load.traffic is None:
         return None
@@ -416,10 +455,11 @@ def make_mix(load: GeneratorLoad) -> Mapping[str, Any] | None:
 
 
 def make_environment(load: GeneratorLoad) -> Mapping[str, str]:
-    """Return the environment variables of Go's runtime for a load.
+    """Return the environment variables (name → value) that k6 gets for a load.
 
-    They select the version of HTTP, and prevent garbage collection below a heap that no sample should reach, so that it never thrashes
-    either. That heap is far above what k6 keeps: a quarter of a MiB for a virtual user, and 100 bytes in its Trends for a request.
+    They are settings of the Go runtime in which k6 runs. They select the version of HTTP, and turn garbage collection off
+    as long as the heap is below a limit. The limit is far above what k6 keeps during a sample (a single measurement). So
+    garbage collection never disturbs a sample.
     """
     requests = (load.rate_rps or CLOSED_RPS) * load.duration_s
     memory = {COLLECTOR: "off", "GOMEMLIMIT": f"{512 + load.connections // 2 + int(requests / 5000)}MiB"}
@@ -427,10 +467,10 @@ def make_environment(load: GeneratorLoad) -> Mapping[str, str]:
 
 
 def merge_results(results: Sequence[GeneratorResult]) -> GeneratorResult:
-    """Merge the results of several processes that made one load at once, each a part of it.
+    """Merge the results of several k6 processes that ran concurrently and each made a part of one load.
 
-    Counts and bytes are added, and so are histograms (percentiles come from the sum, never from an average). The duration is the longest.
-    The parts ran at the same time, so the rate is the sum of the requests divided by that duration.
+    Counts, bytes and latency histograms are added. So percentiles are computed from all latencies together. The duration
+    is that of the longest process.
     """
     return replace(
         results[0],

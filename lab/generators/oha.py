@@ -56,12 +56,12 @@ class Oha(Generator):
     stand_ins = ("k6",)
 
     def version(self, output: str) -> str | None:
-        """Return the version; None for another program."""
+        """Return oha's version from its output; None if another program printed the output."""
         match = re.search(r"^oha ([0-9]+\.[0-9]+\S*)", output, re.MULTILINE)
         return match[1] if match else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why oha cannot make this load, or None."""
+        """Return the reason why oha cannot make this load; None if it can."""
         return common_refusal(load) or first_broken(
             (load.rate_rps is None, "oha is used at a rate alone: wrk, hey and k6 make closed loops"),
             (load.requests is not None, "oha is run for a time here, not for a number of requests: hey takes one"),
@@ -70,7 +70,10 @@ class Oha(Generator):
         )
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with CSV output and latency correction."""
+        """Return the command line by which oha makes this load.
+
+        oha prints CSV, and counts latency from the time when a request was due (`--latency-correction`).
+        """
         argv = [self.binary, "--no-tui", "--output-format", "csv", "-z", f"{round(load.duration_s * 1000)}ms", "-w"]
         argv += ["-q", f"{load.rate_rps or 0:.12g}", "--latency-correction"]
         argv += ["-c", str(load.connections), "-t", f"{round(load.timeout_s * 1000)}ms"]
@@ -80,7 +83,14 @@ class Oha(Generator):
         return [*argv, *([] if load.keepalive else ["--disable-keepalive"]), load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the CSV; requests without a row count as dropped."""
+        """Parse oha's CSV output.
+
+        The CSV has a row for each answered request. Requests that were due but have no row are reported as `dropped`.
+
+        Raises:
+            OutputError: oha failed, or its CSV is faulty or without rows.
+
+        """
         if exit_status != 0:
             raise make_output_error("exit status 0", stdout, stderr, exit_status)
         rows, rate_rps = _rows(stdout, stderr), load.rate_rps or 0.0
@@ -106,10 +116,17 @@ class Oha(Generator):
 
 
 def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
-    """Return the rows of the CSV, shape (n, 7).
+    """Parse the CSV that oha printed, with one row per answered request.
+
+    Args:
+        stdout: The standard output, which is the CSV.
+        stderr: The error output, which is quoted in an error message.
+
+    Returns:
+        An array of shape (n, 7), with the columns of `HEADER`.
 
     Raises:
-        OutputError: It is no such CSV, or has no row.
+        OutputError: The output is not oha's CSV, or has no row.
 
     """
     lines = clean_output(stdout).splitlines()
@@ -128,7 +145,16 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
 
 
 def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
-    """Raise OutputError for impossible rows: no time, count or status, or a request that began before it was due."""
+    """Check that the rows of oha's CSV (one per request) are possible.
+
+    Args:
+        rows: The rows, with the columns of `HEADER`.
+        rate_rps: The offered rate in requests per second.
+
+    Raises:
+        OutputError: A row has an impossible time, size or status, a row is there twice, or a request began well before it was due.
+
+    """
     status = rows[:, STATUS]
     possible = ((rows >= 0) & (rows <= MAX_COUNT)).all() and (
         (status >= 100) & (status < 600) & (status % 1 == 0)

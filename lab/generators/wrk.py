@@ -171,12 +171,12 @@ class Wrk(Generator):
     remedy = "apt-get install wrk, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
-        """Return the version; None for another program."""
+        """Return wrk's version from its output; None if another program (such as wrk2) printed the output."""
         match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
         return match[1] if match and "--rate" not in output else None  # wrk2 calls itself wrk, too
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why wrk cannot make this load, or None."""
+        """Return the reason why wrk cannot make this load; None if it can."""
         many = count_processes(load)
         return common_refusal(replace(load, answers=())) or first_broken(
             (load.rate_rps is not None, "wrk has no rate: it is closed loop"),
@@ -194,11 +194,17 @@ class Wrk(Generator):
         )
 
     def ends_on_interrupt(self, load: GeneratorLoad) -> bool:
-        """Return whether SIGINT ends this load at once with a full report: only if a single process makes it."""
+        """Return whether wrk ends at once on SIGINT, and still reports everything up to that moment.
+
+        That is so if a single wrk process makes the load.
+        """
         return count_processes(load) == 1
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the Lua script and, for several processes, the shell script and its list of URLs."""
+        """Return the files that wrk needs for a load: file name → text.
+
+        They are the Lua script `wrk.lua`, and for several wrk processes a shell script that starts them and a list of their URLs.
+        """
         script = COUNTS + (STEPS if load.timed else "") + END
         if count_processes(load) == 1:
             return {"wrk.lua": script + make_turns_script(load)}
@@ -206,14 +212,22 @@ class Wrk(Generator):
         return {"wrk.lua": script + TOGETHER + turns} | separate_files(load)
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command: wrk itself, or the shell that starts several."""
+        """Return the command line by which wrk makes this load.
+
+        If the load needs several wrk processes, the command is the shell script that starts them.
+        """
         if (count := count_processes(load)) > 1:
             part = replace(load, host="", threads=1, connections=load.connections // count)
             return ["sh", PER_HOST, self.binary, *common_arguments(part), "-s", "wrk.lua"]
         return [self.binary, *common_arguments(load), "-s", "wrk.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the block that the script printed, summed over all processes."""
+        """Parse the counts and latencies that the lab's Lua script printed, summed over all wrk processes.
+
+        Raises:
+            OutputError: wrk failed, no request was answered in time, or the numbers contradict each other.
+
+        """
         stdout = clean_output(stdout)
         blocks, count = read_blocks(stdout, load.timed), processes(stdout)
         if exit_status != 0 or len(blocks) != count:
@@ -251,15 +265,15 @@ class Wrk(Generator):
 
 @dataclass(frozen=True, slots=True)
 class WrkBlock:
-    """The block of counts and latencies that the Lua hook `done` of one wrk or wrk2 process printed.
+    """The counts and latencies of one wrk or wrk2 process, as the lab's Lua script prints them at the end of the run.
 
     Attributes:
         duration_us: The length of the run in µs.
-        complete: The number of responses, late ones included.
-        size_bytes: The bytes read.
-        errors: The number of errors by kind.
-        announced: The number of lines that the table should have.
-        table: The latencies as int64 rows of (µs, count), shape (n, 2).
+        complete: The number of responses, including those after the timeout.
+        size_bytes: The number of bytes read.
+        errors: The number of errors of each kind.
+        announced: The number of rows of `table` that the script announced before it printed them.
+        table: The latencies as rows (latency in µs, number of responses), an int64 array of shape (n, 2).
 
     """
 
@@ -276,14 +290,19 @@ class WrkBlock:
         return self.complete - self.errors.get("timeout", 0)
 
     def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
-        """Return the table without wrk's corrections; late responses are not in it.
+        """Return the latencies of one wrk process, without those that wrk invented (see `remove_corrections`).
+
+        Responses after the timeout are not included.
 
         Args:
             connections: The number of connections of the process.
-            timeout_s: The timeout of the load.
+            timeout_s: The timeout of the load in seconds.
+
+        Returns:
+            Rows (latency in µs, number of responses), shape (n, 2).
 
         Raises:
-            OutputError: The table is incomplete, or does not fit the number of responses.
+            OutputError: Rows are missing, or the counts do not add up to the number of responses.
 
         """
         expect(
@@ -299,11 +318,11 @@ class WrkBlock:
 
 
 def read_blocks(stdout: str, timed: bool = True) -> list[WrkBlock]:
-    """Return the blocks of counts that the lab's Lua script printed, one for each process.
+    """Parse the counts and latencies that the lab's Lua script printed, one block for each wrk process.
 
     Args:
-        stdout: The output.
-        timed: Whether only blocks with latencies count.
+        stdout: The standard output of wrk or wrk2.
+        timed: If True, blocks without latencies are left out.
 
     """
     return [_parse_block(match) for match in BLOCK.finditer(stdout) if match[9] or not timed]
@@ -321,23 +340,27 @@ def _parse_block(match: re.Match[str]) -> WrkBlock:
 
 
 def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
-    """Return the histogram of (µs, count) rows, shape (n, 2)."""
+    """Return a latency histogram from rows (latency in µs, number of responses), an array of shape (n, 2)."""
     return Histogram.of_counts(table * np.array([UNIT_S, 1.0]), "exact")
 
 
 def remove_corrections(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
-    """Return the (µs, count) rows without the counts that wrk's `stats_correct` invented, shape (n, 2).
+    """Return the latencies that wrk really measured, without those that it invented.
 
-    wrk goes up from 2 × interval and adds the count at n to n - interval, n - 2 × interval … down to above
-    the interval. The counts added at n come from above n only, so going down subtracts all of them again.
+    wrk adds latencies that were never measured (`stats_correct` in its source). If a latency n is at least twice the interval
+    between two requests, wrk also counts n - interval, n - 2 × interval, … as long as the result is above the interval. Each
+    such addition comes from a longer latency. So this function goes from the longest latency down, and subtracts the additions.
 
     Args:
-        table: The printed rows, shape (n, 2).
-        answered: The number of responses that the rows without corrections must add up to.
-        interval_us: The mean interval between the requests of a connection.
+        table: Rows (latency in µs, count) as wrk printed them, shape (n, 2).
+        answered: The number of responses, which the counts must add up to once the additions are removed.
+        interval_us: The mean time in µs between two requests of a connection.
+
+    Returns:
+        The corrected rows, in the form of `table`.
 
     Raises:
-        OutputError: The corrected rows do not add up.
+        OutputError: The corrected counts do not add up to `answered`, or one is negative.
 
     """
     if int(table[:, 1].sum()) == answered:
@@ -356,16 +379,14 @@ def remove_corrections(table: npt.NDArray[np.int64], answered: int, interval_us:
 
 
 def list_wrk_rules(name: str, load: GeneratorLoad) -> tuple[tuple[bool, str], ...]:
-    """Return the rules for loads that wrk and wrk2 share, in addition to `common_refusal`.
+    """Return the rules that a load must keep for wrk and for wrk2, as pairs (whether the rule is broken, message).
 
-    They need whole seconds, and the same number of connections in each thread.
+    Both programs need a duration in whole seconds, and an equal number of connections in each thread. The rules of
+    `common_refusal` (for all generators) are not among them.
 
     Args:
         name: The name of the generator, for the messages.
         load: The load.
-
-    Returns:
-        Pairs of whether a rule is broken, and the message.
 
     """
     return (
@@ -383,7 +404,7 @@ def list_wrk_rules(name: str, load: GeneratorLoad) -> tuple[tuple[bool, str], ..
 
 
 def common_arguments(load: GeneratorLoad) -> list[str]:
-    """Return the arguments that wrk and wrk2 share."""
+    """Return the command-line arguments for a load that wrk and wrk2 have in common, such as threads and duration."""
     argv = [f"-t{load.threads}", f"-c{load.connections}", f"-d{int(load.duration_s)}s"]
     argv.append(f"--timeout={math.ceil(load.timeout_s)}s")
     argv += ["-H", f"Host: {load.host}"] if load.host else []
@@ -392,7 +413,10 @@ def common_arguments(load: GeneratorLoad) -> list[str]:
 
 
 def connect_note(load: GeneratorLoad) -> tuple[str, ...]:
-    """Return the note of a load that opens a connection for every request; empty for any other."""
+    """Return a remark for the result of a load that opens a new connection for every request; empty for any other load.
+
+    The remark is that the latencies do not include the time to connect.
+    """
     return () if load.keepalive else ("the latency leaves out the connect time",)
 
 
@@ -400,7 +424,10 @@ def connect_note(load: GeneratorLoad) -> tuple[str, ...]:
 
 
 def make_turns_script(load: GeneratorLoad) -> str:
-    """Return Lua code that sends the requests of all hosts in turn; empty for one host, which needs no script."""
+    """Return Lua code that makes wrk send requests to all hosts of the load in turn.
+
+    The code is empty if there is only one host, because wrk needs no script for that.
+    """
     if load.shards:
         by_address = (f"[{json.dumps(urlsplit(shard.url).netloc)}] = {_to_lua(shard.hosts)}" for shard in load.shards)
         return HOSTS.replace("@HOSTS@", f'({{{", ".join(by_address)}}})[wrk.host .. ":" .. wrk.port]')
@@ -408,22 +435,35 @@ def make_turns_script(load: GeneratorLoad) -> str:
 
 
 def count_processes(load: GeneratorLoad) -> int:
-    """Return the number of processes that a load needs; 1 = wrk itself, without a shell."""
+    """Return how many wrk processes make a load together.
+
+    One process is the normal case. A load has one process per proxy if several proxies share the hosts. It has one process
+    per host if each host needs its own name in the TLS handshake.
+    """
     return len(load.shards) or (len(load.hosts) if load.sni_per_host else 1)
 
 
 def separate_files(load: GeneratorLoad) -> dict[str, str]:
-    """Return the shell script, and the list of its processes' URLs and hosts, by file name."""
+    """Return the files for a load that several wrk processes make together: file name → text.
+
+    wrk requests a single URL, so a load on several proxies or TLS names needs one wrk process for each. The first file is a
+    shell script that starts all these processes and lets them begin at once. The second file, `destinations`, has a line
+    `URL HOST` for each process.
+    """
     addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or list_destinations(load)
     return {PER_HOST: SHELL, "destinations": "".join(f"{url} {host}\n" for url, host in addresses)}
 
 
 def _to_lua(hosts: Sequence[str]) -> str:
-    """Return a Lua table of host names, whose JSON form is valid Lua because they need no escapes."""
+    """Return a Lua table of host names as Lua source code.
+
+    >>> _to_lua(["a.test", "b.test"])
+    '{"a.test", "b.test"}'
+    """
     return "{" + ", ".join(map(json.dumps, hosts)) + "}"
 
 
 def processes(stdout: str) -> int:
-    """Return how many processes printed this output."""
+    """Return how many wrk processes printed an output: the number in its first line `LAB processes N`, or else 1."""
     match = re.match(r"LAB processes ([0-9]+)\n", stdout)
     return int(match[1]) if match else 1

@@ -92,12 +92,12 @@ class Wrk2(Generator):
     stand_ins = ("oha", "k6")
 
     def version(self, output: str) -> str | None:
-        """Return the version; None for another program, such as wrk."""
+        """Return wrk2's version from its output; None if another program (such as wrk) printed the output."""
         match = re.search(r"^wrk (\S+) \[\w+\] Copyright", output, re.MULTILINE)
         return match[1] if match and "--rate" in output and "--u_latency" in output else None
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why wrk2 cannot make this load, or None."""
+        """Return the reason why wrk2 cannot make this load; None if it can."""
         if (common := common_refusal(load)) is not None:
             return common
         rate_rps, calibration_s = load.rate_rps or 0.0, self.calibration_s(load)
@@ -126,20 +126,28 @@ class Wrk2(Generator):
         )
 
     def calibration_s(self, load: GeneratorLoad) -> float:
-        """Return the seconds of calibration, which latencies leave out."""
+        """Return for how many seconds at the start of a run wrk2 calibrates itself; it records no latencies in this time."""
         return CALIBRATION_S + STAGGER_S * (load.connections // load.threads)
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the Lua script."""
+        """Return the files that wrk2 needs for a load, by file name: the Lua script `wrk2.lua`."""
         return {"wrk2.lua": SCRIPT + make_turns_script(load)}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with the spectrum of uncorrected latency."""
+        """Return the command line by which wrk2 makes this load.
+
+        With the option `-U`, wrk2 also prints latencies counted from when a request was sent, not from when it was due.
+        """
         rate = int(load.rate_rps or 0)
         return [self.binary, *common_arguments(load), f"-R{rate}", "-U", "-s", "wrk2.lua", load.url]
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return the numbers of the summary, the script's block and the spectrum, which must agree."""
+        """Parse wrk2's output: its summary, the counts that the lab's Lua script printed, and the percentile spectrum.
+
+        Raises:
+            OutputError: wrk2 failed, no request was answered, or the three parts contradict each other.
+
+        """
         stdout = clean_output(stdout)
         totals = TOTALS.search(stdout)
         if exit_status != 0 or totals is None or not END.search(stdout):
@@ -189,11 +197,16 @@ class Wrk2(Generator):
 
 
 def _parse_spectrum(text: str, total: int) -> Histogram:
-    """Return the histogram of a printed percentile spectrum, from its latencies and cumulative counts.
+    """Parse the percentile spectrum that wrk2 printed, into a histogram of latencies.
+
+    A line of the spectrum has a latency, and how many requests took at most that long.
 
     Args:
         text: The spectrum.
-        total: The number of latencies, which the last cumulative count must equal.
+        total: The number of latencies, which the last count must equal.
+
+    Raises:
+        OutputError: A line cannot be parsed, or the last count is not `total`.
 
     """
     points = [(float(value_ms) * 1e-3, int(count)) for value_ms, count in POINT.findall(text)]

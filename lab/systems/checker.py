@@ -36,19 +36,21 @@ def find_refusal(
     hosts: str = "",
     programs: Mapping[str, Path] | None = None,
 ) -> str:
-    """Return why a checker refuses the configuration in some files, in the checker's words; empty if it accepts.
-
-    If the checker does not end in time, the text reports that instead (`is_late`).
+    """Check a proxy's configuration with the proxy's own checker, such as `nginx -t`, before the proxy runs.
 
     Args:
-        command: the checker's command.
-        files: path → text, or `-> target` for a symbolic link.
-        folders: further folders that cover the machine's own: path of the folder → name of a file → text.
-        hosts: the text of /etc/hosts for the checker; empty = the machine's own.
-        programs: path → program to mount there.
+        command: the checker's command line.
+        files: path → text of the configuration's files, or `-> target` for a symbolic link.
+        folders: further folders that the checker sees in place of the machine's own: path → file name → text.
+        hosts: the text of /etc/hosts that the checker sees; empty = the machine's own.
+        programs: path under which the checker finds a program → file of the program on this machine.
+
+    Returns:
+        The reason why the checker refuses the configuration, in the checker's words; empty if it accepts. If the checker does not
+        end in time, the text reports that (see `is_late`).
 
     Raises:
-        UsageError: for a file or program that lies in no folder of `PRIVATE_FOLDERS` that this machine has.
+        UsageError: for a path that is not inside any folder of `PRIVATE_FOLDERS`, such as /tmp.
 
     """
     overlays = tuple((path, tuple(sorted(texts.items()))) for path, texts in sorted((folders or {}).items()))
@@ -56,7 +58,7 @@ def find_refusal(
 
 
 def is_late(message: str) -> bool:
-    """Return whether a text of `find_refusal` reports that the checker did not end in time, instead of a refusal."""
+    """Return whether a result of `find_refusal` means that the checker took too long, and not that it refused."""
     return _LATE in message
 
 
@@ -95,20 +97,20 @@ def _run_checker(
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder into which every user may write, unless it exists."""
+    """Create a folder, if it does not exist, and let every user write into it."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
 
 
 def _locate(path: str, private: Mapping[str, Path]) -> Path:
-    """Return where a container's path lies on the machine.
+    """Return the path on the machine for a path that the checker sees.
 
     Args:
-        path: the path in the container.
-        private: private folder of the container → the folder on the machine that covers it.
+        path: the path that the checker sees.
+        private: folder that the checker sees → folder on the machine that is mounted there.
 
     Raises:
-        UsageError: when the path is in no private folder.
+        UsageError: when the path is in none of these folders.
 
     """
     prefix = next((prefix for prefix in private if path.startswith(f"{prefix}/")), None)
@@ -118,7 +120,9 @@ def _locate(path: str, private: Mapping[str, Path]) -> Path:
 
 
 def _clean_message(message: str, files: Mapping[str, str]) -> str:
-    """Return a checker's message without time and process, with the text of the faulty line instead of its number.
+    """Remove from a checker's message what differs from call to call: the time and the process id.
+
+    The number of the faulty line is replaced by the text of that line.
 
     Args:
         message: the message.
@@ -138,13 +142,15 @@ def _clean_message(message: str, files: Mapping[str, str]) -> str:
 def _run_in_namespaces(
     command: Sequence[str], private: Mapping[str, Path], programs: Sequence[tuple[Path, Path]], scratch: Path
 ) -> str:
-    """Run the checker in new namespaces, and return the decisive line of its errors; empty when it succeeds.
+    """Run the checker in new Linux namespaces, and return the error line that names the reason of a refusal.
+
+    The result is empty if the checker accepts the configuration.
 
     Args:
-        command: the checker's command.
-        private: path → folder or file on the machine that covers it.
-        programs: (program, file on which it is mounted).
-        scratch: the folder that holds the covering folders.
+        command: the checker's command line.
+        private: path that the checker sees → folder or file on the machine that is mounted there.
+        programs: pairs (program's file, file on which it is mounted).
+        scratch: the folder that contains the mounted folders.
 
     """
     # The folder that holds the scratch folder is covered last.

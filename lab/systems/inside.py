@@ -17,12 +17,13 @@ HOST = "127.0.0.1"
 
 
 def compose_query(port: int, path: str) -> str:
-    """Compose a command for `sh` that prints the answer of an HTTP interface on the loopback, or fails.
+    """Compose a shell command that requests a page from a port on the container's loopback, and prints the answer's body.
 
-    Where the command uses bash, it prints the response's headers before the body.
+    The command uses the program that the container has: curl, or else bash, or else wget. If it uses bash, it also prints the
+    headers of the answer before the body. If the request fails, so does the command.
 
     Args:
-        port: the interface's port.
+        port: the port.
         path: the path to request, with its query.
 
     """

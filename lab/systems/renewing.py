@@ -26,16 +26,18 @@ SERVES_WITHIN_S = 30.0
 
 
 class WatchedFiles:
-    """The `lab.systems.system.Control` of a proxy that loads its files without dropping requests in flight.
+    """The handle (`lab.systems.system.Control`) of a proxy that loads changed files without dropping requests in flight.
+
+    Such a proxy either watches its files, or loads them on a signal.
 
     Args:
         process: the container of the proxy.
-        program: the name of its main process.
-        watched: a function that returns whether the proxy watches a path.
-        served: a function that returns whether the proxy serves these files (path → text). It raises OSError or ValueError
-            while the proxy cannot answer.
+        program: the kernel's name for the proxy's main process.
+        watched: a function that returns whether a path belongs to the files that the proxy loads while it runs.
+        served: a function that takes these files (path → text) and returns whether the proxy serves them. It raises OSError or
+            ValueError while the proxy does not answer.
         interval_s: the minimum time in seconds between two loads.
-        reload_signal: the signal that makes it load its files; None for a proxy that watches them.
+        reload_signal: the signal that makes the proxy load its files; None for a proxy that watches its files.
 
     """
 
@@ -56,9 +58,10 @@ class WatchedFiles:
         self._main: int | None = None
 
     def started(self) -> Loading | None:
-        """Return the load that began with the start of the main process; None until that process is the proxy.
+        """Return the loading of the configuration with which the proxy was started; None until its main process is the proxy.
 
-        The time of the load is known only if the lab saw the main process before it became the proxy.
+        A container's main process first is a program that prepares the container, and then becomes the proxy. The time of the loading
+        is known only if this method was also called before that.
         """
         pid = self._process.pid
         if pid is None or read_text_if_readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
@@ -67,13 +70,14 @@ class WatchedFiles:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the proxy serves the files that were written last.
+        """Return whether the proxy serves the configuration files that were written last.
 
         Args:
-            loading: the load that wrote these files.
+            loading: the loading of these files.
 
         Raises:
-            MeasuringError: when it does not serve them `SERVES_WITHIN_S` after the load began, if that time is known.
+            MeasuringError: when the proxy still does not serve them `SERVES_WITHIN_S` seconds after the loading began. If that time
+                is not known, the method never raises it.
 
         """
         try:
@@ -86,14 +90,14 @@ class WatchedFiles:
         return serves
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files, send the reload signal if the proxy has one, and return the load that began.
+        """Write the changed configuration files into the container, and send the proxy the reload signal if it needs one.
 
         Args:
-            files: path in the container → text; only watched paths are written.
+            files: path in the container → text; only the files that the proxy loads while it runs are written.
             over: an event that is set when the system ends.
 
         Returns:
-            The load; None where no file changed, or once `over` is set.
+            The loading that began. None if no file has changed, or if `over` is set.
 
         """
         began_s = time.time()
@@ -106,7 +110,7 @@ class WatchedFiles:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        """Return the size in bytes of the watched files."""
+        """Return the total size in bytes of the configuration files that the proxy loads while it runs."""
         return sum_sizes(self._process, filter(self._watched, self._files))
 
 
@@ -130,11 +134,11 @@ second one changes processes under a load, and that load's sample is invalid.
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running process of a proxy's container.
+    """A running process in a proxy's container.
 
     Attributes:
-        parent: the id of the process that started this one.
-        name: the kernel's name for the process.
+        parent: the id of its parent process.
+        name: the kernel's name for the process (as in /proc/PID/comm).
 
     """
 
@@ -143,11 +147,13 @@ class Running:
 
 
 def find_master(processes: Mapping[int, Running], called: str) -> int | None:
-    """Return the id of the process with a given name whose parent has another name; None without such a process.
+    """Return the id of a proxy's master process: a process with the proxy's name whose parent has another name.
+
+    The result is None if there is no such process.
 
     Args:
-        processes: id → process.
-        called: the kernel's name for the proxy.
+        processes: id of a process → process.
+        called: the kernel's name for the proxy's processes.
 
     """
     parents = {pid: process.parent for pid, process in processes.items() if process.name == called}
@@ -161,19 +167,19 @@ def wait_for_new_workers(
     log_tail: Callable[[], str],
     look_s: float = LOOK_S,
 ) -> Renewed:
-    """Request a reload, and wait until new processes have replaced all the old ones and the proxy answers.
+    """Request a reload of the proxy, and wait until new worker processes have replaced all old ones and the proxy answers.
 
-    The processes must be the same ones at two looks in a row.
+    The reload counts as complete only when two looks in a row find exactly the same processes.
 
     Args:
-        ask: requests a reload.
-        serving: returns the proxy's processes by their ids.
-        answers: returns whether the proxy answers.
-        log_tail: returns the end of the proxy's log, for the error message.
-        look_s: the seconds between two looks.
+        ask: a function that requests the reload.
+        serving: a function that returns the proxy's running processes, by their ids.
+        answers: a function that returns whether the proxy answers a request.
+        log_tail: a function that returns the end of the proxy's log, for the error message.
+        look_s: the seconds between two looks at the processes.
 
     Returns:
-        The ids of the processes that began and that ended, and how long the reload took.
+        The ids of the processes that began and that ended, and the seconds that the reload took.
 
     Raises:
         MeasuringError: when the reload takes longer than `MOST_S`.
@@ -200,12 +206,13 @@ def wait_for_new_workers(
 
 
 def _list_old_workers(processes: Mapping[int, Running], before: Collection[int]) -> list[int]:
-    """Return the ids of old workers: old processes that share a new process's name and started none of the new ones.
+    """Return the ids of the worker processes that are left over from before a reload.
 
-    A process that started new ones, directly or through others, is a master or a router's script.
+    A process counts as an old worker if it existed before the reload and has the name of a new process. A process that is the
+    parent or another ancestor of a new one does not count: it is a master, or a router's script.
 
     Args:
-        processes: id → running process.
+        processes: id of a running process → process.
         before: the ids of the processes before the reload.
 
     """
@@ -218,7 +225,7 @@ def _list_old_workers(processes: Mapping[int, Running], before: Collection[int])
 
 
 def list_running(pids: Iterable[int]) -> dict[int, Running]:
-    """Return id → process, for those of the given ids whose process still runs."""
+    """Look up processes by their ids, and return id → process for those that still run."""
     processes: dict[int, Running] = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -228,11 +235,12 @@ def list_running(pids: Iterable[int]) -> dict[int, Running]:
 
 
 def make_signal_renewal(number: int, called: str = "") -> Renew:
-    """Return a function that makes a proxy start new workers by a signal to its main process.
+    """Return a function that makes a proxy start new worker processes, by a signal to the proxy's main process.
 
     Args:
         number: the number of the signal.
-        called: the kernel's name for the proxy, where the container also runs a controller; empty: the container's main process.
+        called: the kernel's name for the proxy's processes, if the container also runs a controller. The signal then goes to the
+            proxy's master process. Empty: the signal goes to the container's main process.
 
     """
 

@@ -31,11 +31,11 @@ from lab.systems.manifests.objects import Objects
 
 @dataclass(frozen=True, slots=True)
 class PathSetting:
-    """A key of a proxy's ConfigMap, as a path in one part of the proxy's configuration and a value.
+    """A setting from a proxy's ConfigMap: a value, and the path in the proxy's configuration where the value belongs.
 
     Attributes:
-        place: the key's place in the manifests, for error messages.
-        path: the steps of the path inside that part.
+        place: the place of the ConfigMap's key in the manifests, for error messages.
+        path: the steps of the path below one part of the configuration (such as `cluster`); a number is an index into a list.
         value: the value, parsed as YAML.
 
     """
@@ -50,15 +50,17 @@ Settings = Mapping[str, Sequence[PathSetting]]
 
 
 def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -> Settings:
-    """Read the settings from a ConfigMap's data.
+    """Parse the data of a proxy's ConfigMap into settings, grouped by the part of the proxy's configuration.
+
+    The key `cluster.lb_policy`, for example, is the path `lb_policy` in the part `cluster`.
 
     Args:
         place: the ConfigMap, for error messages.
         data: the data of the ConfigMap: `PART.PATH` → value as YAML.
-        parts: the names of the parts that exist.
+        parts: the names of all parts of the configuration.
 
     Raises:
-        UsageError: for a key of a part that does not exist, or a value that is no YAML.
+        UsageError: for a key whose part does not exist, or a value that is not valid YAML.
 
     """
     settings: dict[str, list[PathSetting]] = {part: [] for part in parts}
@@ -82,12 +84,15 @@ def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -
 
 
 def read_configmap_settings(objects: Objects, name: str, parts: Collection[str]) -> Settings:
-    """Read the settings of the ConfigMap of that name; a ConfigMap that does not exist has none.
+    """Read the settings from the ConfigMap with this name; without such a ConfigMap, no part has any settings.
 
     Args:
-        objects: the objects of the manifests.
+        objects: all objects of the manifests.
         name: the name of the ConfigMap.
-        parts: the names of the parts of the configuration that exist.
+        parts: the names of all parts of the proxy's configuration.
+
+    Returns:
+        Part of the configuration → its settings, in the order of the ConfigMap.
 
     Raises:
         UsageError: as `read_settings`.
@@ -97,10 +102,14 @@ def read_configmap_settings(objects: Objects, name: str, parts: Collection[str])
 
 
 def merge_settings(tree: Any, settings: Sequence[PathSetting]) -> Any:
-    """Return a copy of a configuration tree with the settings applied.
+    """Return a copy of a configuration in which each setting's value is at the setting's path.
+
+    Args:
+        tree: the configuration: nested dicts and lists.
+        settings: the settings, which are applied in this order.
 
     Raises:
-        UsageError: for a path that does not fit the tree.
+        UsageError: for a path that does not fit the configuration, such as a name where it has a list.
 
     """
     result = copy.deepcopy(tree)
@@ -130,17 +139,21 @@ def _set_path(node: Any, path: Sequence[str], setting: PathSetting) -> Any:
 def read_sections(
     place: str, data: Mapping[str, str], defaults: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Read SECTION.DIRECTIVE keys of a ConfigMap over defaults, and return section → directive → arguments.
+    """Read the directives of a proxy's configuration from a ConfigMap, and merge them into defaults.
 
-    An underscore in a directive stands for a blank. A directive that does not exist is left to the proxy to refuse.
+    The ConfigMap's keys have the form `SECTION.DIRECTIVE`. An underscore in the name of a directive becomes a blank. Whether a
+    directive exists is checked later, by the proxy itself.
 
     Args:
         place: the ConfigMap, for error messages.
         data: the data of the ConfigMap: `SECTION.DIRECTIVE` → arguments.
-        defaults: section → directive → arguments without the ConfigMap; only these sections exist.
+        defaults: section → directive → arguments, for directives that the ConfigMap does not set. It has all valid sections.
+
+    Returns:
+        Section → directive → arguments.
 
     Raises:
-        UsageError: for a section that does not exist, or a key or value that is no single directive.
+        UsageError: for a section that does not exist, a key of another form, or a value of several lines.
 
     """
     result = {section: dict(directives) for section, directives in defaults.items()}
@@ -156,15 +169,15 @@ def read_sections(
 
 @dataclass(frozen=True, slots=True)
 class ControllerKey:
-    """A key of a controller's ConfigMap, with the directive that it becomes in the proxy's configuration.
+    """A key of a controller's ConfigMap, and the directive of the proxy's configuration that the key results in.
 
-    The writer is the lab's module that writes that configuration.
+    The directive is written by a module of the lab, which is called the writer here.
 
     Attributes:
-        section: the part of the configuration that has the directive; empty = the writer decides.
-        kind: the form of the key's value, such as `flag`, as the writer distinguishes forms.
-        default: the value where the ConfigMap does not have the key.
-        directive: the directive, which the writer completes with the value.
+        section: the section of the configuration that gets the directive; empty = the writer decides.
+        kind: the kind of the key's value, such as `flag`; the writer defines the kinds.
+        default: the value if the ConfigMap does not have the key.
+        directive: the directive without the value, which the writer adds.
 
     """
 
@@ -175,22 +188,27 @@ class ControllerKey:
 
 
 def load_keys(table: Path) -> Mapping[str, ControllerKey]:
-    """Read a table of keys in its order, with columns key, section, kind, default and directive separated by tabs."""
+    """Read a table of a controller's ConfigMap keys, and return name of a key → key, in the table's order.
+
+    Args:
+        table: a file of tab-separated columns: key, section, kind, default and directive.
+
+    """
     with table.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE)
         return {row.pop("key"): ControllerKey(**row) for row in rows}
 
 
 def fill_defaults(place: str, data: Mapping[str, str], keys: Mapping[str, ControllerKey]) -> dict[str, str]:
-    """Return every key of a table → its value: the ConfigMap's, else the default.
+    """Return the value of every key of a controller: the ConfigMap's value, or else the key's default.
 
     Args:
         place: the ConfigMap, for error messages.
         data: the data of the ConfigMap.
-        keys: the table of the keys that exist.
+        keys: all keys of the controller, by name.
 
     Raises:
-        UsageError: for a key that the table does not have.
+        UsageError: for a key in the ConfigMap that is not among `keys`.
 
     """
     for name in data:

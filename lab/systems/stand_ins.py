@@ -39,7 +39,11 @@ Manifests = Sequence[Mapping[str, Any]]
 
 
 class StandInSetting(Record):
-    """A default that differs between a stand-in and the release that it stands in for."""
+    """A setting whose default differs between a stand-in and the release that the stand-in replaces.
+
+    A stand-in is a program that runs on some targets instead of the one that a variant names. The lab's manifests give the
+    setting the default of the replaced release, so that the stand-in behaves like that release.
+    """
 
     flag: str = Field(default="", description="of the controller's command line")
     key: str = Field(default="", description="of the ConfigMap that the controller watches")
@@ -57,12 +61,18 @@ class StandInSetting(Record):
 
     @property
     def name(self) -> str:
-        """The name of a stand-in's setting: its command-line flag, or its key in the ConfigMap."""
+        """The name of a stand-in's setting: its command-line flag, or its key in the ConfigMap.
+
+        A stand-in is a program that runs on some targets instead of the one that a variant names.
+        """
         return self.flag or self.key
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """The checks by which a stand-in's setting is read back from a running system."""
+        """The read-back checks of a stand-in's setting: whether the running system has the replaced release's default.
+
+        A stand-in is a program that runs on some targets instead of the one that a variant names.
+        """
         first = Check(kind="argument" if self.flag else "configmap", name=self.name, value=self.named)
         return (first, self.check) if self.check else (first,)
 
@@ -77,14 +87,14 @@ class StandInSetting(Record):
 
 
 class Inequality(Record):
-    """A difference between a stand-in and the named release that no setting removes."""
+    """A difference between a stand-in (a program that replaces another one) and the replaced release that no setting removes."""
 
     what: str
     why: str
 
 
 class StandIn(Record):
-    """A stand-in: a program that runs on some targets instead of the one that a variant names."""
+    """A stand-in: a program that runs on some targets instead of the one whose image a variant names."""
 
     image: str = Field(
         description="repository of the image that it stands in for: its last parts, without registry and tag"
@@ -111,13 +121,24 @@ class StandIn(Record):
         return " and ".join(self.targets)
 
     def ran_in(self, target: str, facts: Mapping[str, str]) -> bool:
-        """Return whether the facts of a run on a target show that this stand-in ran there."""
+        """Return whether this stand-in (a program that replaces another one) ran in a run.
+
+        Args:
+            target: the run's target.
+            facts: the run's facts: name → value.
+
+        """
         return target in self.targets and (bool(self._match(facts)) or not self.shown_by)
 
     def describe(self, facts: Mapping[str, str]) -> str:
-        """Return the program that ran, with those versions that the facts of a run record, and what it ran for.
+        """Describe in words which program ran in a run, and which release it replaced.
 
-        `{nginx}` in the table is the fact of that name, or the named group of the expression in `shown_by` that matched.
+        The table's text for the program may contain names in braces, such as `{nginx}`. Each is replaced by the run's fact of that
+        name, or by the group of that name in the table's expressions for facts (`shown_by`).
+
+        Args:
+            facts: the run's facts: name → value.
+
         """
         known = {name: value for match in self._match(facts) for name, value in match.groupdict().items() if value}
         ran = re.sub(" +", " ", self.ran.format_map(defaultdict(str, {**facts, **known}))).strip()
@@ -134,12 +155,12 @@ class _Table(Record):
 
 @cache
 def load_stand_ins() -> tuple[StandIn, ...]:
-    """Return the stand-ins of all systems: programs that run instead of those that variants name.
+    """Return the stand-ins (programs that replace others on some targets) of all proxy systems.
 
-    Each system has a table of them, `stand_ins.toml`.
+    They are read from the file `stand_ins.toml` of each system that has one.
 
     Raises:
-        UsageError: when a table is faulty; the error lists every fault of that table.
+        UsageError: when such a file is faulty; the error lists every fault in it.
 
     """
     stand_ins: list[StandIn] = []
@@ -155,7 +176,9 @@ def load_stand_ins() -> tuple[StandIn, ...]:
 
 
 def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[StandIn]:
-    """Return the stand-ins for the images that a variant's proxies run.
+    """Return the stand-ins for the container images that a variant's proxies run.
+
+    A stand-in is a program that runs on some targets instead of an image's own program.
 
     Args:
         manifests: the rendered manifests of the variant.
@@ -177,10 +200,11 @@ def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[Stan
 
 
 def list_checks(manifests: Manifests, target: str) -> list[Check]:
-    """Return the checks that a stand-in runs with the defaults of the release that it replaces.
+    """Return read-back checks that a stand-in really runs with the defaults of the release that it replaces.
 
-    They are checked in addition to a variant's own checks. A setting to which a knob of the variant gives another value is left out, since
-    the knob's own check covers it.
+    A stand-in is a program that runs on a target instead of the one that the variant names. These checks come in addition to the
+    variant's own checks. A setting to which the variant gives another value is left out, because the variant itself has a check
+    for it.
 
     Args:
         manifests: the rendered manifests of the variant.
@@ -197,14 +221,16 @@ def list_checks(manifests: Manifests, target: str) -> list[Check]:
 
 
 def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
-    """Return rendered manifests without those settings for stand-ins that changed nothing, since no stand-in ran.
+    """Return a copy of rendered manifests without those settings for stand-ins that had no effect in a run.
 
-    Such a setting gives the named release its own default. So two runs that differ only in such settings applied the same manifests.
+    A stand-in is a program that runs on some targets instead of the one that the manifests name. The manifests set the defaults
+    of the named release, for the case that a stand-in runs. If no stand-in ran, these settings changed nothing. So two runs whose
+    manifests differ in such settings only have equal manifests after this function.
 
     Args:
         target: the run's target.
-        facts: the run's facts.
-        manifests: the manifests of one arm.
+        facts: the run's facts (name → value), which show whether a stand-in ran.
+        manifests: the rendered manifests of one arm (a variant in the run).
 
     """
     idle = [
@@ -228,12 +254,15 @@ def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -
 
 
 def list_programs(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> dict[str, list[str]]:
-    """Return the programs that ran as proxies, each with its version and the names of the arms that it ran for.
+    """Return the programs that ran as proxies in a run, and for which arms (variants in the run) each of them ran.
 
     Args:
         target: the run's target.
-        facts: the run's facts.
+        facts: the run's facts (name → value), which record the programs' versions.
         manifests: name of an arm → the manifests that were applied.
+
+    Returns:
+        Program with its version, in words → names of the arms.
 
     """
     stood_in = {name: stand_in for stand_in, arms in _list_ran(target, facts, manifests) for name in arms}
@@ -247,9 +276,15 @@ def list_programs(target: str, facts: Mapping[str, str], manifests: Mapping[str,
 
 
 def _describe_image(image: str, facts: Mapping[str, str]) -> str:
-    """Return the program of a container's image with its version, as a run's facts record it.
+    """Return the program of a container image and its version in words, such as `envoy 1.40.0`.
 
-    A fact has the program on a machine (`proxies`), or the image that the lab built under the same version.
+    The run's facts show which program was used: one that ran directly on the machine, or an image that the lab built itself.
+    Without such a fact, the words come from the image's reference.
+
+    Args:
+        image: the reference of the image.
+        facts: the run's facts: name → value.
+
     """
     repository, _, tag = image.partition("@")[0].rpartition(":")
     version = tag.removeprefix("v")
@@ -263,12 +298,15 @@ def _describe_image(image: str, facts: Mapping[str, str]) -> str:
 
 
 def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
-    """Return a sentence for each costly default of a stand-in that was not changed in a run.
+    """Return a sentence for each setting in which a stand-in kept its own default in a run, at a known cost.
+
+    A stand-in is a program that runs on some targets instead of the one that a variant names. `list_kept_defaults` finds these
+    settings.
 
     Args:
         target: the run's target.
-        facts: the run's facts.
-        manifests: name of an arm → the manifests that were applied.
+        facts: the run's facts (name → value), which show whether a stand-in ran.
+        manifests: name of an arm (a variant in the run) → the manifests that were applied.
 
     """
     return [
@@ -281,15 +319,18 @@ def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Map
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, StandInSetting, list[str]]]:
-    """Return the costly defaults that stand-ins kept in a run, each with the names of the arms that did not set it.
+    """Return the settings in which a stand-in kept its own default in a run, at a known cost.
+
+    A stand-in is a program that runs on some targets instead of the one that a variant names. Its default may cost CPU that the
+    replaced release would not need. A setting counts if that cost is known and the manifests did not set it.
 
     Args:
         target: the run's target.
-        facts: the run's facts.
-        manifests: name of an arm → the manifests that were applied.
+        facts: the run's facts (name → value), which show whether a stand-in ran.
+        manifests: name of an arm (a variant in the run) → the manifests that were applied.
 
     Returns:
-        (stand-in, setting, names of the arms) for each such default.
+        (stand-in, setting, names of the arms whose manifests did not set it) for each such setting.
 
     """
     return [
@@ -303,7 +344,16 @@ def list_kept_defaults(
 def _list_ran(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> Iterator[tuple[StandIn, list[str]]]:
-    """Yield each stand-in that ran, with the arms that it ran for."""
+    """Yield (stand-in, names of the arms that it ran for) for each stand-in that ran in a run.
+
+    A stand-in is a program that runs on some targets instead of the one that a variant names.
+
+    Args:
+        target: the run's target.
+        facts: the run's facts (name → value), which show whether a stand-in ran.
+        manifests: name of an arm (a variant in the run) → the manifests that were applied.
+
+    """
     for stand_in in load_stand_ins():
         arms = [name for name, applied in manifests.items() if stand_in in find_stand_ins(applied, target)]
         if arms and stand_in.ran_in(target, facts):
@@ -319,7 +369,13 @@ def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
 
 
 def _flag_values(manifests: Manifests, flag: str) -> Iterable[str]:
-    """Yield the values of a flag, `--flag=value` or `--flag value`, in the order in which a program reads them."""
+    """Yield the values that the proxy containers' command lines give a flag, in the order of the command line.
+
+    Args:
+        manifests: the rendered manifests.
+        flag: the flag with its dashes; its value follows after `=` or as the next argument.
+
+    """
     for container in _proxy_containers(manifests):
         arguments = [*container.get("command", ()), *container.get("args", ())]
         for argument, following in pairwise([*arguments, ""]):

@@ -55,13 +55,13 @@ It takes the port and the path with its query, and raises OSError when the inter
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The unpacked files of an image, which a container sees instead of the machine's files.
+    """The unpacked files of a container image, which a container sees in place of the machine's own files.
 
-    They are read-only, apart from copies of some folders.
+    The container cannot change these files. It gets a writable copy of some folders.
 
     Attributes:
         folder: the folder on the machine with the unpacked files.
-        own: the folders of which every container has a writable copy, in memory.
+        own: the paths of the folders that each container gets a writable copy of, in memory.
         working_dir: the working directory of the image.
 
     """
@@ -73,13 +73,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """What a target starts instead of a container's image: a command with its environment, files and programs.
+    """The process that the lab starts in place of a container's image: its command, environment, files and programs.
 
-    Each further field has its meaning below it.
+    Every field that is not listed here has its own docstring.
 
     Attributes:
         command: the command line.
-        env: the environment variables.
+        env: the environment variables, by name.
 
     """
 
@@ -118,15 +118,15 @@ class Realisation:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The facts about one container from which its system decides what to start (`Realisation`).
+    """The facts about one container from which the lab decides what to start in place of the container's image.
 
     Attributes:
-        container: the container of the manifests.
+        container: the container, as its manifest describes it.
         pod: the pod of the container.
-        objects: all objects of the variant's manifests.
-        addresses: pod → IP address.
-        cpus: the number of CPUs of the container.
-        somaxconn: the net.core.somaxconn that the container's process sees.
+        objects: all Kubernetes objects of the variant (the configuration that is measured).
+        addresses: name of a pod → IP address.
+        cpus: the number of CPUs that the container may use.
+        somaxconn: the value of net.core.somaxconn that the container's process sees.
         open_files: the limit of open files that the container's process has.
 
     """
@@ -141,52 +141,68 @@ class Context:
 
 
 class ContainerProcess(Protocol):
-    """A container that runs, or will run, with what its system may observe of it and do to it."""
+    """The interface to a container that the lab has started or is about to start.
+
+    A proxy's package uses it to find the container's processes and files, and to query the proxy.
+    """
 
     container: Container
     stdout: Path
 
     @property
     def pid(self) -> int | None:
-        """The id of the container's main process in the lab's own namespace; None while that process does not run."""
+        """The id of a container's main process, as the lab sees it from outside the container; None while it does not run."""
 
     @property
     def started(self) -> Realisation:
-        """What the container is started with instead of its image: command, environment and files."""
+        """The command, environment and files with which a container was started in place of its image."""
         ...
 
     def processes(self) -> list[int]:
-        """Return the ids of the main process and all its running descendants; empty when that process has ended."""
+        """Return the ids of the container's main process and all its descendants; empty if the main process has ended."""
         ...
 
     def inside(self, path: str) -> Path | None:
-        """Return where a container's path lies on the machine; None if it is in no private folder of a container."""
-
-    def tail(self, lines: int = 20, output_too: bool = True) -> str:
-        """Return the last lines of the container's error output.
+        """Return where a file of the container lies on the machine.
 
         Args:
-            lines: the largest number of lines.
-            output_too: whether the standard output is used where the error output is empty.
+            path: the file's path in the container.
+
+        Returns:
+            The file's path on the machine. None if the file is in none of the folders that a container has for itself
+            (`PRIVATE_FOLDERS`, such as /tmp and /run).
+
+        """
+
+    def tail(self, lines: int = 20, output_too: bool = True) -> str:
+        """Return the last lines of the container's error output, as one text.
+
+        Args:
+            lines: the number of lines at most.
+            output_too: whether to use the standard output if the error output is empty.
 
         """
         ...
 
     def ask(self, port: int, path: str) -> str:
-        """Send a GET request to an interface on the container's loopback, and return the answer.
+        """Send a GET request to a port on the container's loopback, and return the body of the answer.
+
+        Args:
+            port: the port.
+            path: the path to request, with its query.
 
         Raises:
-            OSError: when the interface does not answer.
+            OSError: when nothing answers.
 
         """
         ...
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """Start a command inside the container, on the container's own CPUs.
+        """Start a command inside the container, on the container's own CPUs, and return its process.
 
         Args:
             argv: the command and its arguments.
-            output: the file descriptor that receives the command's output.
+            output: the file descriptor that receives the command's output and error output.
 
         Raises:
             ProcessLookupError: when the container has ended.
@@ -207,11 +223,11 @@ The function raises MeasuringError when the proxy cannot do that.
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A configuration that a proxy is loading.
+    """The loading of a configuration by a proxy, at its start or by a reload.
 
     Attributes:
-        began_s: when the load began, in seconds since the epoch; None = that was not observed.
-        pid: the id of the process that loads the configuration, in the container's own numbering.
+        began_s: the time at which the loading began, in seconds since the epoch; None = nobody observed that time.
+        pid: the id of the process that loads the configuration, as it is numbered inside the container.
 
     """
 
@@ -220,9 +236,9 @@ class Loading:
 
 
 class Control(Protocol):
-    """The handle by which the lab makes one container's proxy load configurations, as its controller or router does.
+    """The handle by which the lab makes one container's proxy load new configurations.
 
-    Only one thread uses it.
+    It does so in the way in which the proxy's controller or router would do it. Only one thread uses a handle.
     """
 
     interval_s: float
@@ -231,32 +247,34 @@ class Control(Protocol):
     """True if a change that arrives while another one waits causes a second look, one interval later."""
 
     def started(self) -> Loading | None:
-        """Return what the container's main process has begun to load; None until that is known.
+        """Return the loading of a configuration that the proxy has begun at its start; None while it has not begun.
 
         The lab calls this every few milliseconds.
         """
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the proxy serves the configuration of a load. The lab calls this every few milliseconds.
+        """Return whether the proxy already serves the configuration that it began to load.
+
+        The lab calls this every few milliseconds.
 
         Args:
-            loading: the load, as `started` or `load` returned it.
+            loading: the loading of the configuration, as `started` or `load` returned it.
 
         Raises:
-            MeasuringError: when the proxy will never serve it.
+            MeasuringError: when the proxy will never serve the configuration.
 
         """
         ...
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the files of a realisation and make the proxy load them.
+        """Write new configuration files into the container, and make the proxy load them.
 
         Args:
-            files: path → text, as in `Realisation.files`.
-            over: an event that is set when the system ends, so that nothing waits for the proxy.
+            files: path in the container → text, as in `Realisation.files`.
+            over: an event that is set when the system ends; the method then stops waiting for the proxy.
 
         Returns:
-            The load that began; None where no file changed, or once `over` is set.
+            The loading that began. None if no file has changed, or if `over` was set first.
 
         Raises:
             MeasuringError: when the proxy refuses the configuration.
@@ -264,15 +282,16 @@ class Control(Protocol):
         """
 
     def config_bytes(self) -> int:
-        """Return the total size in bytes of the proxy's configuration files and map files in the container."""
+        """Return the total size in bytes of the proxy's configuration files in the container, with map files if it has any."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """The programs of a controller's image on the apiserver target: how they are started, and how their log is read.
+    """The description of a controller whose own program runs on the target `apiserver`.
 
-    Each field has its meaning below it.
+    On this target, the real controller runs against an API server. The fields state how the lab starts the controller from the
+    files of its image, and how it reads the controller's log. Each field has its own docstring.
     """
 
     image: str
@@ -312,15 +331,20 @@ class Controller:
     """The function that returns, from the controller's log, the distinct reasons why it does not serve."""
 
     def event_of(self, line: str) -> str | None:
-        """Return the event (`Reload`, `Reloaded`) that a line of the controller's log reports; None for no event."""
+        """Return the event that a line of the controller's log reports.
+
+        Returns:
+            `Reload` when a reload of the proxy begins, `Reloaded` when it has succeeded, None for any other line.
+
+        """
         return next((event for text, event in self.load_lines.items() if text in line), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadbackKind:
-    """A kind of check that reads a setting (knob) back from the running system.
+    """A kind of read-back check, which reads from the running system whether a setting took effect.
 
-    Each further field has its meaning below it.
+    Every field that is not listed here has its own docstring.
 
     Attributes:
         read: the function that performs a check of this kind.
@@ -351,10 +375,10 @@ known.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """The way in which a proxy system decides on its number of workers or threads.
+    """The way in which a proxy system decides on its number of worker processes or threads.
 
-    The fields name the settings that configure the number, the proxy's rule without such a setting, and the way to count running
-    workers. Each field has its meaning below it.
+    The fields name the settings that configure the number, and the proxy's own rule where nothing configures it. They also state
+    how to count the running workers. Each field has its own docstring.
     """
 
     rules: Mapping[str, WorkerRule] = field(default_factory=dict[str, WorkerRule])
@@ -395,17 +419,17 @@ class Workers:
     """
 
     def running(self, process: ContainerProcess) -> Mapping[str, float]:
-        """Return the number of running workers that the proxy itself reports, as the gauge `workers`.
+        """Ask the proxy how many workers it runs.
 
         Args:
             process: the proxy's container.
 
         Returns:
-            `workers` → the number; an empty mapping where the proxy does not report it.
+            `{"workers": number}`; empty if this proxy does not report the number.
 
         Raises:
             OSError: when the proxy's interface does not answer.
-            ValueError: when the answer has no number.
+            ValueError: when the proxy's answer has something else in the number's place.
 
         """
         if not self.metric:
@@ -416,7 +440,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class MachineTool:
-    """A program on the machine that some variants of a system need.
+    """A program that must be installed on the machine for some variants (measured configurations) of a proxy system.
 
     Attributes:
         name: the name of the program.
@@ -436,9 +460,10 @@ class MachineTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySystem:
-    """A proxy system, as its package describes it to the targets (the places where systems run).
+    """The description of a proxy system, such as ingress-nginx or Envoy, by which the lab's targets run and observe it.
 
-    Where a field keeps its default, a target treats the system like any other container. Each field has its meaning below it.
+    A target is a place where systems run, such as local processes or a cluster. If a field keeps its default, targets treat the
+    system like any other container. Each field has its own docstring.
     """
 
     name: str
@@ -531,15 +556,15 @@ Certificates = Mapping[str, Mapping[str, str]]
 
 
 def find_configmap(place: str, reference: str, context: Context) -> tuple[str, Mapping[str, str]]:
-    """Return the ConfigMap that an argument names as NAMESPACE/NAME, which must be in the pod's own namespace.
+    """Return the ConfigMap that a command-line argument of a container names.
 
     Args:
         place: the place of the argument, for error messages.
-        reference: NAMESPACE/NAME.
-        context: the facts about the container whose argument it is.
+        reference: the argument's value, `NAMESPACE/NAME`; the namespace must be that of the container's pod.
+        context: the facts about the container.
 
     Returns:
-        The ConfigMap's place for error messages, and its data.
+        (the ConfigMap's place for error messages, its data).
 
     Raises:
         UsageError: when there is no such ConfigMap.
@@ -554,18 +579,18 @@ def find_configmap(place: str, reference: str, context: Context) -> tuple[str, M
 
 
 def refuse_workers(place: str, workers: int, context: Context, noun: str = "workers") -> None:
-    """Refuse more workers than the container has CPUs, since such a run would measure the kernel's scheduler.
+    """Refuse a number of workers that is larger than the container's number of CPUs.
 
-    The reason is in the README, "How to read a table", 6.
+    With more workers than CPUs, a run would measure the kernel's scheduler. A pod whose annotation allows it may have more.
 
     Args:
         place: the place of the setting, for the error message.
         workers: the configured number of workers.
         context: the facts about the container.
-        noun: `workers` or `threads`.
+        noun: `workers` or `threads`, for the error message.
 
     Raises:
-        NotMeasurableError: when there are more workers than CPUs and the pod does not share its CPUs.
+        NotMeasurableError: when there are too many workers.
 
     """
     if workers > context.cpus and not context.pod.shares_cpus:
@@ -575,7 +600,9 @@ def refuse_workers(place: str, workers: int, context: Context, noun: str = "work
 
 
 def refuse_open_files(place: str, files: int, context: Context, consumer: str = "") -> None:
-    """Refuse more open files than a process may have here, as nginx would continue with fewer and only log it.
+    """Refuse a setting that needs more open files than a process of the container may have on this machine.
+
+    Without this check, nginx would run with fewer open files and only log that.
 
     Args:
         place: the place of the setting, for the error message.
@@ -584,7 +611,7 @@ def refuse_open_files(place: str, files: int, context: Context, consumer: str = 
         consumer: what needs so many open files, such as `400 connections`; empty where the setting is the number of files.
 
     Raises:
-        NotMeasurableError: when `files` exceeds the container's limit.
+        NotMeasurableError: when `files` exceeds the limit.
 
     """
     if files > context.open_files:
@@ -594,7 +621,13 @@ def refuse_open_files(place: str, files: int, context: Context, consumer: str = 
 
 
 def find_program(place: str, program: str) -> None:
-    """Refuse a container's program that is not on this machine; a path in the container's volumes is not checked.
+    """Check that a container's program exists on this machine.
+
+    A program in one of the folders that each container has for itself is not checked.
+
+    Args:
+        place: the place of the container, for the error message.
+        program: the name or path of the program.
 
     Raises:
         UsageError: when the program is missing.
@@ -613,18 +646,21 @@ def resolve_targets(
     never: str = "",
     timeout: bool = False,
 ) -> tuple[Members, Certificates]:
-    """Return the endpoints that the proxy's ports lead to, and the files of the TLS Secrets of these ports.
+    """Return the endpoints to which a proxy's routes lead, and the files of the certificates that it serves.
 
     Args:
         context: the facts about the proxy's container.
-        ports: the ports that the proxy serves.
+        ports: the ports that the proxy serves, with their routes.
         proxy: the proxy's name, for error messages.
-        headers: whether the proxy can set request headers, see `Rule.refuse`.
-        never: the characters that the proxy cannot write in a header's value, see `Rule.refuse`.
-        timeout: whether the proxy can set a timeout of the request, see `Rule.refuse`.
+        headers: whether the proxy can set request headers, see `RouteRule.refuse`.
+        never: the characters that the proxy cannot write in a header's value, see `RouteRule.refuse`.
+        timeout: whether the proxy can set a timeout of the request, see `RouteRule.refuse`.
+
+    Returns:
+        (port of a Service → its ready endpoints, name of a TLS Secret → its files).
 
     Raises:
-        UsageError: for a Secret that does not exist, and for a rule that the proxy's configuration cannot express.
+        UsageError: for a Secret that does not exist, and for a route that the proxy's configuration cannot express.
 
     """
     rules = list_rules(ports).values()
@@ -637,13 +673,13 @@ def resolve_targets(
 
 
 def refuse_unexpected(container: Container, held: bool, expectation: str, base: str) -> None:
-    """Refuse a container that does not meet an expectation, as the container of the lab's own manifests does.
+    """Raise UsageError unless a container is as the lab expects it.
 
     Args:
         container: the container.
-        held: whether the container meets the expectation.
-        expectation: what is expected, in words.
-        base: the folder in manifests/base that has such a container.
+        held: whether the container is as expected.
+        expectation: what is expected, in words, such as `no command`.
+        base: the folder in manifests/base with an example of such a container; the error's remedy names it.
 
     Raises:
         UsageError: when `held` is False.
@@ -654,12 +690,14 @@ def refuse_unexpected(container: Container, held: bool, expectation: str, base: 
 
 
 def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
-    """Return the ports that a proxy without a controller serves, from the Gateways of its class `lab.test/NAME`.
+    """Return the ports, with their routes, that a proxy serves which runs without a controller.
+
+    These are the ports of all Gateways whose GatewayClass has the controller `lab.test/NAME`.
 
     Args:
         context: the facts about the proxy's container.
-        name: the proxy's folder in manifests/base.
-        args: the arguments that the container must have.
+        name: the proxy's name in GatewayClasses, which is also its folder in manifests/base.
+        args: the arguments that the container must have; it must have no command.
 
     Raises:
         UsageError: when the container has another command line, and as `Objects.served`.
@@ -680,11 +718,11 @@ def parse_arguments(
     Args:
         container: the container, for error messages.
         argv: the arguments.
-        honoured: the names that the lab honours.
-        waived: the beginnings of arguments that have no meaning here.
+        honoured: the names of the arguments that the lab understands.
+        waived: the beginnings of arguments that may be there, but have no effect on this target.
 
     Raises:
-        UsageError: for an argument that is neither honoured nor waived.
+        UsageError: for any other argument.
 
     """
     values = dict[str, str]()
@@ -698,11 +736,11 @@ def parse_arguments(
 
 
 def require_pid(process: ContainerProcess, missed: str) -> int:
-    """Return the id of a container's main process.
+    """Return the id of a container's main process, which must be running.
 
     Args:
         process: the container.
-        missed: what a container that has ended has not done, in words for the error, such as `served`.
+        missed: what the container should have done before it ended, for the error message "ended before it …", such as `served`.
 
     Raises:
         MeasuringError: when the main process has ended.
@@ -721,13 +759,16 @@ def sum_sizes(process: ContainerProcess, paths: Iterable[str]) -> int:
 
 
 def write_changed(process: ContainerProcess, files: Mapping[str, str]) -> bool:
-    """Write a container's files whose text has changed, each atomically, and return whether any had changed.
+    """Write those of a container's files whose text differs from the file on disk, each atomically.
 
     Symbolic links stay as they are.
 
     Args:
         process: the container.
         files: path in the container → text, as in `Realisation.files`.
+
+    Returns:
+        Whether any file was written.
 
     Raises:
         OSError: when a file cannot be written.
@@ -749,10 +790,11 @@ KLOG_FAULT = re.compile(r"^[EF]\d{4} \S+\s+\d+ [\w.]+:\d+\] (?P<words>.*)$")
 
 
 def extract_messages(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
-    """Return the distinct messages of the log lines that have one of these forms.
+    """Return the messages of those log lines that match one of some regular expressions, each message once.
 
     Args:
-        forms: regular expressions with a group `words`, which is the message.
+        log: the lines of the log.
+        forms: the regular expressions; the group `words` of each is the message.
 
     """
     messages = (match["words"] for line in log for form in forms if (match := form.match(line)))
@@ -760,15 +802,24 @@ def extract_messages(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
 
 
 def is_repository_of(image: str, repository: str) -> bool:
-    """Return whether a repository, of any registry, ends in the last parts that an image is known by."""
+    """Return whether a container image's repository belongs to a known image, whatever registry the image comes from.
+
+    >>> is_repository_of("library/httpd", "docker.io/library/httpd")
+    True
+
+    Args:
+        image: the last parts of the known image's repository, such as `library/httpd`.
+        repository: the repository to compare, which must end in these parts.
+
+    """
     return f"/{repository}".endswith(f"/{image}")
 
 
 def require_command(container: Container) -> tuple[str, ...]:
-    """Return a container's command with its arguments, as its manifest has them.
+    """Return a container's command and arguments, as its manifest has them.
 
     Raises:
-        UsageError: when the manifest leaves the command to the image.
+        UsageError: when the manifest has no command: the image's own command is not on this machine.
 
     """
     if not container.command:
@@ -782,48 +833,75 @@ Realise = Callable[[Context], Realisation]
 
 
 def parse_cpu_limit(limit: object) -> Fraction | None:
-    """Convert a CPU limit from Kubernetes' notation to CPUs; return None for no limit."""
+    """Convert a CPU limit in Kubernetes notation to CPUs (`'500m'` → 1/2); return None for no limit, or a limit of 0."""
     return (parse_quantity(str(limit)) or None) if limit is not None else None
 
 
 def round_limit_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the number of workers: the CPU limit rounded up, or without a limit the usable CPUs.
+    """Return a proxy's number of workers by this rule: the CPU limit, rounded up.
 
-    The result may be above the usable CPUs. See `WorkerRule`.
+    If there is no limit, the result is the number of usable CPUs. With a limit, the result may exceed that number.
+
+    Args:
+        limit: the container's CPU limit; None = no limit.
+        cpus: the number of CPUs that the container may use; None = not known.
+
+    Returns:
+        The number of workers. None if it depends on `cpus`, which is not known.
+
     """
     return ceil(limit) if limit else cpus
 
 
 def limit_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the number of workers: the CPU limit rounded down, at least 1, or without a limit the usable CPUs.
+    """Return a proxy's number of workers by this rule: the CPU limit, rounded down, but at least 1.
 
-    The result may be above the usable CPUs. This is the rule of automaxprocs. See `WorkerRule`.
+    If there is no limit, the result is the number of usable CPUs. With a limit, the result may exceed that number. The Go
+    library automaxprocs uses this rule.
+
+    Args:
+        limit: the container's CPU limit; None = no limit.
+        cpus: the number of CPUs that the container may use; None = not known.
+
+    Returns:
+        The number of workers. None if it depends on `cpus`, which is not known.
+
     """
     return max(1, floor(limit)) if limit else cpus
 
 
 def all_cpus(_limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the number of workers: the number of usable CPUs, whatever the CPU limit. See `WorkerRule`."""
+    """Return a proxy's number of workers by this rule: one for each usable CPU, whatever the CPU limit.
+
+    Args:
+        _limit: the container's CPU limit, which is ignored.
+        cpus: the number of CPUs that the container may use; None = not known. The result is then None, too.
+
+    """
     return cpus
 
 
 def within_down(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the number of workers: the number of usable CPUs, but at most the CPU limit rounded down.
+    """Return a proxy's number of workers by this rule: one for each usable CPU, but at most the CPU limit rounded down.
 
-    A limit below 1 counts as 1. Without a limit (None), the usable CPUs count. The result is None if `cpus` is None (not known).
-    This is one of the functions of type `WorkerRule`.
+    A limit below 1 counts as 1. If there is no limit, the result is the number of usable CPUs.
+
+    Args:
+        limit: the container's CPU limit; None = no limit.
+        cpus: the number of CPUs that the container may use; None = not known. The result is then None, too.
+
     """
     return cpus and min(cpus, max(1, floor(limit)) if limit else cpus)
 
 
 def within_up(limit: Fraction | None, cpus: int | None) -> int | None:
-    """Return the number of workers: the number of usable CPUs, but at most the CPU limit rounded up.
+    """Return a proxy's number of workers by this rule: one for each usable CPU, but at most the CPU limit rounded up.
 
-    A limit below 2 counts as 2. This is the rule of Go 1.25. It is one of the functions of type `WorkerRule`.
+    A limit below 2 counts as 2. If there is no limit, the result is the number of usable CPUs. Go 1.25 uses this rule.
 
     Args:
-        limit: the CPU limit of the container; None: there is no limit, and the usable CPUs count.
-        cpus: the number of usable CPUs; None: the number is not known, and the result is None, too.
+        limit: the container's CPU limit; None = no limit.
+        cpus: the number of CPUs that the container may use; None = not known. The result is then None, too.
 
     """
     return cpus and min(cpus, max(2, ceil(limit)) if limit else cpus)

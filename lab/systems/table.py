@@ -74,10 +74,12 @@ INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.i
 
 
 def find(repository: str) -> ProxySystem | None:
-    """Return the system of an image by the longest matching name; None if the image needs no special treatment.
+    """Return the proxy system to which a container image belongs; None if the image is none of a known system.
+
+    If several systems match, the one with the longest image name is returned.
 
     Args:
-        repository: the image's repository, of any registry.
+        repository: the image's repository, from any registry, without tag.
 
     """
     fitting = [system for system in SYSTEMS if is_repository_of(system.image, repository)]
@@ -85,10 +87,12 @@ def find(repository: str) -> ProxySystem | None:
 
 
 def find_controller(repository: str) -> Controller | None:
-    """Return the controller of an image; None where the apiserver target runs the same as the local target.
+    """Return the controller whose own program runs on the target `apiserver` for a container image.
+
+    None: on this target, the image is treated as on the local target.
 
     Args:
-        repository: the image's repository, of any registry.
+        repository: the image's repository, from any registry, without tag.
 
     """
     return next(
@@ -98,12 +102,12 @@ def find_controller(repository: str) -> Controller | None:
 
 
 def program_versions(of_backend: bool = False) -> dict[str, str]:
-    """Return name → version of each program on PATH that the lab starts instead of a container image.
+    """Return the versions of the programs on PATH that the lab runs in place of container images: name → version.
 
-    A run records these names (such as `nginx`) and versions among its facts.
+    A run records them among its facts, under names such as `nginx`.
 
     Args:
-        of_backend: whether to include only programs that the lab's backend runs, too.
+        of_backend: whether to include only programs that also serve as the lab's backend.
 
     Raises:
         UsageError: when a required program is missing.
@@ -115,17 +119,22 @@ def program_versions(of_backend: bool = False) -> dict[str, str]:
 
 
 def list_sinks(objects: Objects) -> set[int]:
-    """Return the ports of the node to which proxies among these objects would log."""
+    """Return the ports of the node to which the proxies among these objects send their logs."""
     return set[int]().union(*(system.sinks(objects) for system in SYSTEMS))
 
 
 def find_event(line: str) -> str | None:
-    """Return the event (`Reload` or `Reloaded`) that a line of any controller's log reports; None for no event."""
+    """Return the event that a line from the log of any controller reports.
+
+    Returns:
+        `Reload` when a reload of the proxy begins, `Reloaded` when it has succeeded, None for any other line.
+
+    """
     return next(filter(None, (controller.event_of(line) for controller in CONTROLLERS.values())), None)
 
 
 def describe_check(check: Check) -> str:
-    """Describe a read-back check in words: the role, what is checked, and the expected value."""
+    """Describe a read-back check (a test whether a setting took effect) in words, such as `proxy: nginx -T: gzip = on`."""
     context = f" in {check.context}" if check.context else ""
     kind = READBACKS.get(check.kind)
     form = kind.spoken if kind else Check.KINDS.get(check.kind, ("", "{kind}: {name}{context}"))[1]
@@ -135,16 +144,16 @@ def describe_check(check: Check) -> str:
 
 
 def refuse_checks(place: str, checks: Iterable[Check]) -> None:
-    """Refuse a read-back check of an unknown kind, or with a key that its kind does not have.
+    """Check that each read-back check (a test whether a setting took effect) has a known kind, and no key that its kind lacks.
 
-    The known kinds are those of `Check`, and those that a system adds.
+    Some kinds exist for all systems (`Check.KINDS`). Others belong to one proxy system (`READBACKS`).
 
     Args:
         place: the place of the checks, for the error message.
         checks: the checks.
 
     Raises:
-        UsageError: when there is such a check.
+        UsageError: when a check has an unknown kind or key.
 
     """
     for check in checks:

@@ -28,14 +28,17 @@ Objects = Sequence[Mapping[str, Any]]
 
 
 def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
-    """Return how many workers all the proxy's pods have together, according to rendered manifests.
+    """Return how many workers (processes or threads) all pods of the proxy will have together, according to their manifests.
+
+    If no setting configures the number, it follows from the rule by which the proxy itself chooses its number of workers, such as
+    "one for each CPU".
 
     Args:
         objects: the rendered manifests.
-        cpus: the CPUs of each pod; None = not known.
+        cpus: the number of CPUs of each pod; None = not known.
 
     Returns:
-        The number. It is None where nothing configures it and the proxy's rule is not known, or needs CPUs that are not known.
+        The number. None if no setting configures it, and either the proxy's own rule is not known or the rule needs `cpus`.
 
     """
     configured = next((int(text) for text in _configured_numbers(objects) if text.isdigit() and int(text)), None)
@@ -44,10 +47,13 @@ def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
 
 
 def find_rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
-    """Return the rule for an image's number of workers; None where the image runs no proxy that is known here.
+    """Return the rule by which the proxy in an image chooses its number of workers where nothing configures the number.
+
+    Args:
+        image: the reference of the image, with registry and tag.
 
     Returns:
-        The name in `Workers.rules` that the image matches, the rule, and the system's `Workers`.
+        (the name of the image in `Workers.rules`, the rule, the `Workers` of its system). None for the image of an unknown proxy.
 
     """
     rules = {name: (name, rule, workers) for workers in WORKERS for name, rule in workers.rules.items()}
@@ -56,12 +62,12 @@ def find_rule(image: str) -> tuple[str, WorkerRule, Workers] | None:
 
 
 def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> Iterator[int]:
-    """Yield the number of workers of each proxy container whose image has a known rule.
+    """Yield the number of workers of each proxy container whose image belongs to a known proxy.
 
     Args:
         objects: the rendered manifests.
-        configured: the configured number; None where nothing configures it.
-        cpus: the CPUs of each pod; None = not known.
+        configured: the configured number of workers; None = no setting configures it, so the proxy's own rule applies.
+        cpus: the number of CPUs of each pod; None = not known.
 
     """
     for container in (item for obj in objects if _is_proxy(obj) for item in _containers(obj)):
@@ -79,7 +85,11 @@ def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> 
 
 
 def _configured_numbers(objects: Objects) -> Iterator[str]:
-    """Yield the values of every setting that configures a number of workers in some system."""
+    """Yield the values of all settings in the manifests that configure a number of workers for any known proxy.
+
+    Such settings are keys of ConfigMaps, environment variables, command-line options and fields of other objects. The values are
+    texts, which need not be numbers.
+    """
     keys, variables = (
         [key for workers in WORKERS for key in workers.keys],
         {name for workers in WORKERS for name in workers.variables},
@@ -118,9 +128,10 @@ def _is_proxy(obj: Mapping[str, Any]) -> bool:
 
 
 def list_script() -> str:
-    """Return a shell script that prints a container's processes, one a line: number of threads and command line.
+    """Return a shell script that lists the processes of the container in which it runs.
 
-    After the list the script prints the number of workers that the proxy itself reports, if the proxy reports one.
+    Each line has the number of threads and the command line of one process. If the proxy in the container can report its number
+    of workers, the script then prints the proxy's report of that number.
     """
     reporting = [workers for workers in WORKERS if workers.process]
     cases = "\n".join(
@@ -141,16 +152,18 @@ esac || true
 
 
 def parse_processes(text: str) -> list[tuple[int, str]]:
-    """Parse the (threads, command line) of every process from the output of `list_script`."""
+    """Parse the output of the shell script `list_script` into pairs (number of threads, command line), one for each process."""
     pairs = (line.partition(" ") for line in text.splitlines())
     return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
 
 
 def parse_reported_count(text: str) -> int | None:
-    """Parse the number of workers that the proxy itself reports; None where the proxy reports none.
+    """Parse the number of workers that the proxy itself reports from the output of the shell script `list_script`.
+
+    The result is None if the output has no such number.
 
     Args:
-        text: the output of `list_script`.
+        text: the output of the script.
 
     """
     metrics = "|".join(workers.metric for workers in WORKERS if workers.process)
@@ -159,10 +172,12 @@ def parse_reported_count(text: str) -> int | None:
 
 
 def count_running(processes: Iterable[tuple[int, str]]) -> int | None:
-    """Count the workers of one or several containers, by the ways of counting of all systems; None for no worker.
+    """Count the running workers of all known proxies in a list of processes; None if there are none.
+
+    Each proxy system has its own function that recognizes its workers in such a list. The results of these functions are added.
 
     Args:
-        processes: (threads, command line) of every process in the containers.
+        processes: pairs (number of threads, command line) of the processes, which may be from several containers.
 
     """
     rows = list(processes)

@@ -68,10 +68,17 @@ Node = dict[str, Any]
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for Caddy's image: Caddy with a configuration that serves the Gateways of its class.
+    """Return how the lab starts Caddy in place of a container of Caddy's image.
+
+    The result has the command, the environment, and a configuration that serves the Gateways of Caddy's class (a GatewayClass
+    with the controller `lab.test/caddy`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for Caddy, or a version that is not pinned.
+        UsageError: for a route that Caddy's configuration cannot express here, a container with other arguments than `ARGUMENTS`,
+            or a version of Caddy that is not pinned in pyproject.toml.
 
     """
     container = context.container
@@ -93,13 +100,13 @@ def realise(context: Context) -> Realisation:
 def render(
     ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Return path in the container → text, for Caddy's configuration and the certificates.
+    """Return the files of Caddy's configuration, with the certificates: path in the container → text.
 
     Args:
-        ports: the ports that Caddy serves.
+        ports: the ports that Caddy serves, with their routes.
         members: port of a Service → its ready endpoints.
-        certificates: Secret → its files.
-        settings: the settings of the ConfigMap, by the part of the configuration.
+        certificates: name of a Secret → its files.
+        settings: part of the configuration → the settings from the ConfigMap that change this part.
 
     """
     health: Node = {
@@ -178,9 +185,10 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests that Caddy has received, as the counter `requests`; empty where it counts none.
+    """Return the number of requests that Caddy has received, as `{"requests": number}`; empty if Caddy's metrics are off.
 
-    Each handler counts the requests that pass it, so the largest count of a single handler is the number that arrived.
+    Several handlers of Caddy count each request that passes them. So the largest count of a single handler is the number of
+    requests.
     """
     by_handler: dict[str, float] = {}
     for labels, value in _REQUESTS.findall(process.ask(PORT, METRICS)):
@@ -191,10 +199,12 @@ def count(process: ContainerProcess) -> Mapping[str, int]:
 
 
 def read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `caddy`: the value of a path in Caddy's running configuration, or of a metric.
+    """Perform a read-back check of kind `caddy`: compare a value in the running Caddy with the expected one.
+
+    The check's name is a path in Caddy's configuration that begins with one of `PARTS`, or `metrics.NAME`.
 
     Raises:
-        UnreadableError: when the interface does not answer, or shows no such part.
+        UnreadableError: when Caddy's admin interface does not answer, or the configuration does not have the part.
 
     """
     part, _, path = require_key(check, "name").partition(".")

@@ -43,15 +43,15 @@ _INVALID = re.compile(r"\b(?:ingress|invalid|ignor\w*|unknown)\b", re.IGNORECASE
 
 
 def realise(context: Context) -> Realisation:
-    """Return what the target starts instead of a container of Contour's image: a Contour of the same version.
+    """Return how the lab starts Contour in place of a container of Contour's image, in the same version.
 
-    Its program is built from its Go module, and gets the container's arguments and environment.
+    The program is built from Contour's Go module. It gets the container's arguments and environment.
 
     Args:
-        context: the container, its pod and what else the start depends on.
+        context: the facts about the container.
 
     Raises:
-        UsageError: when the container's command is not `contour serve`, or its version of Contour cannot be built.
+        UsageError: when the container's command is not `contour serve`, or this version of Contour cannot be built.
 
     """
     container = context.container
@@ -67,11 +67,16 @@ def realise(context: Context) -> Realisation:
 
 
 def realise_envoy(context: Context) -> Realisation:
-    """Return what to start for Envoy's image in a pod with Contour: Envoy with the bootstrap that Contour writes.
+    """Return how the lab starts the Envoy in a pod with Contour in place of a container of Envoy's image.
+
+    The command first runs `contour bootstrap`, which writes the file by which Envoy connects to Contour.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        NotMeasurableError: when no Contour is in Envoy's pod, or for more workers than the container has CPUs.
-        UsageError: for other arguments, or versions that are not here.
+        NotMeasurableError: when there is no Contour in the pod, or Envoy is to have more workers than the container has CPUs.
+        UsageError: when the container has other arguments than expected, or a version of Envoy or Contour is not available.
 
     """
     container = context.container
@@ -103,22 +108,37 @@ def _provide_program(container: Container) -> programs.Program:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """Return the distinct warnings and errors in Contour's log about faulty objects.
+    """Return the warnings and errors in Contour's log that are about faulty objects, such as an invalid Ingress.
 
-    Contour serves these objects without the faulty part, or not at all.
+    Contour serves such an object without the faulty part, or not at all. Each message is returned once.
+
+    Args:
+        log: the lines of the log.
+
     """
     return list(dict.fromkeys(text for text in _read_entries(log, {"warning", *_FAULTS}) if _INVALID.search(text)))
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the distinct errors in Contour's log."""
+    """Return the errors in Contour's log, each once.
+
+    Args:
+        log: the lines of the log.
+
+    """
     return list(dict.fromkeys(_read_entries(log, _FAULTS)))
 
 
 def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
-    """Yield the messages of a log's entries of these levels, each with the error that the entry names.
+    """Yield the messages of those entries in Contour's log that have one of some levels.
 
-    Errors of Contour's Kubernetes client, and the lines with which Contour ends, are yielded for any levels.
+    If an entry has a field `error`, its text is appended to the message. Errors of Contour's Kubernetes client, and the line with
+    which Contour reports that it ends, have no level. They are always yielded.
+
+    Args:
+        log: the lines of the log.
+        levels: the levels, such as `warning`.
+
     """
     for line in log:
         if (match := _ENTRY.search(line)) and match["level"] in levels:

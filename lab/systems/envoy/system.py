@@ -77,14 +77,17 @@ _ENDPOINTS = f"{_GOOGLE}.config.endpoint.v3.ClusterLoadAssignment"
 
 
 def parse_stats(text: str) -> dict[str, str]:
-    """Parse name of a statistic → value from the text of Envoy's page `/stats`."""
+    """Parse the text of Envoy's page `/stats` into name of a statistic → value."""
     return dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """Parse the counters `requests` and `requests_h2` (by HTTP/2) from the answer of Envoy's page `COUNTS`.
+    """Parse the numbers of clients' requests from the answer of Envoy's page `COUNTS`.
 
-    They count clients' requests. A counter that Envoy does not report is left out.
+    Returns:
+        `requests` → number of all requests, `requests_h2` → number of requests by HTTP/2. A number that Envoy does not report is
+        left out.
+
     """
     ends = {"requests": ".downstream_rq_total", "requests_h2": ".downstream_rq_http2_total"}
     numbers = {
@@ -95,16 +98,17 @@ def counted(text: str) -> Mapping[str, int]:
 
 
 def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the parts of Envoy's configuration that serve the load, by their kind.
-
-    The kinds are listener, http_connection_manager, router, route, cluster and bootstrap. The routes are those that lead to
-    a cluster.
+    """Return those parts of Envoy's running configuration that serve the load, grouped by kind.
 
     Args:
-        dump: the text of `/config_dump`.
+        dump: the text of Envoy's page `/config_dump`.
+
+    Returns:
+        Kind of part → its parts. The kinds are `listener`, `http_connection_manager`, `router`, `route`, `cluster` and
+        `bootstrap`. Of the routes, only those are included that lead to a cluster.
 
     Raises:
-        ValueError: when the text is no such dump.
+        ValueError: when the text is not valid JSON.
 
     """
     by_kind: dict[str, list[dict[str, Any]]] = {}
@@ -139,9 +143,14 @@ def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _list_control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the clusters from which Envoy gets its configuration, and of other clusters of no load.
+    """Yield the names of the clusters in Envoy's bootstrap configuration that never serve the load.
 
-    A bootstrap configuration with such clusters also has clusters for Envoy's own interfaces, which are yielded, too.
+    If Envoy gets its configuration from a control plane, these are the clusters of the control plane and all other clusters of
+    the bootstrap, which are for Envoy's own interfaces. Otherwise there are none.
+
+    Args:
+        bootstrap: the bootstrap configuration.
+
     """
     resources = bootstrap.get("dynamic_resources", {})
     sources = [resources.get("ads_config"), resources.get("cds_config", {}).get("api_config_source")]
@@ -157,7 +166,10 @@ def _list_items(config: Mapping[str, Any], noun: str) -> Iterator[dict[str, Any]
 
 
 def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the HTTP connection managers of a listener that serve the load, not probes or Envoy's own pages."""
+    """Yield the HTTP connection managers of a listener that serve the load.
+
+    Those for probes and for Envoy's own pages are left out. They are recognized by their `stat_prefix`.
+    """
     chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
     for item in (item for chain in chains for item in chain.get("filters", [])):
         config = item.get("typed_config", {})
@@ -168,12 +180,25 @@ def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return Envoy's counters `requests` and `requests_h2` (by HTTP/2) of clients' requests."""
+    """Ask a running Envoy for the number of clients' requests.
+
+    Returns:
+        `requests` → number of all requests, `requests_h2` → number of requests by HTTP/2. A number that Envoy does not report is
+        left out.
+
+    """
     return counted(process.ask(PORT, COUNTS))
 
 
 def _read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `envoy`: a value of the running configuration, a statistic, or Envoy's version."""
+    """Perform a read-back check of kind `envoy`: compare a value in the running Envoy with the expected one.
+
+    The check's name is `version`, `stats.NAME` for a statistic, or a path that begins with a kind of part (see `list_parts`).
+
+    Raises:
+        UnreadableError: when Envoy does not answer, or has no such statistic or part.
+
+    """
     part, _, path = require_key(check, "name").partition(".")
     match part:
         case "version":
@@ -192,13 +217,13 @@ def _read(system: System, check: Check) -> Reading:
 def render(
     ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Return path in the container → text, for the files of Envoy's configuration.
+    """Return the files of Envoy's configuration: path in the container → text.
 
     Args:
-        ports: the ports that Envoy serves.
+        ports: the ports that Envoy serves, with their routes.
         members: port of a Service → its ready endpoints.
-        certificates: Secret → its files.
-        settings: the settings of the ConfigMap, by the part of the configuration.
+        certificates: name of a Secret → its files.
+        settings: part of the configuration → the settings from the ConfigMap that change this part.
 
     """
     # Envoy accepts one cluster's endpoints in a file, and rejects a file with those of several.
@@ -240,7 +265,10 @@ def render(
 
 
 def _render_resources(resources: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a file that Envoy watches, with these resources; its version is a hash of the content."""
+    """Return the text of one of the files that Envoy watches: some resources (clusters, routes or endpoints) and a version.
+
+    The version is a hash of the resources. Envoy reports it once it has accepted the file.
+    """
     text = json.dumps(resources)
     return json.dumps(
         {"version_info": hashlib.sha256(text.encode()).hexdigest()[:12], "resources": resources}, indent=1
@@ -296,7 +324,7 @@ def _render_listener(
 
 
 def _render_ready() -> Mapping[str, Any]:
-    """Return the listener for the pod's probes, which is separate from the load."""
+    """Return the configuration of the listener that answers the pod's readiness probes, on a port that the load does not use."""
     answer = {"match": {"path": "/ready"}, "direct_response": {"status": 200}}
     routes = {"route_config": {"virtual_hosts": [{"name": "ready", "domains": ["*"], "routes": [answer]}]}}
     chain = _render_chain(_render_manager("ready", {_TYPE: _ROUTER}, routes))
@@ -351,10 +379,17 @@ def _render_route(entry: Entry) -> Mapping[str, Any]:
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for Envoy's image: Envoy with a configuration that serves the Gateways of its class.
+    """Return how the lab starts Envoy in place of a container of Envoy's image.
+
+    The result has the command, the environment, and a configuration that serves the Gateways of Envoy's class (a GatewayClass
+    with the controller `lab.test/envoy`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for Envoy, other arguments, or a version that is not pinned.
+        UsageError: for a route that Envoy's configuration cannot express here, a container whose arguments do not begin as
+            expected, or a version of Envoy that is not pinned in pyproject.toml.
         NotMeasurableError: for more workers than the container has CPUs.
 
     """
@@ -374,10 +409,10 @@ def realise(context: Context) -> Realisation:
 
 
 def provide_envoy(context: Context) -> programs.Program:
-    """Return the program Envoy in the version that the container's image names.
+    """Check the container's arguments, and return the program Envoy in the version that the container's image names.
 
     Raises:
-        UsageError: for arguments other than those of the lab's manifests, or a version that is not pinned.
+        UsageError: when the arguments do not begin with `-c BOOTSTRAP`, or the version is not pinned in pyproject.toml.
         NotMeasurableError: for more workers than the container has CPUs.
 
     """
@@ -395,10 +430,18 @@ def provide_envoy(context: Context) -> programs.Program:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes Envoy load changes: it writes the files that Envoy watches."""
+    """Return the handle by which the lab makes a running Envoy load changes.
+
+    The handle writes the files that Envoy watches, and needs no signal.
+    """
 
     def served(files: Mapping[str, str]) -> bool:
-        """Return whether the versions that Envoy has accepted are exactly those of the files."""
+        """Return whether Envoy has accepted exactly the versions that the configuration files have.
+
+        Args:
+            files: path in the container → text of the files that Envoy watches.
+
+        """
         values = parse_stats(process.ask(PORT, VERSIONS)).items()
         loaded = {value.strip('"') for name, value in values if re.search(r"^cluster\.|\.rds\.|_manager\.cds\.", name)}
         return loaded - {""} == {json.loads(text)["version_info"] for text in files.values()}

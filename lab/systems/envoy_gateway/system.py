@@ -65,15 +65,15 @@ Manifest = dict[str, Any]
 
 
 def render_objects(parsed: Objects, controller: str, addresses: Mapping[str, str]) -> list[Manifest]:
-    """Return the manifests of all objects that the controller reads, in a fixed order.
+    """Return the manifests of all objects that Envoy Gateway reads, in a fixed order.
 
     Args:
-        parsed: the variant's objects.
-        controller: the controller's name in the GatewayClasses.
-        addresses: pod → IP address.
+        parsed: all objects of the variant's manifests.
+        controller: the name of Envoy Gateway's controller in a GatewayClass.
+        addresses: name of a pod → IP address.
 
     Raises:
-        UsageError: for a Secret that does not exist, or where no Gateway is of one of the controller's classes.
+        UsageError: for a Secret that does not exist, or if no Gateway has a GatewayClass of this controller.
 
     """
     ports = parsed.served(controller)
@@ -118,9 +118,14 @@ def _render_backends(parsed: Objects, addresses: Mapping[str, str]) -> Iterator[
 
 
 def _render_route(raw: Mapping[str, Any]) -> Manifest:
-    """Return the manifest of an HTTPRoute with Backends instead of Services as targets.
+    """Return the manifest of an HTTPRoute as Envoy Gateway gets it, with references to Backends in place of Services.
 
-    A rule without a name gets its version as the name, which is a hash of the rule.
+    Each rule without a name gets a hash of its content as its name. Envoy shows these names, so that the lab can recognize which
+    version of a rule it serves.
+
+    Args:
+        raw: the manifest of the HTTPRoute in the variant.
+
     """
     route = deepcopy(dict(raw))
     for place, rule in enumerate(route["spec"].setdefault("rules", [{}])):
@@ -134,22 +139,24 @@ def _render_route(raw: Mapping[str, Any]) -> Manifest:
 
 @dataclass(slots=True)
 class ServingCheck:
-    """A repeated comparison of what Envoy serves with the file of objects that Envoy Gateway watches.
+    """The test whether Envoy serves the objects in the file that Envoy Gateway watches; it is repeated until the answer is yes.
 
     Attributes:
-        seen: (text of the file, versions that Envoy reported) in the last comparison.
+        seen: (text of the file, versions that Envoy reported) at the last full comparison.
 
     """
 
     seen: tuple[str, str] = ("", "")
 
     def these(self, text: str, versions: str, dump: Callable[[], Any]) -> bool:
-        """Return whether Envoy serves the objects of a file; False if nothing has changed since the last comparison.
+        """Return whether Envoy serves exactly the objects in the file that Envoy Gateway watches.
+
+        If neither the file nor Envoy's versions have changed since the last comparison, the result is False without a new comparison.
 
         Args:
             text: the text of the file.
             versions: the text in which Envoy reports the versions that it has accepted.
-            dump: a function that returns Envoy's configuration, with the endpoints.
+            dump: a function that returns Envoy's configuration with its endpoints (decoded JSON).
 
         """
         if self.seen == (text, versions):
@@ -169,10 +176,12 @@ def _select_parts(dump: Any, kind: str) -> Iterator[Any]:
 
 
 def _list_versions(dump: Any) -> set[str]:
-    """Return the versions of all rules that Envoy serves, which are the names that the lab gave to the rules.
+    """Return the names that the lab gave to the rules of HTTPRoutes, for all rules that Envoy serves.
+
+    Each name is the version of its rule, since it contains a hash of the rule.
 
     Args:
-        dump: Envoy's configuration, as its page `/config_dump` shows it.
+        dump: Envoy's configuration, as its page `/config_dump` shows it (decoded JSON).
 
     """
     configs = [
@@ -188,7 +197,7 @@ def _list_endpoints(dump: Any) -> set[tuple[str, int]]:
     """Return (address, port) of every endpoint to which Envoy's routes lead.
 
     Args:
-        dump: Envoy's configuration with its endpoints, as its page `/config_dump` shows it.
+        dump: Envoy's configuration with its endpoints, as its page `/config_dump` shows it (decoded JSON).
 
     """
     configs = [
@@ -207,13 +216,17 @@ OBJECTS = f"{HOME}/resources/objects.yaml"
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for Envoy Gateway's image: the controller with its file of objects, and the pinned Envoy.
+    """Return how the lab starts Envoy Gateway in place of a container of its image.
 
-    The controller starts that Envoy itself.
+    Envoy Gateway runs in its standalone mode: it reads the objects from a file, and starts its Envoy itself.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for another command line, unknown fields of the controller's objects, and versions that are not pinned.
-        NotMeasurableError: for more workers of Envoy than the container has CPUs.
+        UsageError: when the container has another command line, an object of the controller's own kinds has an unknown field, or
+            a version of Envoy Gateway or Envoy is not pinned.
+        NotMeasurableError: when Envoy is to have more workers than the container has CPUs.
 
     """
     container = context.container
@@ -240,9 +253,13 @@ def realise(context: Context) -> Realisation:
 
 
 def _refuse(context: Context) -> None:
-    """Refuse (UsageError) an unknown field in an object of the controller's own kinds.
+    """Check the objects of Envoy Gateway's own kinds for unknown fields.
 
-    The controller would only log such a field, and serve nothing.
+    Without this check, the controller would only log an unknown field, and would serve nothing.
+
+    Raises:
+        UsageError: when an object has an unknown field.
+
     """
     from lab.model.variants.schemas import find_schema_fault  # takes longer to import than all the rest
 
@@ -273,17 +290,18 @@ def _provide_envoy(context: Context) -> programs.Program:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes the controller load changes: it writes the file that is watched.
+    """Return the handle by which the lab makes a running Envoy Gateway load changes.
 
-    The handle compares Envoy's configuration with the file only after Envoy has accepted a new version.
+    The handle writes the file of objects that the controller watches. To find out whether Envoy serves these objects, it asks
+    Envoy for its whole configuration, but only after Envoy has reported a new version.
     """
     serves = ServingCheck()
 
     def served(files: Mapping[str, str]) -> bool:
-        """Return whether the controller's Envoy has the routes and endpoints of the file of objects.
+        """Return whether the Envoy of Envoy Gateway has the routes and endpoints of the file of objects.
 
         Args:
-            files: path → text; only the file of objects is looked at.
+            files: path in the container → text; only the file of objects is read.
 
         """
         versions = process.ask(envoy.PORT, envoy.VERSIONS)

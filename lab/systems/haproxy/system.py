@@ -88,7 +88,11 @@ TIMEOUT_S = 2.0
 
 
 def send_command(path: Path, command: str) -> str:
-    """Send one command to a statistics socket, and return the answer.
+    """Send one command to HAProxy's statistics socket, and return the answer.
+
+    Args:
+        path: the path of the socket on this machine.
+        command: the command, such as `show info`.
 
     Raises:
         OSError: when the socket does not answer.
@@ -102,9 +106,9 @@ def send_command(path: Path, command: str) -> str:
 
 
 def find_serving_pid(process: ContainerProcess) -> str:
-    """Return the id of the HAProxy process that answers on the socket, as text; empty while none answers in time.
+    """Return the id of the HAProxy process that answers on the statistics socket, as text.
 
-    The id is in the container's own numbering.
+    The id is as it is numbered inside the container. The text is empty if no process answers within 2 s.
     """
     path = process.inside(SOCKET)
     try:
@@ -116,10 +120,14 @@ def find_serving_pid(process: ContainerProcess) -> str:
 
 
 def parse_counts(stat: str) -> Mapping[str, int]:
-    """Parse the counts of clients' requests and handshakes from the answer to `show stat`.
+    """Parse the numbers of clients' requests and TLS handshakes from HAProxy's answer to `show stat`.
 
-    All requests, and the requests by HTTP/2, are summed over the HTTP frontends except the one for probes. Handshakes are
-    summed over all frontends. Counts that no frontend has are left out.
+    Requests are summed over all HTTP frontends, without the frontend for probes. Handshakes are summed over all frontends.
+
+    Returns:
+        `requests`, `requests_h2` (by HTTP/2), `tls_handshakes` and `tls_resumed` → number. A number that no frontend has is left
+        out.
+
     """
     rows = csv.DictReader(stat.removeprefix("# ").splitlines())
     fronts = [row for row in rows if row.get("svname") == "FRONTEND"]
@@ -165,12 +173,14 @@ def _read_config(system: System, check: Check) -> Reading:
 
 
 def _find_values(text: str, directive: Sequence[str], context: str | None) -> Iterator[str]:
-    """Yield the arguments of every line with a directive, or `set` for a directive without arguments.
+    """Yield the arguments of every line with a certain directive in HAProxy's configuration.
+
+    For a line without arguments, `set` is yielded.
 
     Args:
-        text: the text of HAProxy's configuration.
-        directive: the words of the directive's name.
-        context: the kind of the sections to look in, or the whole first line of one section; None = any section.
+        text: the text of the configuration.
+        directive: the words of the directive, such as `["timeout", "client"]`.
+        context: the sections to search: a kind such as `backend`, or the whole first line of one section; None = all sections.
 
     """
     section = [""]
@@ -183,7 +193,9 @@ def _find_values(text: str, directive: Sequence[str], context: str | None) -> It
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return HAProxy's counts of requests and TLS handshakes; an empty mapping while there is no statistics socket.
+    """Ask a running HAProxy for the numbers of clients' requests and TLS handshakes, in the form of `parse_counts`.
+
+    The result is empty while HAProxy has no statistics socket.
 
     Raises:
         OSError: when the socket does not answer.
@@ -202,12 +214,12 @@ fi"""
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the threads of HAProxy that serve, without those of master processes.
+    """Count the threads of HAProxy that serve requests in a list of processes.
 
-    Processes with `-W` come in pairs. One of each pair is the master, whose single thread serves nothing.
+    Processes with the option `-W` come in pairs of a master and a worker. The single thread of each master is not counted.
 
     Args:
-        processes: (threads, command line) of processes.
+        processes: pairs (number of threads, command line).
 
     """
     proxies = [
@@ -249,10 +261,17 @@ SECTIONS: Sections = {"global": {}, "defaults": TIMEOUTS, "frontend": {}, "backe
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for HAProxy's image: HAProxy with a configuration that serves the Gateways of its class.
+    """Return how the lab starts HAProxy in place of a container of HAProxy's image.
+
+    The result has the command, the environment, and a configuration that serves the Gateways of HAProxy's class (a GatewayClass
+    with the controller `lab.test/haproxy`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for HAProxy.
+        UsageError: for a route that HAProxy's configuration cannot express here, a container with other arguments than
+            `ARGUMENTS`, or when there is no HAProxy on PATH.
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
@@ -266,19 +285,19 @@ def realise(context: Context) -> Realisation:
 def realise_haproxy(
     context: Context, ports: Sequence[ServedPort], sections: Sections, proxy: str, slots: int = 0
 ) -> Realisation:
-    """Return the HAProxy on PATH with a configuration that serves these ports.
+    """Return how the lab starts the HAProxy on PATH, with a configuration that serves some ports and their routes.
 
-    Where a process may have more open files than `FD_CEILING`, the configuration sets that limit.
+    If a process may have more than `FD_CEILING` open files, the configuration lowers that limit to `FD_CEILING`.
 
     Args:
         context: the facts about the container.
-        ports: the ports.
-        sections: the further directives of each section.
+        ports: the ports with their routes.
+        sections: section → directive → arguments, for all directives that do not result from the routes.
         proxy: the name of the system, for error messages.
-        slots: the number of servers that a backend has room for.
+        slots: the number of server lines that each backend has at least; lines without an endpoint are disabled.
 
     Raises:
-        UsageError: for a route that cannot be written for HAProxy, or when there is no HAProxy on PATH.
+        UsageError: for a route that HAProxy's configuration cannot express here, or when there is no HAProxy on PATH.
 
     """
     find_program(context.container.place, "haproxy")
@@ -322,12 +341,14 @@ def realise_haproxy(
 
 
 def _list_ways(host: str, entries: Sequence[Entry], names: Mapping[str, str]) -> Iterator[str]:
-    """Yield `BACKEND if CONDITIONS`, the arguments of `use_backend`, for each condition on each path of a host.
+    """Yield the arguments of a `use_backend` line, `BACKEND if CONDITIONS`, for each route of a host.
+
+    A route for a path prefix needs two lines: one for the path itself, and one for all paths below it.
 
     Args:
-        host: the host.
-        entries: the path matches of the host with their rules.
-        names: place of a rule → name of its backend.
+        host: the host, which may be a wildcard, or `*` for any host.
+        entries: the routes of the host: path matches with their rules.
+        names: place of a rule → name of its HAProxy backend.
 
     """
     suffix = host.removeprefix("*")
@@ -351,9 +372,10 @@ def _quote(text: str) -> str:
 
 
 class MasterControl:
-    """The `lab.systems.system.Control` of a HAProxy with a master (`-W`).
+    """The handle (`lab.systems.system.Control`) by which the lab makes a HAProxy with a master process (`-W`) load changes.
 
-    A new configuration is written, and the master is signalled (SIGUSR2). The master's new worker then answers on the socket.
+    It writes the new configuration and sends the master SIGUSR2. The master then starts a new worker, which answers on the
+    statistics socket.
 
     Args:
         process: the container of the HAProxy.
@@ -368,18 +390,18 @@ class MasterControl:
         self._before = ""
 
     def started(self) -> Loading | None:
-        """Return the load that began with the start of HAProxy; None while the main process does not run.
+        """Return the loading of the configuration with which HAProxy was started; None while its main process does not run.
 
-        The time of that load is not observed, since the main process is a HAProxy from its first moment on.
+        The time of that loading is not known, because the main process is a HAProxy from its first moment on.
         """
         self._before = ""
         return Loading(None, 1) if self._process.pid is not None else None
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether another process than before the load answers on the socket.
+        """Return whether HAProxy serves the new configuration: another process than before the reload answers on the socket.
 
         Args:
-            loading: the load, which is always the last one.
+            loading: the loading of the configuration, which is always the last one.
 
         Raises:
             MeasuringError: when the container has ended.
@@ -389,14 +411,14 @@ class MasterControl:
         return find_serving_pid(self._process) not in ("", self._before)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files of the configuration, signal the master, and return the load that began.
+        """Write the changed configuration files of HAProxy, and send its master process the signal to reload.
 
         Args:
-            files: path in the container → text; only files of the configuration are written.
-            over: not used, since nothing here waits.
+            files: path in the container → text; only files in the folder of the configuration are written.
+            over: not used, since this method does not wait.
 
         Returns:
-            The load; None where no file changed.
+            The loading that began; None if no file has changed.
 
         Raises:
             MeasuringError: when the container has ended.
@@ -411,7 +433,7 @@ class MasterControl:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        """Return the size of the configuration file in bytes."""
+        """Return the size of HAProxy's configuration file in bytes."""
         return sum_sizes(self._process, [CONFIG])
 
 

@@ -55,10 +55,15 @@ _ARGUMENTS = (
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the controller's image: the HAProxy on PATH with the controller's configuration.
+    """Return how the lab starts a HAProxy in place of a container of haproxytech's ingress controller.
+
+    The HAProxy on PATH gets the configuration that the controller would write. The controller itself does not run.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for arguments, keys and routes that cannot be honoured here.
+        UsageError: for arguments, ConfigMap keys and routes that the lab cannot apply to this HAProxy.
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
@@ -82,14 +87,19 @@ def realise(context: Context) -> Realisation:
 
 
 def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
-    """Return the directives of each section for the values of all keys; a key with an empty value has none.
+    """Return the directives of HAProxy's configuration that result from the keys of the controller's ConfigMap.
+
+    A key with an empty value results in no directive.
 
     Args:
         place: the ConfigMap, for error messages.
-        values: key → value.
+        values: key → value, for all keys of the controller.
+
+    Returns:
+        Section → directive → arguments.
 
     Raises:
-        UsageError: for a value that must be true or false and is neither.
+        UsageError: for a value that must be `true` or `false` and is neither.
 
     """
     frontend = {
@@ -121,13 +131,14 @@ def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
 
 
 def capped(threads: int, limit: Fraction | None) -> int:
-    """Return the number of threads that the controller uses where a number is configured.
+    """Return the number of threads that the controller really gives HAProxy if its ConfigMap sets a number.
 
-    It uses at most GOMAXPROCS threads, and automaxprocs sets GOMAXPROCS (pkg/annotations/global/nbthread.go).
+    The controller uses at most GOMAXPROCS threads (pkg/annotations/global/nbthread.go). The library automaxprocs sets GOMAXPROCS
+    to the CPU limit, rounded down, at least 1.
 
     Args:
-        threads: the configured number.
-        limit: the CPU limit; None = no limit.
+        threads: the number in the ConfigMap.
+        limit: the container's CPU limit; None = no limit.
 
     """
     return min(threads, limit_down(limit, None) or threads)

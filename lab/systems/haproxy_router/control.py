@@ -33,7 +33,9 @@ _STARTED = re.compile(r"^started (\d+) at ([\d.]+),", re.MULTILINE)
 
 
 class RouterControl:
-    """The `lab.systems.system.Control` of a router.
+    """The handle (`lab.systems.system.Control`) by which the lab makes the HAProxy of OKD's router load changes.
+
+    The script `router.bash`, which replaces the router's own process, starts a new HAProxy for each reload.
 
     Args:
         process: the container of the router.
@@ -48,7 +50,7 @@ class RouterControl:
         self._reported = 0
 
     def started(self) -> Loading | None:
-        """Return the load of the newest HAProxy process; None if none has started since the last call."""
+        """Return the loading by the newest HAProxy process that the router started; None if none started since the last call."""
         starts = self._read_starts()
         if len(starts) <= self._reported:
             return None
@@ -56,10 +58,13 @@ class RouterControl:
         return starts[-1]
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the HAProxy that loads the configuration answers on the socket.
+        """Return whether the HAProxy process that loads the configuration already answers on the statistics socket.
+
+        Args:
+            loading: the loading of the configuration, with the id of that process.
 
         Raises:
-            MeasuringError: when that HAProxy has ended.
+            MeasuringError: when that process has ended.
 
         """
         statuses = (read_text_if_readable(f"/proc/{pid}/status") for pid in self._process.processes())
@@ -69,17 +74,17 @@ class RouterControl:
         return haproxy.find_serving_pid(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Write the changed files, request a reload, and return the load that began.
+        """Write the changed configuration files of the router's HAProxy, and request a reload from the router's script.
 
         Args:
-            files: path in the container → text; only files of the configuration are written.
-            over: an event that is set when the system ends.
+            files: path in the container → text; only files in the folder of the configuration are written.
+            over: an event that is set when the system ends; the method then stops waiting.
 
         Returns:
-            The load; None where no file changed, or once `over` is set.
+            The loading that began. None if no file has changed, or if `over` was set first.
 
         Raises:
-            MeasuringError: when the router ends, or does not begin the reload in time.
+            MeasuringError: when the router ends, or does not begin the reload within `TAKEN_S` seconds.
 
         """
         self._reported = len(self._read_starts())
@@ -98,7 +103,7 @@ class RouterControl:
         return loading
 
     def config_bytes(self) -> int:
-        """Return the size in bytes of the configuration and its maps."""
+        """Return the total size in bytes of the router's configuration files and maps."""
         folder = self._process.inside(CONF)
         files = folder.iterdir() if folder is not None and folder.is_dir() else []
         return sum(file.stat().st_size for file in files if not file.name.startswith("."))
@@ -110,9 +115,9 @@ class RouterControl:
         ]
 
     def ask(self) -> bool:
-        """Request a reload by a line to the FIFO, and return whether that succeeded.
+        """Request a reload from the router's script by a line to its FIFO, and return whether the script can read it.
 
-        The request fails while the script does not have the FIFO open: the script will open it soon, or has ended.
+        The result is False while the script does not have the FIFO open. It then either opens the FIFO soon, or has ended.
         """
         fifo = self._process.inside(f"{RUN}/reload")
         try:

@@ -157,26 +157,30 @@ form without a description allows only its own text.
 
 @dataclass(frozen=True, slots=True)
 class RouterBackend:
-    """A Route of OpenShift with the ready endpoints that it leads to: one backend of HAProxy."""
+    """One backend of the router's HAProxy: an OpenShift Route, and the ready endpoints to which it leads."""
 
     route: HostRoute
     endpoints: tuple[Endpoint, ...]
 
     @property
     def name(self) -> str:
-        """The name of a Route's HAProxy backend, as OKD's router forms such names."""
+        """The name of the HAProxy backend for an OpenShift Route, in the form that OKD's router uses (`be_http:NAMESPACE:NAME`)."""
         prefix = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}
         return f"{prefix[self.route.tls]}:{self.route.namespace}:{self.route.name}"
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the router's image: the HAProxy on PATH with the router's configuration.
+    """Return how the lab starts a HAProxy in place of a container of OKD's router.
 
-    The script `router.bash` starts HAProxy.
+    The HAProxy on PATH gets the configuration that the router would write. The script `router.bash` starts and reloads it; the
+    router itself does not run.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for variables that cannot be honoured here.
-        NotMeasurableError: for more threads or open files than the container has here.
+        UsageError: for environment variables that the lab cannot apply to this HAProxy.
+        NotMeasurableError: for more threads or open files than the container may have on this machine.
 
     """
     container = context.container
@@ -238,14 +242,17 @@ def realise(context: Context) -> Realisation:
 
 
 def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return every variable of `VARIABLES` → its value in the container's environment, or the router's default.
+    """Return the value of every environment variable of OKD's router that the lab knows (`VARIABLES`): name → value.
+
+    A variable that the container does not set gets the router's own default. So does one with an empty value, unless the variable
+    may have any text.
 
     Args:
         place: the place of the environment, for error messages.
         env: the container's environment.
 
     Raises:
-        UsageError: for a required variable that is missing, a value of another form, or a variable not honoured here.
+        UsageError: for a required variable that is missing, a value of the wrong form, or an unknown variable.
 
     """
     values: dict[str, str] = {}
@@ -264,7 +271,15 @@ def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_unlike(place: str, text: str, form: Form) -> None:
-    """Refuse (UsageError) a text that is not of a form; a form with a description also allows the empty text."""
+    """Raise UsageError if the value of an environment variable does not have the required form.
+
+    Args:
+        place: the place of the variable, for the error message.
+        text: the value.
+        form: (regular expression, description in words). With a description, an empty text is allowed as well. If the description
+            is empty, only the first item itself is allowed as the value.
+
+    """
     pattern, description = form
     if description and text and not re.fullmatch(pattern, text):
         raise UsageError(place, f"expected {description}, got {text!r}", "correct it")
@@ -274,7 +289,7 @@ def _refuse_unlike(place: str, text: str, form: Form) -> None:
 
 
 def _render_defaults(env: Mapping[str, str]) -> list[str]:
-    """Return the lines of the section `defaults` of HAProxy's configuration.
+    """Return the lines of the section `defaults` of HAProxy's configuration, as OKD's router would write them.
 
     Args:
         env: the value of every variable in `VARIABLES`.
@@ -291,14 +306,19 @@ def _render_defaults(env: Mapping[str, str]) -> list[str]:
 
 
 def _read_max_connections(place: str, text: str, context: Context) -> int | None:
-    """Return the maximum number of connections; None for `auto`.
-
-    With `auto`, HAProxy itself calculates as many connections as the limit of open files allows.
+    """Parse the maximum number of connections from the router's environment variable.
 
     Args:
         place: the place of the variable, for error messages.
         text: the value of the variable.
         context: the facts about the container, with its limit of open files.
+
+    Returns:
+        The number. None for `auto` or an empty value: HAProxy then computes the number from the limit of open files.
+
+    Raises:
+        UsageError: for a text that is no positive integer.
+        NotMeasurableError: when so many connections need more open files than the container may have.
 
     """
     if text in ("", "auto"):
@@ -309,11 +329,12 @@ def _read_max_connections(place: str, text: str, context: Context) -> int | None
 
 
 def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) -> dict[str, str]:
-    """Return path in the container → text, for the router's configuration, its maps and its error page.
+    """Return the files of the HAProxy of OKD's router: path in the container → text.
+
+    They are the configuration, its maps (which lead from a host and path to a backend) and an error page.
 
     Args:
-        settings: the settings of the router's environment, by their names in the template. None = the directive is left
-            out, so HAProxy's own default applies.
+        settings: name in the template → value. With None, the directive is left out, so that HAProxy's own default applies.
         backends: the routes with their endpoints.
 
     """
@@ -348,20 +369,26 @@ def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) ->
 
 
 def _render_map(lines: Iterable[str]) -> str:
-    """Return the text of an HAProxy map from its lines, each a regular expression and a value.
+    """Return the text of a HAProxy map file, whose lines are a regular expression and a value each.
 
-    The lines are in reverse alphabetical order, so that a longer path comes before its prefix.
+    The lines are sorted in reverse alphabetical order. So a longer path comes before a path that is its beginning.
     """
     return "".join(f"{line}\n" for line in sorted(lines, reverse=True))
 
 
 def _match_route(route: HostRoute) -> str:
-    """Return the regular expression that matches host, port and path of a request for a route."""
+    """Return the regular expression for the requests that belong to a route.
+
+    It matches `HOST[:PORT]PATH`, and all paths below that path.
+    """
     return rf"^{_escape(route.host)}\.?(:[0-9]+)?{_escape(route.path)}(/.*)?$"
 
 
 def _escape(text: str) -> str:
-    """Escape a text for a regular expression as Go does; unlike re.escape, without a backslash before `-`."""
+    """Escape a text for a regular expression as Go's QuoteMeta does.
+
+    In contrast to `re.escape`, there is no backslash before `-`.
+    """
     return re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", text)
 
 
@@ -372,10 +399,10 @@ _UNAVAILABLE = (
 
 
 def renew(process: ContainerProcess) -> None:
-    """Request a reload of HAProxy from the script `router.bash`, as the router would make one.
+    """Request a reload of the unchanged configuration from the script `router.bash`, which runs in place of OKD's router.
 
     Raises:
-        MeasuringError: when the script ends or does not accept the request in time.
+        MeasuringError: when the script has ended, or does not accept the request in time.
 
     """
     router, deadline = RouterControl(process, 0.0), time.monotonic() + TAKEN_S
@@ -386,20 +413,23 @@ def renew(process: ContainerProcess) -> None:
 
 
 def control(process: ContainerProcess) -> RouterControl:
-    """Return the handle that makes the router load changes, with the container's variable for the reload interval."""
+    """Return the handle by which the lab makes the HAProxy of OKD's router load changes.
+
+    The minimum time between two reloads is the container's environment variable RELOAD_INTERVAL.
+    """
     place = f"{process.container.place}.env[RELOAD_INTERVAL]"
     return RouterControl(process, reload_interval_s(place, process.started.env["RELOAD_INTERVAL"]))
 
 
 def reload_interval_s(place: str, text: str) -> int:
-    """Parse a reload interval, which is a duration in Go's notation, into seconds.
+    """Parse the reload interval of OKD's router from Go's notation of durations into seconds (`5s` → 5).
 
     Args:
         place: the place of the setting, for the error message.
-        text: the duration, such as `5s`.
+        text: the duration.
 
     Raises:
-        UsageError: for anything but 1s to 120s in whole seconds, which OKD allows (`spec.tuningOptions.reloadInterval`).
+        UsageError: for anything but 1 to 120 whole seconds; OKD allows no other value.
 
     """
     seconds = _parse_seconds(place, text)
@@ -416,7 +446,7 @@ def _parse_seconds(place: str, text: str) -> float:
 
 
 def syslog_ports(objects: Objects) -> set[int]:
-    """Return the ports of the node to which routers among these objects would send their log (syslog)."""
+    """Return the ports of the node to which the OKD routers among these objects send their log (by the syslog protocol)."""
     containers = (container for pod in objects.pods for container in pod.containers)
     routers = (item for item in containers if is_repository_of(IMAGE, item.repository))
     addresses = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)
@@ -424,10 +454,13 @@ def syslog_ports(objects: Objects) -> set[int]:
 
 
 def realise_router(context: Context) -> Realisation:
-    """Return the router itself, for the target `apiserver`.
+    """Return how the lab starts OKD's router itself on the target `apiserver`, from the unpacked files of its image.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        NotMeasurableError: when its files are missing, or for more threads than the container has CPUs.
+        NotMeasurableError: when these files are missing, or for more threads than the container has CPUs.
 
     """
     container = context.container

@@ -58,10 +58,17 @@ _CHECK = r"""said=$("$0" -t -f "$1" 2>&1) || { printf '%s\n' "$said" | tail -n 1
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for httpd's image: httpd with a configuration that serves the Gateways of its class.
+    """Return how the lab starts Apache httpd in place of a container of httpd's image.
+
+    The result has the command, the environment, and a configuration that serves the Gateways of httpd's class (a GatewayClass
+    with the controller `lab.test/httpd`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for httpd.
+        UsageError: for a route or setting that httpd's configuration cannot express here, or a container with other arguments
+            than `ARGUMENTS`.
 
     """
     container = context.container
@@ -97,10 +104,10 @@ def _render(
     """Yield the lines of httpd's configuration.
 
     Args:
-        loaded: the names of the modules to load.
-        ports: the ports that httpd serves.
+        loaded: the names of the modules to load, without `mod_`.
+        ports: the ports that httpd serves, with their routes.
         members: port of a Service → its ready endpoints.
-        sections: section → directive → arguments.
+        sections: section → directive → arguments, from the ConfigMap and the defaults.
 
     """
     yield f"ServerRoot {HOME}"
@@ -150,9 +157,12 @@ def _render_port(port: ServedPort, names: Mapping[str, str], directives: Mapping
 
 
 def _render_pass(match: Match, balancer: str) -> str:
-    """Return the line of httpd's configuration that passes a path to a balancer (a named group of endpoints).
+    """Return the line of httpd's configuration that forwards requests for a path to a balancer (a named group of endpoints).
 
-    The first line that matches a request applies.
+    Args:
+        match: the path, and whether it is exact or a prefix.
+        balancer: the name of the balancer.
+
     """
     to = f"balancer://{balancer}"
     if match.path_kind == "Exact":
@@ -176,9 +186,9 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def counters(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests that httpd has forwarded to backends, as the counter `requests`.
+    """Return the number of requests that httpd has forwarded to backends, as `{"requests": number}`.
 
-    httpd's own count would include its status pages and the probes.
+    The total number that httpd reports is not used, because it includes probes and requests for status pages.
     """
     return {"requests": sum(int(number) for number in re.findall(r"Elected: (\d+)", process.ask(PORT, STATUS)))}
 

@@ -39,12 +39,12 @@ from lab.base.errors import UsageError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The value that the ingress-nginx controller decodes from the text of a ConfigMap key.
+    """The value that the ingress-nginx controller reads from the text of a ConfigMap key.
 
     Attributes:
         value: the value, as text.
-        told: the message about a text that the controller reads as something else; empty where there is nothing to report.
-        kept: whether the value is the key's default, because the text is not of the key's kind.
+        told: a message, if the controller reads something else than the text says; otherwise empty.
+        kept: whether the text does not fit the key's type, so that the controller keeps the key's default.
 
     """
 
@@ -84,17 +84,26 @@ def _parse_bool(text: str) -> str | None:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list at commas as the controller does: empty items are dropped, and then blanks around items."""
+    """Split a text at commas as the ingress-nginx controller does.
+
+    Empty items are dropped first, and then the blanks around the other items. So `a, ,b` becomes `a`, an empty text, and `b`.
+    """
     return [item.strip() for item in text.split(",") if item]
 
 
 def codes(text: str) -> list[int]:
-    """Return the codes of custom-http-errors that the controller accepts: integers from 300 to 599."""
+    """Return the status codes in the value of the key custom-http-errors that the controller accepts.
+
+    These are the whole numbers from 300 to 599; other items of the list are ignored.
+    """
     return [number for item in split_list(text) if (number := _atoi(item)) is not None and 299 < number < 600]
 
 
 def _atoi(text: str) -> int | None:
-    """Return a text as a decimal integer; None where it is none, or has more digits than the controller can hold."""
+    """Parse a decimal integer; return None for any other text.
+
+    More than 19 digits (without leading zeros) are refused, too, because the controller stores the number in 64 bits.
+    """
     digits = text.lstrip("+-").lstrip("0")
     if not re.fullmatch(r"[+-]?[0-9]+", text) or len(digits) > _LONGEST:
         return None
@@ -127,17 +136,23 @@ WRITTEN = ("format", "directives")
 
 
 def join_words(kind: str, texts: Sequence[str]) -> str:
-    """Join several words into one value of this kind."""
+    """Join several words into one value of a ConfigMap key, with the separator of the key's kind.
+
+    Args:
+        kind: the kind of the key's values, such as `list`, whose separator is a comma. Most kinds are separated by blanks.
+        texts: the words.
+
+    """
     return _BETWEEN.get(kind, " ").join(texts)
 
 
 def decode(kind: str, text: str, default: str) -> Decoded:
-    """Return the value that the controller decodes from the text of a key.
+    """Return the value that the ingress-nginx controller reads from the text of a ConfigMap key.
 
     Args:
-        kind: the kind of the key's values, such as `int`.
+        kind: the kind of the key's values, such as `int` or `bool`.
         text: the text in the ConfigMap.
-        default: the key's default.
+        default: the key's default, which the controller keeps if the text does not fit the kind.
 
     """
     expected, decode = _KINDS[kind]
@@ -164,21 +179,23 @@ Where = Literal["main", "events", "http", "location", "upstream", "written", "id
 
 @dataclass(frozen=True, slots=True)
 class IngressNginxKey:
-    """A key of the ingress-nginx ConfigMap, from a line of the table `configmap.tsv`.
+    """A key of the ingress-nginx ConfigMap, from one line of the table `configmap.tsv`.
 
     Attributes:
         name: the name of the key.
         kind: the kind of the key's values, such as `int`.
         default: the key's default value, as text.
-        where: the block of the key's directive, or what realises the key, as the module's docstring lists.
+        where: where the key's directive belongs: a block of nginx.conf (`main`, `events`, `http`, `location`, `upstream`), or
+            `written` if a template composes it. `idle`: the key has no effect on what the lab sends. `controller`: only the real
+            controller applies the key.
         directive: the directive, with `{}` for the value.
         optional: whether an empty value leaves the directive out.
         tls: whether only a load over TLS can show the key's effect.
         behind: whether only a load behind a load balancer can show the key's effect.
-        sweep: the sweep in which the effect could show; empty: the sweep of a shipped component with the key, else `quick`
-            (over TLS: `tls`).
-        names: the kind of another object that the value names as `namespace/name` and that belongs in the same file.
-        why: the reason why the key is idle, or realised only by the controller; for any other key a remark.
+        sweep: the sweep (a set of loads) in which the effect could show. Empty: the sweep of a component in the lab's manifests
+            that has the key, or else `quick` (over TLS: `tls`).
+        names: the kind of another object (such as `Secret`) that the value names as `namespace/name`; empty for other keys.
+        why: for `idle` and `controller`, the reason; for any other key a remark.
 
     """
 
@@ -223,21 +240,29 @@ REALISED = tuple(key for key in KEYS.values() if key.name not in IDLE | FOREIGN)
 
 
 def look_up(name: str, text: str) -> tuple[IngressNginxKey, Decoded]:
-    """Return an existing key, and the value that the controller decodes from a text."""
+    """Return the key with this name, and the value that the controller reads from a text in the ConfigMap.
+
+    Args:
+        name: the name of an existing key.
+        text: the text of the key in the ConfigMap.
+
+    """
     return KEYS[name], decode(KEYS[name].kind, text, KEYS[name].default)
 
 
 def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
-    """Return the value of every key that is realised here: the ConfigMap's, as decoded, else the default.
+    """Return the value of every key that the lab applies to its own nginx: name of a key → value.
+
+    The value is the one in the ConfigMap, as the controller would read it, or else the key's default. Keys that have no effect on
+    the lab's load are ignored.
 
     Args:
         place: the ConfigMap, for error messages.
         data: the data of the ConfigMap.
 
     Raises:
-        UsageError: for a key that does not exist, a value that makes the controller keep the default, or a value other than the
-            default of a key that only the controller realises. The values of idle keys (without effect here) are not checked. The
-            error lists every refused key.
+        UsageError: for a key that does not exist, a text that does not fit its key's kind, or a key that only the real controller
+            applies, unless its value is the default. The error lists all such keys.
 
     """
     values = {key.name: key.default for key in REALISED}
@@ -267,11 +292,11 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_lines(values: Mapping[str, str], block: Where) -> list[str]:
-    """Return the directives of one block of nginx.conf that the table `configmap.tsv` describes completely.
+    """Return the lines of one block of nginx.conf for those keys whose directive is in the table `configmap.tsv`.
 
     Args:
-        values: the value of every realised key.
-        block: the block.
+        values: name of a key → value, for all keys that the lab applies.
+        block: the block, such as `http`.
 
     """
     switches = {"true": "on", "false": "off"}

@@ -45,12 +45,13 @@ _PREFIXES = (PREFIX, "ingress.kubernetes.io/", "nginx.org/", "nginx.com/")
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """The keys of ingress-nginx's ConfigMap that have the effect intended by another name, from `counterparts.tsv`.
+    """A line of the table `counterparts.tsv`: a name that is no key of ingress-nginx's ConfigMap, and the keys to use instead.
 
     Attributes:
-        dialect: the origin of the name: nginx, spelling, older, annotation or F5.
+        dialect: where the name comes from: `nginx` (a directive), `spelling` (a misspelt key), `older` (a key of older versions),
+            `annotation`, or `F5` (a key of F5's controller).
         name: the name, which may end in `*`.
-        keys: the keys with the intended effect; empty where no key has it.
+        keys: the keys of ingress-nginx that have the effect intended by the name; empty if there are none.
         remark: a further explanation; may be empty.
 
     """
@@ -61,7 +62,12 @@ class Counterpart:
     remark: str
 
     def text(self, name: str) -> str:
-        """Describe the counterpart in words, for a name that this line matches."""
+        """Describe in words which keys of ingress-nginx to use instead of a name, according to this line of the table.
+
+        Args:
+            name: the name, which this line matches.
+
+        """
         template = (_WITH_KEYS if self.keys else _WITHOUT_KEY)[self.dialect]
         description = template.format(directive=name.replace("-", "_"), keys=" and ".join(self.keys))
         return f"{description} ({self.remark})" if self.remark else description
@@ -69,12 +75,10 @@ class Counterpart:
 
 @cache
 def counterparts() -> tuple[Counterpart, ...]:
-    """Return the lines of `counterparts.tsv`: wrong names in the ConfigMap, and the keys to use instead.
+    """Return the lines of the table `counterparts.tsv`, in the table's order.
 
-    A wrong name is, for example, a directive of nginx, a misspelt or old key, or a key of F5's controller. A line has the keys of
-    ingress-nginx that have the effect which the name intends. The lines are in the table's order.
-
-    Where a name occurs twice, the first line applies.
+    A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of nginx. It also
+    has the keys that have the intended effect. If a name matches several lines, the first one applies.
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval=""))
@@ -90,7 +94,7 @@ def counterparts() -> tuple[Counterpart, ...]:
 
 
 def explain_name(name: str, text: str = "") -> str:
-    """Explain in words what was probably intended by a name in the ConfigMap that is no key.
+    """Explain in words what a user probably meant by a name in ingress-nginx's ConfigMap that is no key.
 
     Args:
         name: the name.
@@ -113,7 +117,16 @@ def explain_name(name: str, text: str = "") -> str:
 
 
 def find_key(name: str) -> str:
-    """Return in few words the key that has the effect of nginx's directive `name`, or `a snippet`, or `none (…)`."""
+    """Return the ConfigMap key of ingress-nginx that has the effect of a directive of nginx.
+
+    Args:
+        name: the name of the directive.
+
+    Returns:
+        The key, or several joined by `and`. `none (REASON)` if the table has the directive without a key, and `a snippet` if the
+        table does not have the directive.
+
+    """
     plain = _normalize(name)
     if plain in KEYS:
         return plain
@@ -124,11 +137,14 @@ def find_key(name: str) -> str:
 
 
 def directives_led(text: str) -> str | None:
-    """Return the keys for the directives in a text that is nginx's own configuration.
+    """Return the ConfigMap keys for the directives in a text, if the text is in nginx's own configuration language.
+
+    Args:
+        text: the text.
 
     Returns:
-        `directive → key; …` for each directive that is no block; empty where all directives are blocks. None: the text is no
-        configuration of nginx.
+        `directive → key; …` for all directives in the text, without those that open a block (such as `server`). The result is
+        empty if there are only such. It is None if the text is not in nginx's language.
 
     """
     plain = _COMMENT.sub("", text).strip()
@@ -141,9 +157,13 @@ def directives_led(text: str) -> str | None:
 
 
 def is_f5(names: Collection[str]) -> bool:
-    """Return whether names are the keys of a ConfigMap for F5's NGINX Ingress Controller.
+    """Return whether a ConfigMap was written for F5's NGINX Ingress Controller, and not for ingress-nginx.
 
-    All of them must be keys of F5's controller, and at least one must be no key of ingress-nginx.
+    That is so if all its keys are keys of F5's controller, and at least one of them is no key of ingress-nginx.
+
+    Args:
+        names: the keys in the ConfigMap.
+
     """
     patterns = [row.name for row in counterparts() if row.dialect == F5]
     return any(name not in KEYS for name in names) and all(
@@ -152,7 +172,7 @@ def is_f5(names: Collection[str]) -> bool:
 
 
 def f5_text(name: str) -> str:
-    """Describe the ingress-nginx keys that correspond to a key of F5's controller, as `name → keys`."""
+    """Return `NAME → KEYS` for a key of F5's controller: the ingress-nginx keys that have its effect, or `none`."""
     row = next(row for row in counterparts() if row.dialect == F5 and fnmatchcase(name, row.name))
     return f"{name} → {' and '.join(row.keys) or 'none'}"
 

@@ -57,12 +57,13 @@ Counts = dict[tuple[str, str, str, str], int]
 
 @dataclass(frozen=True, slots=True)
 class DirectiveChanges:
-    """The directives of nginx.conf that a set of ConfigMap keys changes.
+    """The differences between two versions of nginx.conf, one before and one after a change of ConfigMap keys.
 
     Attributes:
-        anywhere: (kind of block, directive) → the arguments after the change, or `absent`.
-        somewhere: the changes in a single block that `anywhere` does not show, with the number of occurrences after the change.
-        within: the places of the blocks that existed before the change.
+        anywhere: the changes by kind of block: (kind of block, directive) → the arguments after the change, or `absent`.
+        somewhere: changes in single blocks: (kind of block, block, directive, arguments) → number of occurrences after the change.
+            A change that `anywhere` shows is left out.
+        within: the blocks that existed before the change.
 
     """
 
@@ -73,14 +74,14 @@ class DirectiveChanges:
 
 @dataclass(frozen=True, slots=True)
 class InspectedKey:
-    """The value of one ConfigMap key as the controller decodes it, and whether its effect can be measured.
+    """The value that the controller reads for one ConfigMap key, and whether the key's effect can be measured.
 
     Attributes:
-        value: the decoded value, as text.
-        told: the message where the value differs from the text in the ConfigMap; empty where it does not.
-        idle: the reason why the key has no effect to measure; empty where it has one.
-        kind: the kind of that reason: the value is `invalid`, so that a default stays; it is the `default`; or no load of the lab shows
-            the effect (`unseen`). `read`: the key has an effect.
+        value: the value, as text.
+        told: a message, if the controller reads something else than the ConfigMap's text says; otherwise empty.
+        idle: the reason why the key has no effect to measure; empty if it has one.
+        kind: the kind of that reason. `invalid`: the text does not fit the key. `default`: the value is the default. `unseen`: no
+            load of the lab shows the effect. `read`: there is no such reason, and the key has an effect.
 
     """
 
@@ -91,21 +92,27 @@ class InspectedKey:
 
 
 def needs_controller(name: str, text: str) -> bool:
-    """Return whether a key of the ConfigMap takes effect only in the real ingress-nginx controller.
+    """Return whether a ConfigMap key takes effect only in the real ingress-nginx controller, and not in the lab's plain nginx.
 
-    Such a key needs the controller's own logic, its Lua code, or nginx modules that the controller's image contains.
+    Such a key needs the controller's own logic, its Lua code, or nginx modules of the controller's image.
 
     Args:
         name: the name of the key.
-        text: the value of the key. It matters only for a key that ends in `-snippet`: the value is text in nginx's own
-            language, and the answer is True if it uses directives of Lua or of such a module.
+        text: the value of the key. It matters only for a key whose name ends in `-snippet`. The value is then nginx's own
+            language, and may use directives of Lua or of such a module.
 
     """
     return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
 
 
 def inspect_key(name: str, text: str) -> InspectedKey:
-    """Return the value that the controller decodes for an existing key, and whether it can be measured."""
+    """Return the value that the controller reads for a ConfigMap key, and whether the key's effect can be measured.
+
+    Args:
+        name: the name of an existing key.
+        text: the text of the key in the ConfigMap.
+
+    """
     key, decoded = look_up(name, text)
     kind, idle = "read", ""
     if decoded.kept or (key.kind == "int" and not text):
@@ -125,13 +132,14 @@ def inspect_key(name: str, text: str) -> InspectedKey:
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """Return why nginx refuses a variant with these ConfigMap keys, in nginx's words; empty = nginx accepts them.
+    """Return why nginx refuses the configuration that results from ConfigMap keys; empty if it accepts the configuration.
 
-    Where nginx accepts them but the lab cannot read the result back, the text begins with `UNREAD`.
+    The reason is in nginx's own words. If nginx accepts the configuration but the lab cannot parse it, the text begins with
+    `UNREAD`.
 
     Args:
         data: the data of the ConfigMap.
-        variant: the variant whose ConfigMap gets this data.
+        variant: the variant (a configuration of the system) whose ConfigMap gets this data.
 
     """
     machine = (1, 100_000)
@@ -146,9 +154,13 @@ def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
 
 
 def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx") -> bool:
-    """Return whether two sets of ConfigMap keys make different directives of nginx.conf, for a variant.
+    """Return whether two sets of ConfigMap keys result in different directives in nginx.conf.
 
-    A set has key → value; every other key keeps its shipped default.
+    Args:
+        before: key → value of the first set. All other keys have their defaults.
+        after: key → value of the second set, in the same form.
+        variant: the variant (a configuration of the system) whose ConfigMap has the keys.
+
     """
     changes = (_compare(before, after, variant, machine) for machine in UNLIKELY)
     return any(change.anywhere or change.somewhere for change in changes)
@@ -157,14 +169,18 @@ def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = 
 def find_answering_directive(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
 ) -> str:
-    """Return the directive by which nginx itself would answer every request of the load; empty = there is none.
+    """Return a directive by which nginx itself answers requests of the load, so that they never reach the backend.
 
-    Only a directive (`return` or `deny`) counts that the keys `after` add to those of `before`.
+    Only a `return` or `deny` counts that a change of ConfigMap keys adds to a block that existed before. With such a directive, a
+    measurement would not be one of the proxy.
 
     Args:
-        before: key → value, without the change.
-        after: key → value, with the change.
-        variant: the variant whose ConfigMap has the keys.
+        before: key → value, before the change.
+        after: key → value, after the change.
+        variant: the variant (a configuration of the system) whose ConfigMap has the keys.
+
+    Returns:
+        The directive with its arguments, such as `deny all`; empty if there is none.
 
     """
     change = _compare(before, after, variant, UNLIKELY[0], every=True)
@@ -180,14 +196,15 @@ def find_answering_directive(
 def derive_checks(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
 ) -> tuple[Check, ...]:
-    """Return a read-back check for every directive that a change of keys changes, unless it depends on the machine.
+    """Return the read-back checks for a change of ConfigMap keys: one for each directive of nginx.conf that changes.
 
-    A key that only the real controller realises is read back from the ConfigMap that the controller watches.
+    A read-back check reads from the running system whether a setting took effect. Directives whose arguments depend on the machine
+    are left out. A key that only the real controller applies changes no directive here. Its check reads the ConfigMap instead.
 
     Args:
-        before: key → value, without the change.
-        after: key → value, with the change.
-        variant: the variant whose ConfigMap has the keys.
+        before: key → value, before the change.
+        after: key → value, after the change.
+        variant: the variant (a configuration of the system) whose ConfigMap has the keys.
 
     """
     by_controller = {key: text for key, text in after.items() if needs_controller(key, text) and key not in before}
@@ -223,7 +240,7 @@ def derive_checks(
 
 
 def _innermost(context: str) -> str:
-    """Return the name of the innermost block of a context: `server` of `http/server`."""
+    """Return the innermost block of a directive's context (`http/server` → `server`)."""
     return context.rpartition("/")[2]
 
 
@@ -235,14 +252,14 @@ def _is_readable(context: str, name: str) -> bool:
 def _compare(
     before: Mapping[str, str], after: Mapping[str, str], variant: str, machine: tuple[int, int], every: bool = False
 ) -> DirectiveChanges:
-    """Compare nginx.conf between two sets of ConfigMap keys.
+    """Compare the two versions of nginx.conf that result from two sets of ConfigMap keys.
 
     Args:
-        before: key → value, without the change.
-        after: key → value, with the change.
-        variant: the variant whose ConfigMap has the keys.
+        before: key → value, before the change.
+        after: key → value, after the change.
+        variant: the variant (a configuration of the system) whose ConfigMap has the keys.
         machine: (number of CPUs, limit of open files) of the machine for which nginx.conf is rendered.
-        every: whether to list changes in a single block even where the changes by kind of block show them.
+        every: whether `somewhere` of the result also includes those changes in single blocks that `anywhere` shows.
 
     """
     old, new = (_count_directives(side, variant, machine) for side in (before, after))

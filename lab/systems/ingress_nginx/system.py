@@ -70,7 +70,7 @@ _ROUTERS = re.compile(r"ROUTER_\w+|RELOAD_INTERVAL|STATS_PORT")
 
 
 def refuse_routers(container: Container) -> None:
-    """Refuse variables of OKD's router, as they have no effect on ingress-nginx.
+    """Refuse a container of ingress-nginx that sets environment variables of OKD's router, which have no effect there.
 
     Raises:
         UsageError: when the container has such variables.
@@ -82,14 +82,16 @@ def refuse_routers(container: Container) -> None:
 
 
 def realise_controller(context: Context) -> Realisation:
-    """Return what to start on the target `apiserver`: the controller itself.
+    """Return how the lab starts the real ingress-nginx controller on the target `apiserver`, from its image's unpacked files.
 
-    It has its own Go process, template, Lua and nginx. The controller runs on the unpacked files of its image. It accepts or refuses the keys of its ConfigMap itself, except those
-    that are refused here. Its log reports which keys it ignores.
+    The controller reads its ConfigMap from the API server, and writes nginx.conf itself. Its log shows which keys it ignores.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        NotMeasurableError: for more workers or open files than a container has here.
-        UsageError: for 0 workers, for variables of OKD's router, and when the files are missing.
+        NotMeasurableError: for more workers or open files than a container may have on this machine.
+        UsageError: for 0 workers, for environment variables of OKD's router, and when the files are missing.
 
     """
     container = context.container
@@ -106,14 +108,23 @@ def realise_controller(context: Context) -> Realisation:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """Return the distinct warnings and errors about the ConfigMap in the controller's log."""
+    """Return the warnings and errors in the controller's log that are about its ConfigMap, each once.
+
+    Args:
+        log: the lines of the log.
+
+    """
     return list(dict.fromkeys(text for level, file, text in _parse_log(log) if file == _SETTINGS and level in "WE"))
 
 
 def complaints(log: Iterable[str]) -> list[str]:
     """Return the reasons in the controller's log why the controller does not serve.
 
-    They are the lines by which Go or nginx report that they end. If there are none, they are all errors.
+    If there are lines by which Go or nginx report that they end, these are returned. Otherwise all errors are returned.
+
+    Args:
+        log: the lines of the log.
+
     """
     errors = [(file, text) for level, file, text in _parse_log(log) if level in ("E", "F")]
     ends = [text for file, text in errors if not file]
@@ -121,9 +132,14 @@ def complaints(log: Iterable[str]) -> list[str]:
 
 
 def _parse_log(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (level, source file, text on one line) of the entries in the controller's log.
+    """Parse the controller's log into entries: (level, source file, text on one line).
 
-    An entry by which Go or nginx reports that it ends has an empty source file.
+    A level is one letter: `I`, `W`, `E` or `F`. A line by which Go or nginx reports that it ends has level `F` and an empty
+    source file.
+
+    Args:
+        log: the lines of the log.
+
     """
     entries: list[tuple[str, str, list[str]]] = [("", "", [])]
     for line in log:
@@ -161,13 +177,13 @@ _WAIT_SHUTDOWN = f"pid=$(cat {PID}) && kill -QUIT $pid && while kill -0 $pid; do
 
 
 def render(values: Mapping[str, str], context: Context, version: tuple[int, ...], http_port: int = 80) -> str:
-    """Return the text of nginx.conf, without carriage returns, which the controller removes too.
+    """Return the text of the nginx.conf that results from ConfigMap keys and Ingresses.
 
-    The function reads only the template from the machine: the arguments have everything that depends on the machine.
+    Everything that depends on the machine comes from the arguments. Like the controller, the function removes carriage returns.
 
     Args:
-        values: the value of every realised key of the ConfigMap.
-        context: the facts about the container.
+        values: name of a ConfigMap key → value, for all keys that the lab applies.
+        context: the facts about the container, with the Ingresses.
         version: the version of nginx.
         http_port: the port without TLS.
 
@@ -223,12 +239,13 @@ def _locate_certificate(secret: str) -> str:
 
 
 def workers_of(values: Mapping[str, str], context: Context) -> str:
-    """Return the configured number of workers, or for `auto` the number that the controller itself would use.
+    """Return the number of worker processes as text, for the directive `worker_processes`.
 
-    The configured text is returned as it is, even where it is no number.
+    For the value `auto`, it is the number that the real controller would choose. Any other value is returned as it is, even if it
+    is no number.
 
     Args:
-        values: the value of every realised key of the ConfigMap.
+        values: name of a ConfigMap key → value, for all keys that the lab applies.
         context: the facts about the container.
 
     """
@@ -238,12 +255,12 @@ def workers_of(values: Mapping[str, str], context: Context) -> str:
 
 
 def _render_server(context: Context, host: str, reached: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for the nginx server of a host.
+    """Return the values that the template of nginx.conf needs for the `server` block of a host.
 
     Args:
-        context: the facts about the container.
+        context: the facts about the container, with the Ingresses.
         host: the host.
-        reached: the upstreams that have endpoints, by their names.
+        reached: name of an upstream → its endpoints, without upstreams that have none.
 
     """
     routes = [route for route in context.objects.routes if route.host == host]
@@ -263,15 +280,15 @@ def _render_server(context: Context, host: str, reached: Mapping[str, object]) -
 
 
 def _render_location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for a location of nginx's configuration.
+    """Return the values that the template of nginx.conf needs for the `location` blocks of an Ingress's path.
 
-    A Prefix path matches whole segments: /a becomes `= /a` and `/a/`.
+    A path of type Prefix matches whole segments only. So `/a` becomes two locations, `= /a` and `/a/`.
 
     Args:
         route: the path of the Ingress.
         regex: whether the paths of the host are regular expressions.
-        upstream: the name of the upstream that the path leads to.
-        reached: the upstreams that have endpoints, by their names.
+        upstream: the name of the upstream to which the path leads.
+        reached: name of an upstream → its endpoints, without upstreams that have none.
 
     """
     path = route.path.replace("\\", "\\\\").replace('"', '\\"')
@@ -287,11 +304,16 @@ def _name_upstream(context: Context, service: str, port: int | str) -> str:
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the controller's image: the nginx on PATH with the controller's configuration.
+    """Return how the lab starts an nginx in place of a container of the ingress-nginx controller.
+
+    The nginx on PATH gets the configuration that the controller would write. The controller itself does not run.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for arguments and keys that cannot be honoured here.
-        NotMeasurableError: for more workers or open files than the container has here.
+        UsageError: for arguments and ConfigMap keys that the lab cannot apply to this nginx.
+        NotMeasurableError: for more workers or open files than the container may have on this machine.
 
     """
     container = context.container
@@ -326,11 +348,13 @@ def realise(context: Context) -> Realisation:
 
 
 def files(text: str, context: Context) -> dict[str, str]:
-    """Return path in the container → text, for nginx.conf, the certificates and the links of the logs.
+    """Return the files of nginx's configuration: path in the container → text.
+
+    They are nginx.conf, the certificates, and symbolic links from the logs to the standard streams (`-> /dev/stdout`).
 
     Args:
         text: the text of nginx.conf.
-        context: the facts about the container.
+        context: the facts about the container, with the Ingresses and their Secrets.
 
     Raises:
         UsageError: for a certificate that does not exist.
@@ -344,9 +368,10 @@ def files(text: str, context: Context) -> dict[str, str]:
 
 
 def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
-    """Return a command that does what the container's preStop hook does; None where the container has no hook.
+    """Return a command with the effect of the container's preStop hook; None if the container has no hook.
 
-    The hook is the program /wait-shutdown of the image, which is not on this machine, alone or after a sleep.
+    The hook runs the program /wait-shutdown of the controller's image, possibly after a sleep. That program is not on this
+    machine, so a shell command replaces it.
 
     Raises:
         UsageError: for any other hook.
@@ -365,15 +390,18 @@ def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
 
 
 def control(process: ContainerProcess) -> Control:
-    """Return the handle that makes nginx load changes, at most as often as the controller's --sync-rate-limit."""
+    """Return the handle by which the lab makes the nginx of ingress-nginx load changes.
+
+    The controller's argument --sync-rate-limit limits how often nginx loads changes.
+    """
     return NginxControl(process, CONFIG, float(_read_arguments(process.container).get(_RATE, "0.3")))
 
 
 def _read_arguments(container: Container) -> Mapping[str, str]:
-    """Parse the controller's command line, and return name of an argument → value.
+    """Parse the arguments of the ingress-nginx controller into name → value.
 
     Raises:
-        UsageError: for an argument that is not honoured, or a value that is no rate or time.
+        UsageError: for an argument that the lab does not understand, or a value that is not the rate or time it should be.
 
     """
     values, place = parse_arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"

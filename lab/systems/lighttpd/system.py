@@ -48,10 +48,17 @@ _UNREACHABLE = '( "host" => "127.0.0.1", "port" => 1 )'
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for lighttpd's image: lighttpd with a configuration that serves the Gateways of its class.
+    """Return how the lab starts lighttpd in place of a container of lighttpd's image.
+
+    The result has the command, the environment, and a configuration that serves the Gateways of lighttpd's class (a GatewayClass
+    with the controller `lab.test/lighttpd`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for lighttpd.
+        UsageError: for a route or setting that lighttpd's configuration cannot express here, or a container with other arguments
+            than `ARGUMENTS`.
 
     """
     container = context.container
@@ -92,10 +99,10 @@ def _render(
     """Yield the lines of lighttpd's configuration.
 
     Args:
-        loaded: the names of the modules to load.
-        ports: the ports that lighttpd serves.
+        loaded: the names of the modules to load, without `mod_`.
+        ports: the ports that lighttpd serves, with their routes.
         members: port of a Service → its ready endpoints.
-        sections: section → key → value.
+        sections: section → directive → value, from the ConfigMap.
 
     """
     yield f"server.modules = ({', '.join(_quote(f'mod_{name}') for name in loaded)})"
@@ -113,7 +120,12 @@ def _render(
 
 
 def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """Yield if/else blocks for (condition, lines) cases; an empty condition always matches and ends the chain."""
+    """Yield the lines of an `if … else if … else` chain in lighttpd's configuration.
+
+    Args:
+        cases: pairs (condition, lines inside the block). An empty condition always holds, and ends the chain.
+
+    """
     for number, (condition, lines) in enumerate(cases):
         if number and not condition:
             yield "else {"
@@ -127,9 +139,10 @@ def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
 
 
 def _match_host(host: str) -> str:
-    """Return the condition by which lighttpd selects the requests for a host; empty for any host.
+    """Return the condition by which lighttpd's configuration selects the requests for a host; empty for any host (`*`).
 
-    lighttpd ignores the port when it compares a full name, so only the condition for a wildcard has the port.
+    lighttpd ignores the port in a request's Host header when it compares a full name, but not when it matches a regular
+    expression. So the condition for a wildcard (`*.example.test`) allows a port.
     """
     fits = f"=~ {_quote(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quote(host)}"
     return "" if host == ANY else f'$HTTP["host"] {fits}'
@@ -169,16 +182,16 @@ def count_workers(processes: Sequence[tuple[int, str]]) -> int:
     """Count the processes of lighttpd in a list of processes.
 
     Args:
-        processes: (threads, command line) of each process.
+        processes: pairs (number of threads, command line).
 
     """
     return sum(f"-f {CONFIG}" in line for _, line in processes)
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests that lighttpd has forwarded to backends, as the counter `requests`.
+    """Return the number of requests that lighttpd has forwarded to backends, as `{"requests": number}`.
 
-    The count begins anew after a restart.
+    After a restart of lighttpd, the number begins at 0 again.
     """
     numbers = re.findall(r"^proxy\.requests: (\d+)$", process.ask(PORT, COUNTS), re.MULTILINE)
     return {"requests": sum(map(int, numbers))}

@@ -40,11 +40,11 @@ _KEYS: Mapping[str, Callable[[], Private]] = {
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """The certificate that a Secret's annotations request.
+    """The certificate that the annotations of a Secret ask the lab to issue.
 
     Attributes:
-        names: the hosts or addresses that the certificate is issued for; the first one is its common name.
-        key: the kind of the certificate's key, such as `rsa-2048`.
+        names: the host names or IP addresses that the certificate is for; the first one is its common name.
+        key: the type of the certificate's key, such as `rsa-2048`.
 
     """
 
@@ -53,14 +53,14 @@ class CertificateRequest:
 
 
 def read_request(place: str, annotations: Mapping[str, str]) -> CertificateRequest | None:
-    """Return the certificate that a Secret's annotations request; None where they request none.
+    """Read from a Secret's annotations which certificate the lab has to issue for the Secret; None if none is requested.
 
     Args:
         place: the Secret, for error messages.
         annotations: the annotations of the Secret.
 
     Raises:
-        UsageError: when no name is given, or the lab cannot make a key of that kind.
+        UsageError: when no host name is given, or the lab cannot make a key of the requested type.
 
     """
     if NAMES not in annotations:
@@ -75,9 +75,9 @@ def read_request(place: str, annotations: Mapping[str, str]) -> CertificateReque
 
 @cache
 def issue(request: CertificateRequest) -> Mapping[str, str]:
-    """Issue the certificate that a Secret requests, and return its files: `tls.crt`, `tls.key`, `ca.crt` → PEM text.
+    """Issue a certificate, and return its files: `tls.crt`, `tls.key` and `ca.crt` → PEM text.
 
-    The same request always gives the same files within one process.
+    Within one process, equal requests get the same certificate.
     """
     authority, authority_key = _make_authority()
     key = _KEYS[request.key]()
@@ -93,10 +93,16 @@ def issue(request: CertificateRequest) -> Mapping[str, str]:
 
 
 def describe_certificate(der: bytes) -> dict[str, str]:
-    """Describe a certificate from a connection by its `key` (such as `RSA 2048`) and `subject` (the common name).
+    """Describe a certificate that a TLS server has presented.
+
+    Args:
+        der: the certificate in DER form.
+
+    Returns:
+        `key` → the type of its key (such as `RSA 2048`), `subject` → its common name.
 
     Raises:
-        ValueError: when the bytes are no certificate in DER.
+        ValueError: when the bytes are no certificate.
 
     """
     certificate = x509.load_der_x509_certificate(der)
@@ -111,10 +117,13 @@ def describe_certificate(der: bytes) -> dict[str, str]:
 
 
 def subject(certificate: x509.Certificate | str) -> str:
-    """Return the common name of a certificate; of a PEM text, that of its first certificate.
+    """Return the common name of a certificate; empty if it has none.
+
+    Args:
+        certificate: the certificate, or a PEM text, of which the first certificate counts.
 
     Raises:
-        ValueError: when the text has no certificate.
+        ValueError: when the text contains no certificate.
 
     """
     if isinstance(certificate, str):
@@ -149,7 +158,7 @@ def _to_name(common: str) -> x509.Name:
 
 
 def _to_alternative_name(name: str) -> x509.GeneralName:
-    """Return the subject alternative name of a host or of an IP address."""
+    """Convert a host name or an IP address to a subject alternative name for a certificate."""
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:

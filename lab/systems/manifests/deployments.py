@@ -22,11 +22,11 @@ DEFAULT_ID = 101
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A Deployment of the manifests, with the template of its pods.
+    """A Deployment among a variant's manifests, with the template of its pods.
 
     Attributes:
         name: the name of the Deployment.
-        template: a pod without a name, whose fieldRefs (references to the pod's own fields) are not filled in yet.
+        template: a pod without a name. In its containers, references to the pod's own name and namespace are not resolved yet.
         replicas: the number of pods.
         strategy: the way in which the Deployment replaces its pods.
 
@@ -38,7 +38,10 @@ class Deployment:
     strategy: Strategy
 
     def pod(self, number: int) -> Pod:
-        """Return the pod `<deployment>-<n>`, with its name and namespace filled into values that refer to them."""
+        """Return the Deployment's pod with a certain number, named `DEPLOYMENT-NUMBER`.
+
+        References to the pod's name and namespace in its environment, commands and arguments are resolved.
+        """
         name = f"{self.name}-{number}"
         references = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}
 
@@ -51,7 +54,7 @@ class Deployment:
         return replace(self.template, name=name, init=init, containers=containers)
 
     def pods(self) -> list[Pod]:
-        """Return one pod per replica, numbered from 0."""
+        """Return the pods of the Deployment, one for each replica, numbered from 0."""
         return [self.pod(number) for number in range(self.replicas)]
 
 
@@ -61,10 +64,10 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
     Args:
         place: the Deployment, for error messages.
         raw: the manifest.
-        role_label: the label of the pod template whose value is the pods' role.
+        role_label: the name of the pod label whose value is the role: `proxy`, `backend` or `balancer`.
 
     Raises:
-        UsageError: for what the local target does not honour, or Kubernetes does not admit.
+        UsageError: for a field that the local target does not support, or a value that Kubernetes would not accept.
 
     """
     metadata = raw["metadata"]
@@ -224,13 +227,14 @@ def _read_container(fields: Fields, uid: int, gid: int, volumes: Mapping[str, Vo
 
 
 def _read_resources(resources: Fields, kind: str) -> dict[str, str]:
-    """Return resource → amount, from the requests or limits of a container.
-
-    As for the API server, a name without a domain must be a resource of Kubernetes.
+    """Read the requests or limits of a container: resource (such as `cpu`) → amount.
 
     Args:
         resources: the fields of the container's `resources`.
         kind: `requests` or `limits`.
+
+    Raises:
+        UsageError: for a resource that Kubernetes does not define; names with a domain (`example.com/gpu`) are always allowed.
 
     """
     amounts = {str(name): str(value) for name, value in resources.take(kind, dict[str, Any]()).items()}
@@ -241,7 +245,15 @@ def _read_resources(resources: Fields, kind: str) -> dict[str, str]:
 
 
 def _waive_seccomp(security: Fields) -> None:
-    """Ignore a seccomp profile, as processes here have none; a type that Kubernetes does not have is refused."""
+    """Accept a container's or pod's seccomp profile without applying it, since the lab's processes run without such a profile.
+
+    Args:
+        security: the fields of the `securityContext`.
+
+    Raises:
+        UsageError: for a type of profile that Kubernetes does not define.
+
+    """
     if security.has("seccompProfile"):
         with security.inner("seccompProfile") as profile:
             profile.choice("type", ("RuntimeDefault", "Unconfined", "Localhost"))

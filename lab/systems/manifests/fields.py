@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one mapping in a manifest, used as a context manager.
+    """The fields of one mapping in a manifest; a context manager that refuses fields which nobody has read.
 
-    When the context ends without an exception, a field that was neither taken nor waived raises UsageError.
+    Each field must be read, or explicitly ignored with `waive`. When the `with` block ends without an exception, any other field
+    raises UsageError. So the lab never ignores a field silently.
 
     Attributes:
         place: the place of the mapping in the manifest, such as `Deployment/proxy: spec.template`.
@@ -46,10 +47,10 @@ class Fields:
         return f"{self.place}{'.' if ': ' in self.place else ': '}{name}"
 
     def refuse(self, broken: object, name: str, fault: str, remedy: str) -> None:
-        """Raise UsageError for a field if a rule is broken.
+        """Raise UsageError about a field of the manifest if a rule is broken.
 
         Args:
-            broken: whether the rule is broken (a true value).
+            broken: any value; the rule counts as broken if the value is true.
             name: the field; empty for the mapping as a whole.
             fault: the fault in words.
             remedy: the remedy in words.
@@ -58,7 +59,16 @@ class Fields:
         refuse_if(broken, self.at(name) if name else self.place, fault, remedy)
 
     def take(self, name: str, default: T) -> T:
-        """Return a field, which must have the default's type; a missing or null field gives the default."""
+        """Return the value of a field and mark the field as read.
+
+        Args:
+            name: the field.
+            default: the result if the field is missing or null. The value must have the type of this default.
+
+        Raises:
+            UsageError: when the value has another type.
+
+        """
         self._read.add(name)
         value = self._unread.pop(name, None)
         if value is None:
@@ -68,18 +78,30 @@ class Fields:
         return value
 
     def need(self, name: str, example: T) -> T:
-        """Return a field that must be there and have the example's type."""
+        """Return the value of a required field and mark the field as read.
+
+        Args:
+            name: the field.
+            example: any value of the type that the field must have.
+
+        Raises:
+            UsageError: when the field is missing or null, or has another type.
+
+        """
         self.refuse(not self.has(name), "", f"'{name}' is missing", f"add it: {_name_type(example)}")
         return self.take(name, example)
 
     def choice(self, name: str, options: Collection[str], default: str = "", remedy: str = "correct it") -> str:
-        """Return a field whose value must be one of some texts.
+        """Return the value of a field that must be one of some texts, and mark the field as read.
 
         Args:
             name: the field.
             options: the allowed texts.
-            default: the value of a missing field; empty: the field must be there.
-            remedy: the remedy for another text, in words.
+            default: the result if the field is missing; empty = the field is required.
+            remedy: the remedy of the error, in words.
+
+        Raises:
+            UsageError: when the field has another value, or is required and missing.
 
         """
         value = self.take(name, default) if default else self.need(name, "")
@@ -87,24 +109,26 @@ class Fields:
         return value
 
     def any(self, name: str) -> Any:
-        """Return a field of any type; None where it is missing."""
+        """Return the value of a field, of whatever type, and mark the field as read; None if the field is missing."""
         self._read.add(name)
         return self._unread.pop(name, None)
 
     def inner(self, name: str) -> Fields:
-        """Return the fields of a nested mapping; a missing mapping is an empty one."""
+        """Return the fields of a nested mapping, and mark the mapping as read; a missing mapping counts as an empty one."""
         return Fields(self.at(name), self.take(name, dict[str, Any]()))
 
     def has(self, name: str) -> bool:
-        """Return whether a field is there, not null, and not read yet."""
+        """Return whether the manifest has a field that is not null and has not been read yet."""
         return self._unread.get(name) is not None
 
     def each(self, name: str, key: str = "name") -> Iterator[Fields]:
-        """Yield the mappings of a list, each checked for unread fields when the next is requested.
+        """Yield the fields of each mapping in a list.
+
+        When the next mapping is requested, a field of the previous one that was neither read nor ignored raises UsageError.
 
         Args:
-            name: the field that holds the list; a missing list is an empty one.
-            key: the field whose value names a mapping in error messages, as in `containers[proxy]`.
+            name: the field that contains the list; a missing list counts as an empty one.
+            key: the field of each mapping whose value names the mapping in error messages, as in `containers[proxy]`.
 
         """
         for index, item in enumerate(self.take(name, list[Any]())):
@@ -113,19 +137,21 @@ class Fields:
                 yield fields
 
     def waive(self, *names: str) -> None:
-        """Ignore fields that have no meaning on this target."""
+        """Ignore fields that have no meaning on this target: mark them as read without using their values."""
         for name in names:
             self.any(name)
 
 
 @contextmanager
 def open_spec(place: str, raw: object, *waived: str) -> Iterator[Fields]:
-    """Open the `spec` of a Kubernetes object as `Fields`, and refuse fields that nobody read when the context ends.
+    """Open the `spec` of a Kubernetes object as a context manager that yields its fields.
+
+    When the `with` block ends, a field that was neither read nor ignored with `waive` raises UsageError.
 
     Args:
         place: the object, for error messages.
         raw: the object's manifest.
-        *waived: the fields that the object may have besides `spec`, apiVersion, kind and metadata.
+        *waived: the fields that the object may have next to `spec`, apiVersion, kind and metadata.
 
     """
     with Fields(place, raw) as fields:

@@ -41,13 +41,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener of a Gateway: a port on which the Gateway serves.
+    """A listener of a Gateway (in the Kubernetes Gateway API): a port on which the Gateway serves.
 
     Attributes:
         name: the name of the listener.
         port: the number of the port.
-        secrets: the Secrets of the certificates by which TLS ends here; empty = no TLS.
-        options: the options of TLS, in the words of the controller.
+        secrets: the names of the Secrets with the certificates for TLS; empty = no TLS.
+        options: name → value of the listener's TLS options, which the controller defines.
 
     """
 
@@ -59,7 +59,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Gateway of the manifests with its listeners.
+    """A Gateway (of the Kubernetes Gateway API) among a variant's manifests, with its listeners.
 
     Attributes:
         place: the Gateway's place for error messages, such as `Gateway/lab`.
@@ -78,10 +78,11 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of an HTTPRoute: the path that a request must have.
+    """A match of an HTTPRoute's rule: a condition on the path of a request.
 
     Attributes:
-        path_kind: whether the request's path must be equal to `path`, or have it as a prefix.
+        path_kind: `Exact` if the request's path must be equal to `path`, `PathPrefix` if it must begin with it (in whole
+            segments).
         path: the path.
 
     """
@@ -92,7 +93,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """A port of a Service, to which a rule of a route leads requests.
+    """A port of a Service, as the backend to which a route leads requests.
 
     Attributes:
         service: the name of the Service.
@@ -106,12 +107,12 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """A rule of an HTTPRoute: requests with certain paths, and the Service to which they go.
+    """A rule of an HTTPRoute, which leads requests with certain paths to a Service.
 
     Attributes:
         place: the rule's place in its manifest, for error messages.
-        matches: the paths that the rule is for; a request has to fit one of them.
-        backend: the Service's port that the rule leads to; None = every request is answered 500.
+        matches: the conditions on the path; a request has to meet one of them.
+        backend: the Service's port to which the requests go; None = every request is answered with status 500.
         headers: name → value of the request headers that the rule sets.
         request_s: the timeout of a request in seconds; None = not stated, 0 = no timeout.
 
@@ -124,7 +125,7 @@ class RouteRule:
     request_s: float | None = None
 
     def refuse(self, proxy: str, headers: bool = True, never: str = "", timeout: bool = False) -> None:
-        """Refuse a rule that the lab cannot express in a proxy's configuration.
+        """Refuse this rule of a route if the lab cannot express it in a proxy's configuration.
 
         Args:
             proxy: the proxy's name, for the error message.
@@ -133,7 +134,7 @@ class RouteRule:
             timeout: whether the configuration can set a timeout of the request.
 
         Raises:
-            UsageError: when the rule has something that cannot be expressed.
+            UsageError: when the rule sets headers or a timeout that the configuration cannot express.
 
         """
         remedy = "leave that out of the route, or measure another system"
@@ -149,11 +150,11 @@ class RouteRule:
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """An HTTPRoute of the manifests with its rules.
+    """An HTTPRoute (of the Kubernetes Gateway API) among a variant's manifests, with its rules.
 
     Attributes:
         place: the route's place for error messages.
-        parents: (Gateway, listener) that the route is attached to; an empty listener = every listener of that Gateway.
+        parents: pairs (Gateway, listener) to which the route is attached; an empty listener = every listener of that Gateway.
         hosts: the hosts that the route is for, in lower case; empty = every host.
         manifest: the unchanged manifest, for a controller that reads manifests itself.
 
@@ -170,7 +171,7 @@ class HttpRoute:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path match of a host, with the rule of the route that applies to matching requests."""
+    """One entry in the list of a host's routes: a condition on the path, and the rule for requests that meet it."""
 
     match: Match
     rule: RouteRule
@@ -178,13 +179,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ServedPort:
-    """The routes that a proxy serves on one port.
+    """A port that a proxy serves, with the routes of each host on it.
 
     Attributes:
         port: the number of the port.
-        hosts: host → its path matches with their rules, in the order in which they are tried.
-        secrets: the Secrets of the certificates by which TLS ends; empty = no TLS.
-        options: the options of TLS, in the words of the controller.
+        hosts: host → its entries (conditions on the path, with their rules), in the order in which they are tried.
+        secrets: the names of the Secrets with the certificates for TLS; empty = no TLS.
+        options: name → value of the TLS options, which the controller defines.
 
     """
 
@@ -195,30 +196,30 @@ class ServedPort:
 
     @property
     def ordered(self) -> list[str]:
-        """The hosts that a port serves, in the order in which a request's host is compared with them.
+        """The hosts that a proxy serves on one port, in the order in which a request's host is compared with them.
 
-        Full names come first, then wildcards (the longest first), then `*`, which is any host.
+        Full names come first, then wildcards such as `*.example.test` (the longest first), and last `*`, which is any host.
         """
         return sorted(self.hosts, key=lambda host: (host == ANY, host.startswith("*."), -len(host)))
 
 
 def list_rules(ports: Iterable[ServedPort]) -> dict[str, RouteRule]:
-    """Return place → rule, for every rule of routes that these ports serve."""
+    """Return all rules of routes on some ports: the rule's place in its manifest → rule."""
     return {entry.rule.place: entry.rule for port in ports for entries in port.hosts.values() for entry in entries}
 
 
 def list_served_ports(
     gateways: Iterable[Gateway], routes: Sequence[HttpRoute], honoured: Collection[str] = ()
 ) -> list[ServedPort]:
-    """Return each port of these Gateways, in ascending order, with the routes that are attached to it.
+    """Return the ports on which Gateways serve, in ascending order, each with the routes that are attached to it.
 
     Args:
         gateways: the Gateways.
         routes: all HTTPRoutes of the manifests.
-        honoured: the options of TLS that the controller honours.
+        honoured: the names of the TLS options that the controller supports.
 
     Raises:
-        UsageError: for two listeners on one port, and for an option of TLS that the controller does not honour.
+        UsageError: for two listeners on one port, and for a TLS option that the controller does not support.
 
     """
     ports: dict[int, ServedPort] = {}
@@ -241,15 +242,23 @@ def list_served_ports(
 
 
 def sort_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Sort entries into the API's order of precedence: an exact path first, then the longest prefix."""
+    """Sort a host's path conditions into the order of precedence of the Gateway API.
+
+    Exact paths come first. Path prefixes follow, the longest first.
+    """
     return tuple(sorted(entries, key=lambda entry: (entry.match.path_kind != "Exact", -len(entry.match.path))))
 
 
 def check_references(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], classes: Collection[str]) -> None:
-    """Refuse a Gateway whose class does not exist, and a route to a Gateway or listener that does not exist.
+    """Check that each Gateway's class exists, and that each route's Gateways and listeners exist.
+
+    Args:
+        gateways: all Gateways of the manifests.
+        routes: all HTTPRoutes of the manifests.
+        classes: the names of all GatewayClasses.
 
     Raises:
-        UsageError: when there is such a Gateway or route.
+        UsageError: when one of them does not exist.
 
     """
     by_name = {(gateway.namespace, gateway.name): gateway for gateway in gateways}
@@ -269,10 +278,14 @@ def check_references(gateways: Iterable[Gateway], routes: Iterable[HttpRoute], c
 
 
 def read_class(place: str, raw: Mapping[str, Any]) -> str:
-    """Read a GatewayClass, and return the name of its controller.
+    """Read a GatewayClass from its manifest, and return the name of its controller.
+
+    Args:
+        place: the GatewayClass, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for a field that is not read here.
+        UsageError: for a field that the lab does not read.
 
     """
     with open_spec(place, raw, "status") as spec:
@@ -281,10 +294,14 @@ def read_class(place: str, raw: Mapping[str, Any]) -> str:
 
 
 def read_gateway(place: str, raw: Mapping[str, Any]) -> Gateway:
-    """Read a Gateway.
+    """Read a Gateway from its manifest.
+
+    Args:
+        place: the Gateway, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for a field that is not read here, no listener, or two listeners with the same name or port.
+        UsageError: for a field that the lab does not read, no listener, or two listeners with the same name or port.
 
     """
     metadata = raw["metadata"]
@@ -318,10 +335,14 @@ def _read_listener(item: Fields, namespace: str) -> Listener:
 
 
 def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
-    """Read an HTTPRoute.
+    """Read an HTTPRoute from its manifest.
+
+    Args:
+        place: the HTTPRoute, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for a field that is not read here, a host that is none, or a route without a Gateway.
+        UsageError: for a field that the lab does not read, an invalid host name, or a route that names no Gateway.
 
     """
     metadata = raw["metadata"]

@@ -47,15 +47,16 @@ _CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|Cu
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A Service of the manifests with its ports.
+    """A Service among a variant's manifests, with its ports.
 
     Attributes:
         name: the name of the Service.
         selector: the labels of the pods that the Service selects; empty = it selects none.
-        ports: number of a port, and also its name → target port in the pod, by number or name.
+        ports: port of the Service → target port in the pod. Each port is there under its number, and also under its name if it
+            has one. A target port is a number, or the name of a container port.
         balanced: whether the Service is of type LoadBalancer, so that clients reach it through a node's NAT.
         masquerade: whether the pod sees the node's address and not the client's (externalTrafficPolicy Cluster).
-        names: port number → name, by which an EndpointSlice refers to the port.
+        names: number of a port → name of the port, by which EndpointSlices refer to it.
 
     """
 
@@ -67,21 +68,21 @@ class Service:
     names: Mapping[int, str] = field(default_factory=dict[int, str])
 
     def selects(self, pod: Pod) -> bool:
-        """Return whether the Service selects a pod; without a selector, only EndpointSlices give it endpoints."""
+        """Return whether the Service's selector matches a pod's labels; False if the Service has no selector."""
         return bool(self.selector) and self.selector.items() <= pod.labels.items()
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice written in a manifest, for a Service without a selector.
+    """An EndpointSlice among a variant's manifests, which gives a Service without a selector its endpoints.
 
-    Its addresses do not depend on the readiness of any pod.
+    Its addresses do not depend on any pod.
 
     Attributes:
         name: the name of the EndpointSlice.
-        service: the Service that the EndpointSlice is for.
+        service: the name of the Service that gets the endpoints.
         ports: name of the Service's port → number of the port at the addresses.
-        addresses: the ready addresses.
+        addresses: the IP addresses that are ready.
 
     """
 
@@ -93,10 +94,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret, with the data of its manifest and the certificate that its annotations request.
+    """A Secret among a variant's manifests, and the certificate that its annotations ask the lab to issue.
 
     Attributes:
-        data: key → text, as the manifest has it.
+        data: key → text, from the manifest.
         certificate: the certificate to issue; None = none.
 
     """
@@ -106,11 +107,14 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of a Secret's files, which are known before its certificate is issued."""
+        """The names of the files in a Secret, with those of the certificate that the lab will issue for it."""
         return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
-        """Return the Secret's files: name → text; the first call issues the certificate."""
+        """Return the files of the Secret: name → text.
+
+        If the Secret requests a certificate, the first call issues it.
+        """
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
 
 
@@ -120,8 +124,8 @@ class Endpoint:
 
     Attributes:
         address: the IP address.
-        port: the port at that address.
-        pod: the name of the endpoint's pod; empty for an address of an EndpointSlice.
+        port: the number of the port at that address.
+        pod: the name of the pod with the address; empty for an address from an EndpointSlice of the manifests.
 
     """
 
@@ -132,9 +136,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """All objects of a variant's manifests, which the local targets start and from which systems are configured.
+    """All Kubernetes objects of a variant (the configuration that is measured), as the lab has read them from its manifests.
 
-    Fields whose meaning is not plain from their names have it below them. A mapping of objects has their names as keys.
+    The local targets start the pods among them, and proxies are configured from the others. Mappings of objects have the
+    objects' names as keys.
     """
 
     pods: tuple[Pod, ...]
@@ -166,14 +171,16 @@ class Objects:
     """
 
     def served(self, controller: str, options: Collection[str] = ()) -> list[ServedPort]:
-        """Return what the Gateways of a controller's classes serve, one item for each port.
+        """Return the ports that a controller's proxy serves, with their routes, according to the variant's Gateways.
+
+        Only Gateways whose GatewayClass names the controller count.
 
         Args:
-            controller: the name of the controller, as a GatewayClass has it.
-            options: the options of TLS that the controller honours.
+            controller: the name of the controller in a GatewayClass.
+            options: the names of the TLS options that the controller supports.
 
         Raises:
-            UsageError: when no Gateway is of such a class, two listeners have one port, or an option is not honoured.
+            UsageError: when there is no such Gateway, two listeners have one port, or an option is not supported.
 
         """
         gateways = [item for item in self.gateways if self.gateway_classes[item.class_name] == controller]
@@ -182,9 +189,10 @@ class Objects:
         return list_served_ports(gateways, self.http_routes, options)
 
     def served_ingresses(self, http: int = 80, https: int = 443) -> list[ServedPort]:
-        """Return the ports that a controller other than ingress-nginx serves for all Ingresses.
+        """Return the ports that a controller's proxy serves, with their routes, according to the variant's Ingresses.
 
-        The first port is without TLS. A second port with TLS follows if a host has a certificate.
+        The first port is without TLS. If a host has a certificate, a second port follows, with TLS. The function is for controllers
+        other than ingress-nginx.
 
         Args:
             http: the number of the port without TLS.
@@ -228,16 +236,16 @@ class Objects:
         return self.secrets[secret].files()
 
     def role(self, role: str) -> tuple[Pod, ...]:
-        """Return the pods of a role: proxy, backend or balancer."""
+        """Return the variant's pods that have a certain role: `proxy`, `backend` or `balancer` (a load balancer before the proxies)."""
         return tuple(pod for pod in self.pods if pod.role == role)
 
     @property
     def entry(self) -> tuple[Pod, ...]:
-        """The pods of a variant that clients connect to: the balancers if any, else the proxies, else backends."""
+        """The pods to which clients connect: the load balancers of a variant, or else its proxies, or else its backends."""
         return self.role("balancer") or self.role("proxy") or self.role("backend")
 
     def endpoints(self, service: str) -> tuple[Pod, ...]:
-        """Return the pods that a Service selects.
+        """Return the pods that a Service selects, ready or not.
 
         Raises:
             UsageError: when there is no such Service, or it selects no pod.
@@ -251,12 +259,14 @@ class Objects:
         return pods
 
     def members(self, service: str, port: int | str, addresses: Mapping[str, str]) -> tuple[Endpoint, ...]:
-        """Return the ready endpoints behind a Service's port; none where the Service or port does not exist.
+        """Return the ready endpoints behind a port of a Service.
+
+        The result is empty if the Service or its port does not exist.
 
         Args:
             service: the name of the Service.
             port: the number or name of the Service's port.
-            addresses: pod → IP address.
+            addresses: name of a pod → IP address.
 
         """
         definition = self.services.get(service)
@@ -270,7 +280,11 @@ class Objects:
         return (*pods, *(Endpoint(address, item.ports[name]) for item in slices for address in item.addresses))
 
     def target_port(self, service: str, port: int | str) -> int:
-        """Return the container port behind a Service's port.
+        """Return the number of the container port to which a port of a Service leads.
+
+        Args:
+            service: the name of the Service.
+            port: the number or name of the Service's port.
 
         Raises:
             UsageError: when the Service or the port does not exist, or the Service selects no pod.
@@ -283,10 +297,10 @@ class Objects:
 
 
 def read_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
-    """Read the objects of a variant from its manifests.
+    """Read all Kubernetes objects of a variant from its manifests.
 
     Raises:
-        UsageError: for anything that the local target does not honour; it names the object and the field.
+        UsageError: for anything that the local target does not support; the error names the object and the field.
 
     """
     objects = Objects((), {}, (), {}, {})
@@ -306,9 +320,13 @@ def read_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
 
 
 def apply_change(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """Return the objects after one Route, HTTPRoute, Ingress, Service or EndpointSlice was created or changed.
+    """Return the objects after a Route, HTTPRoute, Ingress, Service or EndpointSlice was created or replaced.
 
-    A route may lead to a Service, a port or pods that do not exist (yet), as in a cluster.
+    As in a cluster, a route may lead to a Service, a port or pods that do not exist yet.
+
+    Args:
+        objects: the objects before the change.
+        raw: the manifest of the new or changed object.
 
     Raises:
         UsageError: for an object of another kind, or one that `read_objects` would refuse.
@@ -335,10 +353,14 @@ def apply_change(objects: Objects, raw: Mapping[str, Any]) -> Objects:
 
 
 def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
-    """Return the objects with one more, read from its manifest.
+    """Return a copy of the objects with one more object, which is read from its manifest.
+
+    Args:
+        objects: the objects so far.
+        raw: the manifest.
 
     Raises:
-        UsageError: when the manifest has a field that is not honoured.
+        UsageError: when the manifest has a field that the lab does not support.
 
     """
     kind, name = _identify(raw)
@@ -387,7 +409,7 @@ def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
 
 
 def _identify(raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (kind, name) of an object."""
+    """Return (kind, name) of the object in a manifest, such as `('Service', 'backend')`."""
     return str(raw.get("kind")), str(raw.get("metadata", {}).get("name"))
 
 
@@ -399,7 +421,10 @@ def _check_class(ingress: Mapping[str, Any], classes: Mapping[str, str]) -> None
 
 
 def _is_node(raw: Mapping[str, Any]) -> bool:
-    """Return whether an object is for the node and not for the variant's own pods."""
+    """Return whether an object configures the Kubernetes node, and not the variant's own pods.
+
+    The label `lab/scope: node` marks such objects.
+    """
     return raw["metadata"].get("labels", {}).get("lab/scope") == "node"
 
 
@@ -425,8 +450,12 @@ def _read_service(place: str, raw: Mapping[str, Any]) -> Service:
 def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
     """Read an EndpointSlice from its manifest.
 
+    Args:
+        place: the EndpointSlice, for error messages.
+        raw: the manifest.
+
     Raises:
-        UsageError: when it belongs to no Service, or has a field that is not honoured.
+        UsageError: when no label names its Service, or it has a field that the lab does not support.
 
     """
     metadata = raw["metadata"]
@@ -453,9 +482,13 @@ def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
 def _read_secret(place: str, raw: Mapping[str, Any]) -> Secret:
     """Read a Secret from its manifest.
 
+    Args:
+        place: the Secret, for error messages.
+        raw: the manifest.
+
     Raises:
-        UsageError: for data that is no text in base64, a Secret of type TLS without certificate or key, or a certificate
-            that the lab cannot make.
+        UsageError: for data that is not a text in base64, a Secret of type TLS without certificate or key, or a request for a
+            certificate that the lab cannot make.
 
     """
     annotations = raw["metadata"].get("annotations") or {}

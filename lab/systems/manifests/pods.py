@@ -16,17 +16,17 @@ class Probe:
     """A liveness, readiness or startup probe of a container.
 
     Attributes:
-        kind: the way of probing.
+        kind: the way of probing: `httpGet`, `tcpSocket` or `exec`.
         port: the container port that the probe connects to; 0 for an `exec` probe.
         path: the path that an `httpGet` probe requests; empty for other kinds.
         headers: the request headers of an `httpGet` probe.
         command: the command of an `exec` probe; empty for other kinds.
         initial_delay_s: the seconds before the first probe.
         period_s: the seconds between two probes.
-        timeout_s: the seconds after which a probe has failed.
-        successes: the successes in a row that change the state to healthy.
-        failures: the failures in a row that change the state to unhealthy.
-        grace_s: the seconds that the container has to end after the probe failed; None = the pod's `grace_s`.
+        timeout_s: the seconds after which a probe without an answer counts as failed.
+        successes: the number of successes in a row that make the container healthy.
+        failures: the number of failures in a row that make the container unhealthy.
+        grace_s: the seconds that the container gets to end after the probe failed; None = the pod's `grace_s`.
 
     """
 
@@ -82,7 +82,7 @@ class Volume:
 
     @property
     def on_disk(self) -> bool:
-        """True if a pod's volume is an emptyDir on the node's disk, that is, one that does not request memory."""
+        """True if a pod's volume is an emptyDir on the node's disk, and not in memory."""
         return self.source is None and not self.memory
 
 
@@ -92,12 +92,12 @@ class Container:
 
     Attributes:
         place: the container's place in the manifest, for error messages.
-        ports: name of a port, or for a port without a name its number as text → container port.
-        limits: resource → limit, as the manifest has it.
+        ports: name of a container port → its number. A port without a name has its number as text for a key.
+        limits: resource (such as `cpu`) → limit, as the manifest has it.
         uid: the user id that the container runs with.
         gid: the group id that the container runs with.
         pre_stop: the command of the container's preStop hook; empty = it has none.
-        host_ports: container port → port of the node.
+        host_ports: container port → port of the node that leads to it.
 
     """
 
@@ -121,7 +121,7 @@ class Container:
 
     @property
     def repository(self) -> str:
-        """The repository of a container's image, without tag and digest."""
+        """The repository of a container's image, without tag and digest (`docker.io/library/nginx:1.29` → `docker.io/library/nginx`)."""
         name = self.image.split("@")[0]
         head, _, tail = name.rpartition("/")
         return f"{head}/{tail.split(':')[0]}" if head else tail.split(":")[0]
@@ -129,13 +129,13 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of a Deployment.
+    """A pod of a Deployment, as the lab has read it from the manifest.
 
     Attributes:
-        name: `<deployment>-<n>`; empty in a Deployment's template.
+        name: the pod's name, `DEPLOYMENT-NUMBER`; empty in a Deployment's template.
         place: the Deployment of the pod, for error messages.
-        role: the value of the label `lab/role`: proxy, backend or balancer.
-        sysctls: name → value of the kernel settings of the pod's network.
+        role: the value of the label `lab/role`: `proxy`, `backend` or `balancer`.
+        sysctls: name → value of the kernel settings in the pod's network namespace.
         grace_s: the seconds that the pod has to end, from its preStop hook on.
         volumes: name → volume.
         init: the init containers, in their order.
@@ -159,25 +159,31 @@ class Pod:
 
     @property
     def deployment(self) -> str:
-        """The name of a pod's Deployment, with which the pod's name begins."""
+        """The name of the Deployment to which a pod belongs; it is the pod's name without the number at the end."""
         return self.name.rpartition("-")[0]
 
     @property
     def host_ports(self) -> Mapping[int, int]:
-        """The ports of the node that a pod occupies: container port → node's port; with hostNetwork, all ports."""
+        """The ports of the node that a pod uses: container port → node's port.
+
+        A pod with hostNetwork uses the node's port of the same number for each of its container ports.
+        """
         if self.host_network:
             return {port: port for container in self.containers for port in container.ports.values()}
         return {inner: outer for container in self.containers for inner, outer in container.host_ports.items()}
 
     def excludes(self, other: Pod) -> bool:
-        """Return whether this pod and another cannot be on one node, because both occupy the same node's port."""
+        """Return whether two pods cannot run on one node, because both use the same port of the node."""
         return bool({*self.host_ports.values()} & {*other.host_ports.values()})
 
     def port(self, port: int | str) -> int:
-        """Return the number of a port, which is given by its number or by the name of a container port.
+        """Return the number of a container port of the pod.
+
+        Args:
+            port: the number, which is returned as it is, or the name of the port.
 
         Raises:
-            UsageError: when no container port has that name.
+            UsageError: when no container has a port of that name.
 
         """
         if isinstance(port, int):

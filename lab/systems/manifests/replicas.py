@@ -27,12 +27,12 @@ Amount = int | str
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The strategy by which a Deployment replaces its pods.
+    """The strategy by which a Deployment replaces its pods during a rollout.
 
     Attributes:
-        recreate: whether all old pods go before a new one comes; `surge` and `unavailable` then have no meaning.
-        surge: the pods that may exist beyond the replicas during a rollout.
-        unavailable: the pods that may be missing from the replicas during a rollout.
+        recreate: whether all old pods are deleted before a new one is created; `surge` and `unavailable` then have no meaning.
+        surge: the number of pods that may exist in addition to the replicas: a number, or a percentage such as `25%`.
+        unavailable: the number of replicas that may be missing: a number, or a percentage such as `25%`.
 
     """
 
@@ -41,7 +41,11 @@ class Strategy:
     unavailable: Amount = "25%"
 
     def allowed(self, replicas: int) -> tuple[int, int]:
-        """Return (surge, unavailable) in pods for a number of replicas; at least one of the two is above 0."""
+        """Return (surge, unavailable) as numbers of pods for a Deployment with so many replicas.
+
+        Surge is how many pods may exist in addition to the replicas, and unavailable is how many replicas may be missing. At least
+        one of the two is above 0, since a rollout could not proceed otherwise.
+        """
         surge, unavailable = (
             resolve_amount(self.surge, replicas, up=True),
             resolve_amount(self.unavailable, replicas, up=False),
@@ -51,11 +55,11 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPod:
-    """A pod of a Deployment that is not terminating.
+    """A pod of a Deployment that is not terminating, with the facts by which a rollout is planned.
 
     Attributes:
         name: the name of the pod.
-        current: whether the pod is of the Deployment's newest template.
+        current: whether the pod was made from the Deployment's newest template.
         ready: whether the pod is ready.
         created_s: the time in seconds at which the pod was created; all pods use the same clock.
 
@@ -82,7 +86,7 @@ class RolloutStep:
 
 
 def plan_step(replicas: int, strategy: Strategy, members: Sequence[ReplicaPod], old_ending: int = 0) -> RolloutStep:
-    """Return what a Deployment creates and deletes now.
+    """Return which pods a Deployment creates and deletes next to reach its number of replicas with its newest template.
 
     Args:
         replicas: the number of pods that the Deployment should have.
@@ -110,10 +114,13 @@ def plan_step(replicas: int, strategy: Strategy, members: Sequence[ReplicaPod], 
 
 
 def read_strategy(spec: Fields) -> Strategy:
-    """Read the `strategy` of a Deployment's spec.
+    """Read the rollout strategy from the `spec` of a Deployment.
+
+    Args:
+        spec: the fields of the `spec`.
 
     Raises:
-        UsageError: when the strategy is not one of Kubernetes.
+        UsageError: when the strategy is not valid in Kubernetes.
 
     """
     with spec.inner("strategy") as fields:
@@ -124,7 +131,11 @@ def read_strategy(spec: Fields) -> Strategy:
 
 
 def read_amount(fields: Fields, name: str) -> Amount | None:
-    """Read a field that is a number of pods or a percentage; return None where it is missing.
+    """Read a field that is a number of pods, or a percentage of them such as `25%`; return None if the field is missing.
+
+    Args:
+        fields: the fields of the mapping that contains the field.
+        name: the field.
 
     Raises:
         UsageError: when the field is neither a number nor a percentage.
@@ -138,10 +149,16 @@ def read_amount(fields: Fields, name: str) -> Amount | None:
 
 
 def resolve_amount(value: Amount, replicas: int, up: bool) -> int:
-    """Convert an amount to a number of pods; a share of the replicas is rounded up or down.
+    """Convert an amount of pods, which may be a percentage of the replicas, to a number of pods.
 
     >>> resolve_amount("25%", 3, up=True), resolve_amount("25%", 3, up=False), resolve_amount(2, 3, up=True)
     (1, 0, 2)
+
+    Args:
+        value: a number of pods, or a percentage.
+        replicas: the number of replicas, of which the percentage is taken.
+        up: whether to round up; otherwise the result is rounded down.
+
     """
     share = value if isinstance(value, int) else int(value.removesuffix("%")) * replicas / 100
     return math.ceil(share) if up else math.floor(share)
@@ -151,11 +168,13 @@ def resolve_amount(value: Amount, replicas: int, up: bool) -> int:
 class Budget:
     """A PodDisruptionBudget, which limits how many pods may be evicted at once.
 
+    An amount is a number of pods, or a percentage such as `50%`.
+
     Attributes:
         name: the name of the budget.
         selector: the labels of the pods that the budget is for.
-        least: `minAvailable`; None where `most_out` is given.
-        most_out: `maxUnavailable`; None where `least` is given.
+        least: the amount in `minAvailable`; None if the budget has `maxUnavailable` instead.
+        most_out: the amount in `maxUnavailable`; None if the budget has `minAvailable` instead.
 
     """
 
@@ -165,16 +184,16 @@ class Budget:
     most_out: Amount | None
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the budget is for a pod with these labels."""
+        """Return whether the PodDisruptionBudget applies to a pod with these labels."""
         return self.selector.items() <= labels.items()
 
     def refusal(self, ready: bool, healthy: int, expected: int) -> str | None:
-        """Return the reason why a running pod may not be evicted now; None if it may.
+        """Return the reason why the PodDisruptionBudget forbids the eviction of a running pod; None if it allows the eviction.
 
         Args:
             ready: whether the pod is ready.
-            healthy: the number of ready pods that do not terminate.
-            expected: the replicas of the Deployment.
+            healthy: the number of pods of the budget that are ready and do not terminate.
+            expected: the number of replicas that these pods' Deployments should have.
 
         """
         minimum = self.healthy_wanted(expected)
@@ -182,23 +201,28 @@ class Budget:
         return None if may_go else f"PodDisruptionBudget {self.name} needs {minimum} healthy pods and has {healthy}"
 
     def shown(self) -> Mapping[str, Any]:
-        """Return the budget as the API of Kubernetes would show it."""
+        """Return the PodDisruptionBudget (name, selector and amount) in the form of the Kubernetes API."""
         least, most_out = {"minAvailable": self.least}, {"maxUnavailable": self.most_out}
         selector = {"selector": {"matchLabels": dict(self.selector)}}
         return {"metadata": {"name": self.name}, "spec": selector | (most_out if self.least is None else least)}
 
     def healthy_wanted(self, expected: int) -> int:
-        """Return how many pods must stay healthy if the Deployment has `expected` replicas."""
+        """Return how many pods the PodDisruptionBudget requires to stay healthy, if there should be `expected` replicas."""
         if self.least is not None:
             return resolve_amount(self.least, expected, up=True)
         return max(0, expected - resolve_amount(self.most_out or 0, expected, up=True))
 
 
 def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
-    """Read a PodDisruptionBudget.
+    """Read a PodDisruptionBudget from its manifest.
+
+    Args:
+        place: the budget, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for a field that the lab does not honour, or when both or none of minAvailable and maxUnavailable are given.
+        UsageError: for a field that the lab does not support, and for a budget that does not have exactly one of minAvailable
+            and maxUnavailable.
 
     """
     with open_spec(place, raw) as spec:
@@ -212,10 +236,14 @@ def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:
 
 
 def find_budget(budgets: Sequence[Budget], labels: Mapping[str, str]) -> Budget | None:
-    """Return the PodDisruptionBudget for a pod with these labels; None where there is none.
+    """Return the PodDisruptionBudget that applies to a pod; None if there is none.
+
+    Args:
+        budgets: all budgets.
+        labels: the labels of the pod.
 
     Raises:
-        MeasuringError: when two budgets are for the pod: the eviction API refuses to evict such a pod.
+        MeasuringError: when two budgets apply; Kubernetes refuses to evict such a pod.
 
     """
     matches = [budget for budget in budgets if budget.selects(labels)]

@@ -31,13 +31,13 @@ class IngressPath:
         namespace: the Ingress's namespace.
         ingress: the Ingress's name.
         host: the host of the requests.
-        path: the path; with a rewrite, a regular expression, whose groups the rewrite may refer to.
-        path_type: whether a request's path must be equal to `path`, or have it as a prefix.
-        service: the Service that the path leads to.
+        path: the path. If there is a rewrite, it is a regular expression, and the rewrite may refer to its groups.
+        path_type: `Exact` if a request's path must be equal to `path`, `Prefix` if it must begin with it.
+        service: the name of the Service.
         port: the Service's port, by number or name.
-        rewrite: the target of the rewrite; empty = no rewrite.
-        forwarded_prefix: the value of the header X-Forwarded-Prefix; empty = not set.
-        secret: the Secret of the certificate with which the host is also served over TLS; empty = no TLS.
+        rewrite: the path that replaces the request's path; empty = no rewrite.
+        forwarded_prefix: the value that the request header X-Forwarded-Prefix gets; empty = it is not set.
+        secret: the name of the Secret with the certificate by which the host is also served over TLS; empty = no TLS.
 
     """
 
@@ -54,10 +54,14 @@ class IngressPath:
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
-    """Read the paths of an Ingress.
+    """Read the paths of an Ingress from its manifest.
+
+    Args:
+        place: the Ingress, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for what the controller would not admit, or this target does not honour.
+        UsageError: for a value that the controller would refuse, or a field that this target does not support.
 
     """
     metadata = raw["metadata"]
@@ -91,7 +95,13 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
 
 
 def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, str]:
-    """Return the values of an Ingress's annotations (rewrite-target, x-forwarded-prefix); empty where not set.
+    """Return the values of an Ingress's annotations rewrite-target and x-forwarded-prefix, as a pair.
+
+    The value of an annotation that is not set is empty.
+
+    Args:
+        place: the place of the annotations, for error messages.
+        annotations: the annotations of the Ingress.
 
     Raises:
         UsageError: for any other annotation of ingress-nginx, and for x-forwarded-prefix without rewrite-target.
@@ -112,15 +122,17 @@ Insecure = Literal["None", "Allow", "Redirect"]
 
 @dataclass(frozen=True, slots=True)
 class HostRoute:
-    """A Route of OpenShift, which leads the requests of one host to a Service.
+    """A Route of OpenShift, which leads the requests for one host to a Service.
 
     Attributes:
         host: the host of the requests.
         path: the prefix that a request's path must have; empty = any path.
-        service: the Service that the Route leads to.
+        service: the name of the Service.
         port: the Service's port, by number or name.
-        tls: where TLS ends; `none` for a route without TLS.
-        insecure: the treatment of a request without TLS, where `tls` is not `none`.
+        tls: where TLS ends: `edge` (at the router), `passthrough` (at the backend), `reencrypt` (at both, with a new
+            connection), or `none` for a route without TLS.
+        insecure: what happens to a request without TLS, if `tls` is not `none`: `None` (it is not served), `Allow` or
+            `Redirect`.
         headers: name → value of the headers that are set on every request. HAProxy reads a value as a log format.
 
     """
@@ -138,10 +150,14 @@ class HostRoute:
 
 
 def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
-    """Read a Route of OpenShift.
+    """Read a Route of OpenShift from its manifest.
+
+    Args:
+        place: the Route, for error messages.
+        raw: the manifest.
 
     Raises:
-        UsageError: for what the router does not admit, or this target does not honour.
+        UsageError: for a value that OKD's router would refuse, or a field that this target does not support.
 
     """
     metadata = raw["metadata"]
@@ -172,7 +188,15 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
 
 
 def _read_headers(spec: Fields) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the request headers that a Route sets; actions on responses are refused."""
+    """Yield (name, value) of the request headers that an OpenShift Route sets.
+
+    Args:
+        spec: the fields of the Route's `spec`.
+
+    Raises:
+        UsageError: for changes of response headers, which this target does not support.
+
+    """
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:
         responses = actions.take("response", list[Any]())
         actions.refuse(responses, "response", "the local target does not honour it", "use --target kind")

@@ -29,13 +29,13 @@ TRY_S = 60.0
 
 
 class NginxControl:
-    """The `lab.systems.system.Control` of an nginx.
+    """The handle (`lab.systems.system.Control`) by which the lab makes a running nginx load a new configuration.
 
     Args:
         process: the container of the nginx.
-        config: the path of its configuration file in the container.
+        config: the path of the configuration file in the container.
         syncs_per_s: the maximum number of loads per second.
-        program: the command that tries a configuration.
+        program: the program that checks a configuration with `-t`.
 
     """
 
@@ -49,9 +49,10 @@ class NginxControl:
         self._workers = 1
 
     def started(self) -> Loading | None:
-        """Return the load that began with the start of the main process; None until that process is nginx.
+        """Return the loading of the configuration with which nginx was started; None until the main process is nginx.
 
-        The time of the load is known only if the lab saw the main process before it became nginx.
+        A container's main process first is a program that prepares the container, and then becomes nginx. The time of the loading is
+        known only if this method was also called before that.
         """
         pid = self._process.pid
         if pid is None:
@@ -63,12 +64,13 @@ class NginxControl:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether nginx serves with new workers: at least as many as before the load.
+        """Return whether nginx serves the new configuration with new worker processes.
 
-        All new children of the master process must be workers whose event loop has begun.
+        All processes that the master has started since the reload must be workers that are ready. There must be at least as many of
+        them as there were workers before.
 
         Args:
-            loading: the load, which is always the last one.
+            loading: the loading of the configuration, which is always the last one.
 
         Raises:
             MeasuringError: when the container has ended.
@@ -81,14 +83,14 @@ class NginxControl:
         return fresh.count(_WORKER) == len(fresh) >= self._workers
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
-        """Try the new configuration (`nginx -t`), write it, signal nginx to reload, and return the load that began.
+        """Check the new configuration of nginx (`nginx -t`), write it, and signal nginx to load it.
 
         Args:
-            files: path in the container → text.
-            over: an event that is set when the system ends.
+            files: path in the container → text; only nginx's configuration file is used.
+            over: an event that is set when the system ends; the check is then given up.
 
         Returns:
-            The load; None where the configuration did not change, or once `over` is set.
+            The loading that began. None if the configuration has not changed, or if `over` was set first.
 
         Raises:
             MeasuringError: when `nginx -t` refuses the configuration or does not end in time, or the container has ended.
@@ -106,21 +108,22 @@ class NginxControl:
         return Loading(began_s, 1)
 
     def config_bytes(self) -> int:
-        """Return the size of the configuration file in bytes."""
+        """Return the size of nginx's configuration file in bytes."""
         return sum_sizes(self._process, [self._config])
 
     def _try(self, file: Path, text: str, over: threading.Event) -> bool:
-        """Try a configuration in the container, as the controller does; after a failure the old one stays in use.
+        """Check a configuration with `nginx -t` inside the container, as the controller does.
 
-        The trial's process has ended when this returns or raises.
+        The check uses a temporary copy, and the configuration that nginx runs is not touched. The process of the check has ended when
+        this method returns or raises.
 
         Args:
-            file: the configuration file that nginx uses; the tried copy lies next to it.
-            text: the configuration to try.
-            over: an event that is set when the system ends.
+            file: the configuration file that nginx runs with; the copy is written into its folder.
+            text: the configuration to check.
+            over: an event that is set when the system ends; the check is then given up.
 
         Returns:
-            True if nginx accepts the configuration; False when `over` was set before the result was known.
+            True if nginx accepts the configuration; False if `over` was set before the result was known.
 
         Raises:
             MeasuringError: when nginx refuses the configuration or does not end in time, or the container has ended.

@@ -57,15 +57,18 @@ nginx writes the line right after its response, and a busy machine may delay it.
 
 
 def find_effect_fault(system: System, check: Check, arguments: str) -> str:
-    """Send a request, and return in words how a directive failed to have its effect; empty where it had the effect.
+    """Check by a request whether a directive of nginx has its effect, such as a compressed answer for `gzip on`.
 
-    Only gzip, proxy_cache and access_log have effects that a request can show. The text is also empty for other directives, and
-    for a log that is no regular file (such as a container's output in a cluster).
+    Only gzip, proxy_cache and access_log can be checked so.
 
     Args:
         system: the running system.
-        check: the check of the directive.
+        check: the read-back check of the directive.
         arguments: the directive's arguments in the running configuration.
+
+    Returns:
+        What is wrong, in words. Empty if the effect is there, for any other directive, and for a log that is not a regular file
+        (such as a container's output in a cluster).
 
     """
     match (check.name or "").split()[0]:
@@ -86,17 +89,18 @@ def find_effect_fault(system: System, check: Check, arguments: str) -> str:
 
 
 def _check_access_log(system: System, check: Check, arguments: str) -> str:
-    """Check that one request makes the access log longer, unless the log is off or buffered; return the fault.
+    """Check by a request whether nginx writes its access log as the directive `access_log` demands.
 
-    For a log that is off, the container's output is observed, since the shipped configuration sends the log there.
+    Normally the request must make the log longer. If the log is off or buffered, the request must not make it longer. For a log that is
+    off, the container's output is checked, because the lab's manifests send the log there.
 
     Args:
         system: the running system.
-        check: the check of the directive.
-        arguments: the arguments of `access_log` in the running configuration.
+        check: the read-back check of the directive.
+        arguments: the directive's arguments in the running configuration.
 
     Returns:
-        The fault in words; empty where there is none.
+        What is wrong, in words; empty if nothing is.
 
     """
     path, *options = arguments.split()
@@ -125,9 +129,16 @@ def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response
 
 
 def _size(system: System, check: Check, file: str) -> int | None:
-    """Return the size in bytes of a regular file in the container; None for anything else.
+    """Return the size in bytes of a file in the container; None if it is not a regular file.
 
-    The result is also None for the output of a program with file capabilities, since the kernel hides that output.
+    The result is also None for the container's output if the kernel denies access to it. That is so for a program with file
+    capabilities.
+
+    Args:
+        system: the running system.
+        check: the read-back check, whose role names the container.
+        file: the path of the file in the container.
+
     """
     command = ["stat", "-L", "-c", "%F:%s", file]
     if file == _OWN_OUTPUT and "Permission denied" in system.exec(check.role, command).stderr:
@@ -140,10 +151,12 @@ _HEADER = re.compile(r"^# configuration file (.+):$", re.MULTILINE)
 
 
 def read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `nginx`: whether the running nginx has a directive with the expected arguments.
+    """Perform a read-back check of kind `nginx`: whether the running nginx has a directive with the expected arguments.
+
+    Where a request or the worker processes can show the directive's effect, the effect is checked, too.
 
     Raises:
-        UnreadableError: when not exactly one nginx master with workers runs, or its configuration cannot be read.
+        UnreadableError: when there is not exactly one nginx master with workers, or its configuration cannot be read.
 
     """
     name, _, part = require_key(check, "name").partition(" ")
@@ -183,12 +196,18 @@ def read(system: System, check: Check) -> Reading:
 
 
 def _select_argument(args: Sequence[str], part: str) -> str:
-    """Return the selected part of a directive's arguments, or `absent`.
-
-    An empty `part` selects all arguments, a number the argument at that position (from 1), and a name the value of `name=value`.
+    """Return one of a directive's arguments, or all of them.
 
     >>> _select_argument(["/dev/stdout", "main", "buffer=8k"], "buffer")
     '8k'
+
+    Args:
+        args: the arguments.
+        part: the position of an argument (from 1), or NAME for the value of `NAME=value`. Empty: all arguments.
+
+    Returns:
+        The argument, the value, or all arguments joined by blanks; `absent` if there is no such argument.
+
     """
     if not part:
         return " ".join(args)
@@ -198,11 +217,14 @@ def _select_argument(args: Sequence[str], part: str) -> str:
 
 
 def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[ListedProcess]) -> Reading:
-    """Return the result of a check as it is if nginx runs what its main file has, else a failed result.
+    """Check that nginx's workers really run what the configuration files say, and return the final result of the check.
+
+    A passed check becomes a failed one in these cases: the main file was written after the workers had started, nginx has logged an
+    emergency, or the workers have another number or limit of open files than configured.
 
     Args:
         system: the running system.
-        reading: the result of the check, by the text of the configuration.
+        reading: the result of the check, which so far compares the configuration's text only.
         main: the path of nginx's main configuration file.
         workers: the running workers.
 
@@ -227,10 +249,10 @@ def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence
 
 
 def split_dump(text: str) -> dict[str, str]:
-    """Split the output of `nginx -T` into file → text, the main file first.
+    """Split the output of `nginx -T` into the configuration files: path → text, the main file first.
 
     Raises:
-        UnreadableError: when it has no configuration file.
+        UnreadableError: when the output contains no configuration file.
 
     """
     parts = _HEADER.split(text)
@@ -259,10 +281,10 @@ class Directive:
 
 
 def list_directives(files: Mapping[str, str]) -> Iterator[Directive]:
-    """Yield all directives in order, with those of included files.
+    """Yield all directives of an nginx configuration in their order, with those of included files.
 
     Args:
-        files: file → text, the main file first.
+        files: path → text of the configuration files, the main file first.
 
     Raises:
         UnreadableError: when a file cannot be parsed.
@@ -275,9 +297,9 @@ def list_directives(files: Mapping[str, str]) -> Iterator[Directive]:
 
 @lru_cache(maxsize=32)
 def _parse(text: str) -> Sequence[dict[str, Any]]:
-    """Parse the text of one nginx configuration file into crossplane's blocks.
+    """Parse the text of one nginx configuration file into nested dicts, in the form of the library crossplane.
 
-    The result is cached: checks repeat the same text, and parsing takes 1/15 of a second.
+    The result is cached, because many checks parse the same text.
 
     Raises:
         UnreadableError: when the text cannot be parsed.

@@ -58,9 +58,10 @@ The proxy does not need this process.
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """The directives of one controller's nginx configuration, without semicolons, by the block that contains them.
+    """The directives that one controller gives its nginx, grouped by the block of the configuration that contains them.
 
-    A field is named like its block (main, events, http, upstream, server, location), or has its meaning below it.
+    They are written without semicolons. The fields main, events, http, upstream, server and location are named like their blocks;
+    every other field has its own docstring.
     """
 
     main: Sequence[str] = ()
@@ -85,16 +86,16 @@ class Directives:
 
 
 def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Directives, proxy: str) -> Realisation:
-    """Return the pinned nginx with a configuration that serves these ports.
+    """Return how the lab starts its pinned nginx, with a configuration that serves some ports and their routes.
 
     Args:
         context: the facts about the container.
-        ports: the ports; their TLS options are directives of nginx.
-        directives: the further directives that the controller gives its nginx.
-        proxy: the controller's name, for error messages.
+        ports: the ports with their routes; their TLS options are directives of nginx.
+        directives: all further directives of the configuration.
+        proxy: the name of the system, for error messages.
 
     Raises:
-        UsageError: for what cannot be written, or does not exist.
+        UsageError: for a route or certificate that this configuration cannot express, and for a Secret that does not exist.
 
     """
     for served in ports:  # of several certificates of one kind nginx uses the last, whatever name is requested
@@ -144,7 +145,7 @@ def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Dir
 
 
 def control(process: ContainerProcess) -> NginxControl:
-    """Return the handle for a controller that reloads as soon as something changed, at most ten times a second."""
+    """Return the handle by which the lab makes a controller's nginx load changes, at most ten times a second."""
     return NginxControl(process, CONFIG, 10.0, process.started.command[0])
 
 
@@ -153,13 +154,13 @@ def _name_upstream(backend: ServicePort) -> str:
 
 
 def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the template's values for a location of nginx's configuration.
+    """Return the values that the template of the configuration needs for the `location` blocks of a path.
 
-    A prefix matches whole path segments: /a becomes `= /a` and `/a/`.
+    A path prefix matches whole segments only. So `/a` becomes two locations, `= /a` and `/a/`.
 
     Args:
         entry: the path match with its rule.
-        upstreams: the upstreams that have endpoints, by their names.
+        upstreams: name of an upstream → its endpoints, without upstreams that have none.
 
     """
     path = entry.match.path.replace("\\", "\\\\").replace('"', '\\"')
@@ -171,7 +172,9 @@ def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[s
 
 
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
-    """Refuse more workers than CPUs, and 0 workers, which nginx accepts although it then serves nothing.
+    """Refuse a number of nginx workers that is 0, or larger than the container's number of CPUs.
+
+    nginx itself accepts 0, and then serves nothing.
 
     Args:
         place: the place of the setting, for the error message.
@@ -179,7 +182,7 @@ def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:
         context: the facts about the container.
 
     Raises:
-        NotMeasurableError: for more workers than CPUs.
+        NotMeasurableError: for more workers than CPUs, unless an annotation of the pod allows that.
         UsageError: for 0 workers.
 
     """
@@ -192,13 +195,16 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the official nginx image: the manifest's command, with the nginx on PATH.
+    """Return how the lab starts nginx in place of a container of the official nginx image.
 
-    The entry point of the image is not on this machine.
+    It runs the command in the manifest, with the nginx on PATH, because the image's own entry point is not on this machine.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: when the manifest has no command, or sets 0 workers.
-        NotMeasurableError: for more workers or open files than the container has here.
+        UsageError: when the manifest has no command, or its configuration sets 0 workers.
+        NotMeasurableError: for more workers or open files than the container may have on this machine.
 
     """
     container = context.container
@@ -214,10 +220,10 @@ def realise(context: Context) -> Realisation:
 
 
 def nginx_version() -> tuple[int, ...]:
-    """Return the version of the nginx on PATH.
+    """Return the version of the nginx on PATH, such as `(1, 26, 3)`.
 
     Raises:
-        UsageError: when there is no nginx, it prints no version, or it is too old for the controller's configuration.
+        UsageError: when there is no nginx, it prints no version, or it is older than 1.19.10, which the configuration needs.
 
     """
     text = programs.read_version("nginx", r"nginx/(\d+\.\d+\.\d+)")
@@ -230,21 +236,23 @@ def nginx_version() -> tuple[int, ...]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Return the number of requests from nginx's status page, as the counter `requests`."""
+    """Ask a running nginx for the number of requests (from its status page), and return `{"requests": number}`."""
     return parse_counts(process.ask(PORT, PATH))
 
 
 def parse_counts(page: str) -> Mapping[str, int]:
-    """Parse the number of requests in nginx's status page, as the counter `requests`; empty for any other text."""
+    """Parse nginx's status page, and return `{"requests": number}`; empty if the text is no such page."""
     match = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
     return {"requests": int(match[1])} if match else {}
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count workers by their titles; a master, a cache's manager and workers that shut down are not counted.
+    """Count the worker processes of nginx in a list of processes, by their titles.
+
+    Masters, cache managers and workers that are shutting down have other titles, and are not counted.
 
     Args:
-        processes: (threads, command line) of processes.
+        processes: pairs (number of threads, command line).
 
     """
     return sum(title == "nginx: worker process" for _, title in processes)

@@ -53,11 +53,16 @@ _HEADERS = {
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the controller's image: the pinned nginx with the controller's configuration.
+    """Return how the lab starts an nginx in place of a container of F5's NGINX Ingress Controller.
+
+    The pinned nginx gets the configuration that the controller would write. The controller itself does not run.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for arguments, keys and routes that cannot be honoured here.
-        NotMeasurableError: for more workers or open files than the container has here.
+        UsageError: for arguments, ConfigMap keys and routes that the lab cannot apply to this nginx.
+        NotMeasurableError: for more workers or open files than the container may have on this machine.
 
     """
     container = context.container
@@ -79,11 +84,13 @@ def realise(context: Context) -> Realisation:
 
 
 def render_directives(place: str, values: Mapping[str, str]) -> Directives:
-    """Return nginx's directives for the values of all keys; a key with an empty value has none.
+    """Return the directives of nginx's configuration that result from the keys of the controller's ConfigMap.
+
+    A key with an empty value results in no directive.
 
     Args:
         place: the ConfigMap, for error messages.
-        values: key → value.
+        values: key → value, for all keys of the controller.
 
     Raises:
         UsageError: for a value that must be true or false and is neither.
@@ -115,11 +122,14 @@ def render_directives(place: str, values: Mapping[str, str]) -> Directives:
 
 
 def _parse_flag(place: str, text: str) -> str:
-    """Return `on` or `off` for a boolean text; raise UsageError for any other text.
+    """Convert a boolean text to `on` or `off`.
 
     Args:
         place: the place of the value, for the error message.
-        text: true, false, on or off, in upper or lower case.
+        text: `true`, `false`, `on` or `off`, in upper or lower case.
+
+    Raises:
+        UsageError: for any other text.
 
     """
     switches = {"true": "on", "false": "off", "on": "on", "off": "off"}

@@ -59,13 +59,16 @@ _MAPS = (
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for the image: the pinned nginx with the configuration of NGINX Gateway Fabric.
+    """Return how the lab starts an nginx in place of a container of NGINX Gateway Fabric.
 
-    The tag of the image names the release whose configuration is written.
+    The pinned nginx gets the configuration that the release in the image's tag would write. The control plane does not run.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for an unknown release, and for fields and routes that are not honoured here.
-        NotMeasurableError: for more workers or open files than the container has here.
+        UsageError: for an unknown release, and for fields and routes that the lab cannot apply to this nginx.
+        NotMeasurableError: for more workers or open files than the container may have on this machine.
 
     """
     container = context.container
@@ -82,15 +85,18 @@ def realise(context: Context) -> Realisation:
 
 
 def directives(context: Context, release: str, services: Collection[str]) -> Directives:
-    """Return nginx's directives that a release of NGINX Gateway Fabric writes, with those for its policies.
+    """Return the directives that a release of NGINX Gateway Fabric writes into nginx's configuration.
+
+    Some of them are fixed. The others result from the variant's policies, which are objects of NGINX Gateway Fabric's own kinds.
 
     Args:
-        context: the facts about the container.
+        context: the facts about the container, with these objects.
         release: the release, which must be one of `IDLE_CONNECTIONS`.
-        services: the Services that the routes lead to.
+        services: the names of the Services to which routes lead.
 
     Raises:
-        UsageError: for a field that is not honoured, and for a policy that is only for some of the Services or Gateways.
+        UsageError: for a field that the lab does not understand, and for a policy that is for only some of the Services or
+            Gateways.
 
     """
     objects = context.objects
@@ -122,10 +128,11 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
 
 
 def _read_proxy(context: Context) -> tuple[list[str], list[str], list[str], str]:
-    """Return what the NginxProxy objects set, with the defaults of NGINX Gateway Fabric for the rest.
+    """Return the directives that result from the variant's NginxProxy objects, or else from NGINX Gateway Fabric's defaults.
 
     Returns:
-        (directives of the block main, of http, of events, size of the upstreams' shared memory zones).
+        Four items: the directives outside of all blocks, those of the block http, those of the block events, and the size of an
+        upstream's shared memory zone (such as `512k`).
 
     """
     main, log, level, http2 = ["worker_processes auto"], "access_log /dev/stdout combined", "info", "http2 on"
@@ -182,18 +189,20 @@ def _render_location(objects: Objects, gateways: Collection[str]) -> Iterator[st
 
 
 def _render_fields(fields: Fields, **directives: str) -> Iterator[str]:
-    """Yield `DIRECTIVE VALUE` for each of these fields that an object has.
+    """Yield a line `DIRECTIVE VALUE` for each field of a Kubernetes object that corresponds to a directive of nginx.
+
+    A field that the object does not set yields nothing.
 
     Args:
         fields: the fields of the object.
-        **directives: name of a field → nginx's directive.
+        **directives: name of a field → nginx's directive for it.
 
     """
     return (f"{directive} {fields.any(name)}" for name, directive in directives.items() if fields.has(name))
 
 
 def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
-    """Yield (place for error messages, fields of the spec) of each object of a kind."""
+    """Yield (place for error messages, fields of the `spec`) for each object of a kind among the variant's manifests."""
     for raw in objects.others:
         if raw["kind"] == kind:
             place = f"{kind}/{raw['metadata']['name']}"
@@ -202,15 +211,15 @@ def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
 
 
 def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[str]) -> None:
-    """Refuse (UsageError) a policy that is only for some of its possible targets.
+    """Raise UsageError for a policy that is for only some of the Services or Gateways that routes use.
 
-    The lab's configuration has each directive only once, for all targets.
+    The lab writes each directive once, for all Services and Gateways. So a policy must name all of them.
 
     Args:
         place: the policy, for error messages.
-        spec: the fields of the policy's spec.
-        kind: the kind of the targets: Service or Gateway.
-        required: the names of all targets of this kind.
+        spec: the fields of the policy's `spec`.
+        kind: the kind of objects that the policy is for: `Service` or `Gateway`.
+        required: the names of all objects of this kind.
 
     """
     targets = {_read_target(place, item, kind, required) for item in spec.each("targetRefs")}
@@ -220,16 +229,16 @@ def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[st
 
 
 def _read_target(place: str, item: Fields, kind: str, names: Collection[str]) -> str:
-    """Return the name of the target to which a policy refers.
+    """Return the name of the object that a policy is for, from a reference in the policy.
 
     Args:
         place: the policy, for error messages.
         item: the fields of the reference.
-        kind: the kind that the target must have.
-        names: the names that the target may have.
+        kind: the kind that the object must have.
+        names: the names of all objects of this kind.
 
     Raises:
-        UsageError: for a target of another kind or name.
+        UsageError: for an object of another kind, or one that does not exist.
 
     """
     item.choice("kind", (kind,))

@@ -79,14 +79,14 @@ def render(
     entry_points: Mapping[int, str],
     settings: Settings,
 ) -> str:
-    """Return the text of the file of Traefik's file provider.
+    """Return the text of the file from which Traefik's file provider reads routes and services.
 
     Args:
-        ports: the ports that Traefik serves.
+        ports: the ports that Traefik serves, with their routes.
         members: port of a Service → its ready endpoints.
-        certificates: Secret → its files.
-        settings: the settings of the ConfigMap, by the part of the file.
-        entry_points: port → the name of its entry point on the command line.
+        certificates: name of a Secret → its files.
+        entry_points: port → name of the entry point for it on Traefik's command line.
+        settings: part of the file → the settings from the ConfigMap that change this part.
 
     Raises:
         UsageError: for a port that has no entry point.
@@ -137,7 +137,10 @@ def render(
 
 
 def read_version(text: str) -> str:
-    """Return the version that the lab gave to a file of Traefik's file provider, from the file's text."""
+    """Return the version of a file for Traefik's file provider from the file's text.
+
+    The version is a hash, which the lab writes into the name of an unused middleware.
+    """
     return next(name.removeprefix(MARK) for name in json.loads(text)["http"]["middlewares"] if name.startswith(MARK))
 
 
@@ -152,9 +155,14 @@ def _render_service(members: Sequence[Endpoint], settings: Settings) -> Mapping[
 
 
 def _render_rule(host: str, match: Match) -> str:
-    """Return the rule of a Traefik router for a host and a path match, as Traefik's Gateway API provider writes it.
+    """Return the rule of a Traefik router for a host and a path, as Traefik's own Gateway API provider writes it.
 
-    A prefix matches whole segments of a path.
+    A path prefix matches whole segments only: `/a` matches `/a` and `/a/b`, but not `/ab`.
+
+    Args:
+        host: the host, which may be a wildcard, or `*` for any host.
+        match: the path, and whether it is exact or a prefix.
+
     """
     prefix = match.path.rstrip("/")
     path = f"(Path(`{prefix}`) || PathPrefix(`{prefix}/`))" if prefix else "PathPrefix(`/`)"
@@ -197,10 +205,16 @@ _UNLOADED = ("traefik", "ping")
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start for Traefik's image: Traefik with a file that serves the Gateways of its class.
+    """Return how the lab starts Traefik in place of a container of Traefik's image, with routes from a file.
+
+    The file serves the Gateways of Traefik's class (a GatewayClass with the controller `lab.test/traefik`).
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: for what cannot be written for Traefik, other arguments, or a version that is not pinned.
+        UsageError: for a route that the file cannot express here, a container without the required arguments, or a version of
+            Traefik that is not pinned in pyproject.toml.
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
@@ -225,7 +239,10 @@ def realise(context: Context) -> Realisation:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes Traefik load changes: it writes the file that Traefik watches."""
+    """Return the handle by which the lab makes a running Traefik load changes.
+
+    The handle writes the file that Traefik watches, and needs no signal.
+    """
 
     def served(files: Mapping[str, str]) -> bool:
         return list_served_versions(process.ask(PORT, RAW)) == {read_version(files[FILE])}
@@ -234,12 +251,15 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def realise_controller(context: Context) -> Realisation:
-    """Return what to start on the target `apiserver`: Traefik as a controller, on the machine's own files.
+    """Return how the lab starts Traefik as a controller on the target `apiserver`, where it reads Ingresses from the API server.
 
-    The program is from the same wheel as on the local target.
+    The program comes from the wheel (a Python package file) that is also used on the local target.
+
+    Args:
+        context: the facts about the container.
 
     Raises:
-        UsageError: without a Kubernetes provider, because on this target nothing writes the file of the file provider.
+        UsageError: when the arguments name no Kubernetes provider; on this target nothing writes the file of the file provider.
         NotMeasurableError: for more threads than the container has CPUs.
 
     """
@@ -257,11 +277,11 @@ def realise_controller(context: Context) -> Realisation:
 
 
 def _provide_program(context: Context) -> programs.Program:
-    """Return the program Traefik in the version that the container's image names.
+    """Return the program Traefik in the version that the tag of the container's image names.
 
     Raises:
-        UsageError: when that version is not pinned.
-        NotMeasurableError: when GOMAXPROCS asks for more threads than the container has CPUs.
+        UsageError: when this version is not pinned in pyproject.toml.
+        NotMeasurableError: when the container's GOMAXPROCS is larger than its number of CPUs.
 
     """
     threads = context.container.env.get("GOMAXPROCS", "")
@@ -271,26 +291,45 @@ def _provide_program(context: Context) -> programs.Program:
 
 
 def ignored(log: Iterable[str]) -> list[str]:
-    """Return the distinct errors in Traefik's log about Ingresses.
+    """Return the errors in Traefik's log that are about Ingresses, each once.
 
-    Traefik serves these Ingresses without the faulty part, or not at all.
+    Traefik serves such an Ingress without the faulty part, or not at all.
+
+    Args:
+        log: the lines of the log.
+
     """
     return [text for text in complaints(log) if _ABOUT_INGRESS.search(text)]
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the distinct errors in Traefik's log."""
+    """Return the messages of all errors in Traefik's log, each once.
+
+    Args:
+        log: the lines of the log.
+
+    """
     return extract_messages([_COLOUR.sub("", line) for line in log], *_FAULTS)
 
 
 def list_served_versions(raw: str) -> set[str]:
-    """Return the versions of the files that Traefik serves, from the text of its page `RAW`."""
+    """Return the versions (hashes) of the files that Traefik serves, from the JSON text of Traefik's page `/api/rawdata`.
+
+    The lab writes a file's version into the name of an unused middleware, and the page lists the middlewares.
+    """
     names = json.loads(raw).get("middlewares", {})
     return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}
 
 
 def _read(system: System, check: Check) -> Reading:
-    """Perform a check of kind `traefik`: a value that Traefik's API shows, a metric, or Traefik's version."""
+    """Perform a read-back check of kind `traefik`: compare a value in the running Traefik with the expected one.
+
+    The check's name is `version`, `metrics.NAME`, or a path that begins with `overview`, `entrypoint`, `router` or `service`.
+
+    Raises:
+        UnreadableError: when Traefik does not answer, or has no such part.
+
+    """
     part, _, path = require_key(check, "name").partition(".")
 
     if part == "metrics":
