@@ -60,7 +60,7 @@ class RequestKind:
     """The properties that requests for one page must have in common so that each costs the proxy the same CPU time.
 
     Attributes:
-        tls: Where TLS ends (see `lab.model.endpoint.Tls`).
+        tls: Where TLS ends: `none`, `edge`, `passthrough` or `reencrypt`.
         keepalive: True if connections are kept, False if each request has a new one.
         resumption: True if TLS sessions are resumed, False for full handshakes. None for requests without TLS or on
             kept connections.
@@ -291,7 +291,7 @@ class Wanted:
 
     Attributes:
         rate_rps: Good answers per second, of all proxies together.
-        tls: Where TLS ends (see `lab.model.endpoint.Tls`).
+        tls: Where TLS ends: `none`, `edge`, `passthrough` or `reencrypt`.
         keepalive: True if connections are kept, False if each request has a new one.
         page: The name of the requested page.
         utilisation: The highest utilisation of the proxies' CPUs, 0 to 1.
