@@ -49,9 +49,9 @@ def measure_command(record: RunRecord, arms: str) -> str:
 
 
 def _without_log(record: RunRecord, arguments: Iterable[str]) -> Iterator[str]:
-    """Yield arguments of a run's command, with the access log replaced by the run that was made from it.
+    """Yield arguments of a run's command, with the run's id in place of the access log that its load was made from.
 
-    `--traffic=access.log` becomes `--traffic=RUN`, because the user may no longer have the log.
+    `--traffic=access.log` becomes `--traffic=RUN`.
     """
     for argument in arguments:
         yield f"{TRAFFIC}={record.id}" if argument.startswith(f"{TRAFFIC}=") else argument
